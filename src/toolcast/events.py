@@ -1,0 +1,285 @@
+"""What arrives while a model speaks, and the `Accumulator` that folds it into one response.
+
+Every wire translates its service's bytes into these events. For each tool call: one `ToolCallStart`, any number
+of `ToolCallDelta`, one `ToolCallDone` whose arguments are complete and have the last word. `UsageReport` is
+cumulative within one request: the last one counts. `Finish` comes once, last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from .usage import Usage
+
+StopReason: TypeAlias = Literal[
+    "end_turn",
+    "max_tokens",
+    "tool_use",
+    "stop_sequence",
+    "refusal",
+    "content_filter",
+    "pause",
+    "error",
+    "other",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More of what the model thinks; `signature`, `redacted` and `opaque` end the thought they belong to."""
+
+    text: str = ""
+    signature: str | None = None
+    redacted: str | None = None
+    opaque: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStart:
+    """A tool call begins. `id` is never empty and unique in this response; `name` is the tool's own."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More JSON text of the arguments of the call `id`."""
+
+    id: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallReset:
+    """All deltas of the call `id` so far are void: the service had been repeating itself. Fresh ones follow."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDone:
+    """The call `id` is complete; `arguments` is all of its JSON text. Cut off by a limit if `truncated`."""
+
+    id: str
+    name: str
+    arguments: str
+    truncated: bool = False
+    opaque: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """What this request has cost so far. The last report counts."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The model is asked again: what came before in this call is void. `attempt` counts requests from 1."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvent:
+    """Something the wire passes through unread. `damaged`: it could not be decoded, and was skipped."""
+
+    data: Any
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The answer is complete. `raw` is the service's own word for the stop reason."""
+
+    stop_reason: StopReason
+    model: str | None = None
+    raw: str | None = None
+
+
+Event: TypeAlias = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallReset
+    | ToolCallDone
+    | UsageReport
+    | Restarted
+    | RawEvent
+    | Finish
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatResponse:
+    """One whole answer of a model.
+
+    `raw` is the body as the service sent it, where it came in one piece. `repairs` lists every change that
+    was needed to read the answer as an object.
+    """
+
+    message: Message
+    stop_reason: StopReason = "other"
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    provider: str | None = None
+    request_id: str | None = None
+    raw: Any = None
+    repairs: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+
+class Accumulator:
+    """Folds events into one `ChatResponse`. Parts keep the order in which they began."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Text | _Thought | _Call] = []
+        self._calls: dict[str, _Call] = {}
+        self._usage = Usage()
+        self._before = Usage()
+        self.finish: Finish | None = None
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(self, event)
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole call has cost so far, re-asked answers included."""
+        return self._before + self._usage
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything but usage has arrived."""
+        return bool(self._parts)
+
+    def message(self) -> Message:
+        """The assistant message so far."""
+        return Message("assistant", tuple(part.frozen() for part in self._parts))
+
+    def response(self, **known: Any) -> ChatResponse:
+        """The response so far; `known` are further fields of `ChatResponse` that events do not tell."""
+        finish = self.finish or Finish("other")
+        known = {"usage": self.usage, **known}
+        known["model"] = finish.model or known.get("model")
+        return ChatResponse(self.message(), finish.stop_reason, **known)
+
+    def _text(self, event: TextDelta) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Text):
+            self._parts.append(last := _Text())
+        last.pieces.append(event.text)
+
+    def _thinking(self, event: ThinkingDelta) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Thought) or last.closed:
+            self._parts.append(last := _Thought())
+        last.take(event)
+
+    def _start(self, event: ToolCallStart) -> None:
+        call = _Call(event.id, event.name)
+        self._calls[event.id] = call
+        self._parts.append(call)
+
+    def _delta(self, event: ToolCallDelta) -> None:
+        self._calls[event.id].pieces.append(event.arguments)
+
+    def _reset(self, event: ToolCallReset) -> None:
+        self._calls[event.id].pieces.clear()
+
+    def _done(self, event: ToolCallDone) -> None:
+        if event.id not in self._calls:
+            self._start(ToolCallStart(event.id, event.name))
+        self._calls[event.id].done = event
+
+    def _report(self, event: UsageReport) -> None:
+        self._usage = event.usage
+
+    def _restarted(self, event: Restarted) -> None:
+        self._before = self.usage
+        self._usage = Usage()
+        self._parts.clear()
+        self._calls.clear()
+        self.finish = None
+
+    def _finish(self, event: Finish) -> None:
+        self.finish = event
+
+    _folds: ClassVar[dict[type[Any], Callable[[Accumulator, Any], None]]] = {
+        TextDelta: _text,
+        ThinkingDelta: _thinking,
+        ToolCallStart: _start,
+        ToolCallDelta: _delta,
+        ToolCallReset: _reset,
+        ToolCallDone: _done,
+        UsageReport: _report,
+        Restarted: _restarted,
+        Finish: _finish,
+    }
+
+
+class _Text:
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def frozen(self) -> Part:
+        return TextPart("".join(self.pieces))
+
+
+class _Thought:
+    __slots__ = ("opaque", "pieces", "redacted", "signature")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.signature: str | None = None
+        self.redacted: str | None = None
+        self.opaque: Mapping[str, Any] | None = None
+
+    @property
+    def closed(self) -> bool:
+        return (self.signature or self.redacted or self.opaque) is not None
+
+    def take(self, event: ThinkingDelta) -> None:
+        self.pieces.append(event.text)
+        self.signature, self.redacted, self.opaque = event.signature, event.redacted, event.opaque
+
+    def frozen(self) -> Part:
+        return ThinkingPart("".join(self.pieces), self.signature, self.redacted, self.opaque)
+
+
+class _Call:
+    __slots__ = ("done", "id", "name", "pieces")
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self.pieces: list[str] = []
+        self.done: ToolCallDone | None = None
+
+    def frozen(self) -> Part:
+        done = self.done
+        if done is None:
+            return ToolCallPart(self.id, self.name, "".join(self.pieces), truncated=True)
+        return ToolCallPart(self.id, done.name, done.arguments, done.truncated, done.opaque)

@@ -1,0 +1,196 @@
+"""What is said: messages and their parts.
+
+A message is a role and a tuple of parts. Parts are frozen values; what a service must get back byte for byte
+(signatures, encrypted reasoning) rides along in `signature`, `redacted` and `opaque`.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """Something given by `url` (passed to the service, never fetched here) or by its bytes, `data`."""
+
+    url: str | None = None
+    data: bytes | None = None
+    media_type: str | None = None
+    __pydantic_config__: ClassVar[dict[str, str]] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.data is None):
+            raise ValueError(f"{type(self).__name__} takes either url= or data=, and exactly one of them")
+        if self.data is not None and self.media_type is None:
+            raise ValueError(f"{type(self).__name__}(data=...) needs media_type=, for example 'image/png'")
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart(_Media):
+    """An image. `detail` (`low`, `high`, `auto`) goes to services that know it."""
+
+    detail: str | None = None
+    type: Literal["image"] = "image"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> ImagePart:
+        """The image in the file at `path`, its type told by the name's ending."""
+        return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart(_Media):
+    """Sound."""
+
+    type: Literal["audio"] = "audio"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> AudioPart:
+        """The sound in the file at `path`, its type told by the name's ending."""
+        return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart(_Media):
+    """A document, a PDF for example."""
+
+    name: str | None = None
+    type: Literal["document"] = "document"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> DocumentPart:
+        """The document in the file at `path`, its type told by the name's ending."""
+        path = Path(path)
+        return cls(data=path.read_bytes(), media_type=_media_type(path), name=path.name)
+
+
+def _media_type(path: str | Path) -> str:
+    guessed, _ = mimetypes.guess_type(str(path))
+    if guessed is None:
+        raise ValueError(f"cannot tell the type of {str(path)!r} by its ending; pass data= and media_type=")
+    return guessed
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """What the model thought. `signature`, `redacted` and `opaque` are the service's, returned unchanged."""
+
+    text: str = ""
+    signature: str | None = None
+    redacted: str | None = None
+    opaque: Mapping[str, Any] | None = None
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A call the model made. `arguments` is its JSON text as it came; `truncated` marks one that was cut off."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    truncated: bool = False
+    opaque: Mapping[str, Any] | None = None
+    type: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """The answer to the call with the id `call_id`."""
+
+    call_id: str
+    content: str
+    name: str = ""
+    is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+    type: Literal["tool_result"] = "tool_result"
+
+
+Part: TypeAlias = (
+    TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation: a role and its parts."""
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.role not in ("system", "user", "assistant", "tool"):
+            raise ValueError(f"unknown role {self.role!r}: use system, user, assistant or tool")
+        parts = (self.parts,) if isinstance(self.parts, str) else self.parts
+        object.__setattr__(self, "parts", tuple(TextPart(p) if isinstance(p, str) else p for p in parts))
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined without a separator."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls, in the order in which they were made."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready data; bytes become base64 text."""
+        plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Message:
+        """The message that `to_dict` made `data` from."""
+        return _adapter().validate_json(json.dumps(data))
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Message]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Message)
+
+
+def system(*parts: Part | str) -> Message:
+    """A system message."""
+    return Message("system", _parts(parts))
+
+
+def user(*parts: Part | str) -> Message:
+    """A user message of text and media."""
+    return Message("user", _parts(parts))
+
+
+def assistant(*parts: Part | str) -> Message:
+    """An assistant message."""
+    return Message("assistant", _parts(parts))
+
+
+def tool_result(call: ToolCallPart | str, content: str, *, name: str = "", is_error: bool = False) -> Message:
+    """The message that answers `call`, a tool call or its id."""
+    id, named = (call.id, call.name) if isinstance(call, ToolCallPart) else (call, "")
+    return Message("tool", (ToolResultPart(id, content, name or named, is_error),))
+
+
+def _parts(parts: Sequence[Part | str]) -> tuple[Part, ...]:
+    return tuple(TextPart(part) if isinstance(part, str) else part for part in parts)

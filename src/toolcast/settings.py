@@ -1,0 +1,95 @@
+"""How a call is made: one frozen value instead of twenty parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits in seconds; `None` is no limit.
+
+    `connect` until the connection stands, `first_token` until the first event, `idle` between two
+    pieces of an answer, `total` for the whole call with its retries and re-asks.
+    """
+
+    connect: float | None = 10.0
+    first_token: float | None = 300.0
+    idle: float | None = 120.0
+    total: float | None = 600.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"timeout {field.name}={value!r} must be a positive number of seconds, or None")
+
+
+class SettingsChanges(TypedDict, total=False):
+    """The fields of `Settings`, for `with_`."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    max_tokens: int | None
+    stop: str | tuple[str, ...] | list[str] | None
+    seed: int | None
+    thinking: bool | str | int | None
+    timeout: float | Timeouts | None
+    extra: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Sampling, limits and time. `None` means: not sent, or taken from the next place down.
+
+    The settings passed with a call beat the LLM's own, which beat `Configs.settings`, field by field.
+    `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens.
+    `timeout` is seconds in total, or `Timeouts`. `extra` goes into the request body as it is.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | list[str] | str | None = None
+    seed: int | None = None
+    thinking: bool | str | int | None = None
+    timeout: float | Timeouts | None = None
+    extra: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        elif self.stop is not None:
+            object.__setattr__(self, "stop", tuple(self.stop))
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"max_tokens={self.max_tokens} must be at least 1")
+        if self.timeout is not None and not isinstance(self.timeout, Timeouts):
+            Timeouts(total=self.timeout)
+
+    def with_(self, **changes: Unpack[SettingsChanges]) -> Settings:
+        """A changed copy."""
+        return replace(self, **changes)
+
+    def over(self, base: Settings | None) -> Settings:
+        """These settings where they are set, `base` where they are not."""
+        if base is None:
+            return self
+        mine = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+        return replace(base, **mine) if mine else base
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """The four limits that `timeout` stands for."""
+        if isinstance(self.timeout, Timeouts):
+            return self.timeout
+        return Timeouts() if self.timeout is None else Timeouts(total=self.timeout)
+
+
+_FIELDS = tuple(field.name for field in fields(Settings))
