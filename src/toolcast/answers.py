@@ -1,0 +1,175 @@
+"""A whole answer, read: which tools were called, with which values, and what to say when it is not right.
+
+Streamed and whole calls end here alike, so both give the same object and the same errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import (
+    CallError,
+    ContentBlocked,
+    NoToolCallError,
+    OutputTruncated,
+    Refused,
+    TryAgain,
+    UnknownToolError,
+    ValidationError,
+)
+from .events import ChatResponse
+from .messages import Message, ToolCallPart, assistant, tool_result, user
+from .tools import CallableTool
+
+REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
+
+_STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
+_SHOWN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCall:
+    """One tool call whose arguments are valid: the tool, the value they became, and what was repaired."""
+
+    tool: CallableTool
+    value: Any
+    call: ToolCallPart
+    repairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads answers for these tools. Not `parallel`: the first call is the answer."""
+
+    tools: Mapping[str, CallableTool]
+    parallel: bool = False
+    context: Any = None
+
+    def read(self, response: ChatResponse) -> list[ReadCall]:
+        """The valid calls of `response`; raises the error that says why there are none, or not all."""
+        calls = response.message.tool_calls
+        if not calls:
+            return [self._read_text(response)]
+        return self._read_calls(calls if self.parallel else calls[:1], response)
+
+    def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ReadCall]:
+        good: list[ReadCall] = []
+        first: CallError | None = None
+        for call in calls:
+            try:
+                good.append(self._read_call(call, response))
+            except CallError as error:
+                first = first or error
+        if first is not None:
+            if self.parallel:
+                first.partial = [read.value for read in good]
+            raise _located(first, response)
+        return good
+
+    def _read_call(self, call: ToolCallPart, response: ChatResponse) -> ReadCall:
+        tool = self.tools.get(call.name)
+        if tool is None:
+            offered = ", ".join(self.tools) or "none"
+            raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
+        try:
+            read = tool.read(call.arguments, self.context)
+        except ValidationError as error:
+            if call.truncated or response.stop_reason == "max_tokens":
+                raise _cut_off(call) from error.__cause__
+            raise
+        return ReadCall(tool, read.value, call, tuple(read.repairs))
+
+    def _read_text(self, response: ChatResponse) -> ReadCall:
+        """The one object that the text of an answer without a tool call holds."""
+        text = response.text.strip()
+        read = [found for tool in self.tools.values() if (found := self._try_text(tool, text)) is not None]
+        if len(read) == 1:
+            return read[0]
+        raise _located(_no_call(response), response)
+
+    def _try_text(self, tool: CallableTool, text: str) -> ReadCall | None:
+        if not text.startswith(("{", "[", '"')) and not tool.wrapped:
+            return None
+        for candidate in (text, f'{{"value": {text}}}') if tool.wrapped else (text,):
+            try:
+                read = tool.read(candidate, self.context)
+            except ValidationError:
+                continue
+            note = f"read {tool.name} from the text of the answer; no tool was called"
+            return ReadCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
+        return None
+
+
+def reask(history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain) -> list[Message]:
+    """The messages that ask again, with what was wrong as the result of each call."""
+    said = response.message
+    words = _explained(error)
+    if not said.tool_calls:
+        shown = assistant(*said.parts) if said.parts else assistant("(no answer)")
+        return [*history, shown, user(f"{words}\nAnswer again by calling the tool.")]
+    readable = tuple(_readable(part) if isinstance(part, ToolCallPart) else part for part in said.parts)
+    results = [
+        tool_result(call, words if index == 0 else "Not used, call again.", is_error=True)
+        for index, call in enumerate(said.tool_calls)
+    ]
+    return [*history, Message("assistant", readable), *results]
+
+
+def _explained(error: CallError | TryAgain) -> str:
+    if isinstance(error, ValidationError):
+        faults = [
+            f"- {'.'.join(str(step) for step in fault['loc']) or 'arguments'}: {fault['msg']}"
+            for fault in error.errors()
+        ]
+        return "\n".join(["The arguments were not valid:", *faults]) if faults else error.message
+    return error.message if isinstance(error, CallError) else str(error)
+
+
+def _readable(call: ToolCallPart) -> ToolCallPart:
+    """`call` as every service takes it back: its arguments a JSON object, empty where they were none."""
+    try:
+        whole = isinstance(json.loads(call.arguments), dict)
+    except ValueError:
+        whole = False
+    return ToolCallPart(call.id, call.name, call.arguments if whole else "{}", opaque=call.opaque)
+
+
+def _cut_off(call: ToolCallPart) -> OutputTruncated:
+    return OutputTruncated(
+        f"max_tokens cut off the arguments of {call.name} after {len(call.arguments)} characters; "
+        "allow more with settings=Settings(max_tokens=...)",
+        partial=call.arguments,
+    )
+
+
+def _no_call(response: ChatResponse) -> CallError:
+    text = response.text
+    stop = _STOPS.get(response.stop_reason)
+    if stop is not None:
+        return stop(f"the answer was stopped ({response.stop_reason}); it said: {_shortened(text)}")
+    if response.stop_reason == "max_tokens":
+        return OutputTruncated(
+            "max_tokens ended the answer before it held the object; allow more with "
+            f"settings=Settings(max_tokens=...). The text was: {_shortened(text)}",
+            partial=text,
+        )
+    return NoToolCallError(
+        "Expected at least one tool call, but got 0 tool calls. "
+        f"The model wrote: {_shortened(text)}. Ask again with max_attempts=2, or try another model."
+    )
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _located(error: CallError, response: ChatResponse) -> CallError:
+    """`error`, told where it happened."""
+    error.provider = error.provider or response.provider
+    error.model = error.model or response.model
+    error.request_id = error.request_id or response.request_id
+    error.response = response
+    return error

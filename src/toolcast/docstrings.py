@@ -1,0 +1,122 @@
+"""What a docstring says: a description, and a line for each parameter.
+
+Reads the three styles in use, line by line: Google (`Args:` and an indented list), NumPy (`Parameters`
+underlined) and Sphinx (`:param x: ...`, also `@param x: ...`). The description is what stands outside of
+them; what a section says of results and errors is left out. Text in none of these styles is all description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import cleandoc
+from itertools import pairwise
+
+_PARAMETERS = (
+    "Args",
+    "Arguments",
+    "Parameters",
+    "Params",
+    "Keyword Args",
+    "Keyword Arguments",
+    "Other Parameters",
+)
+_OTHERS = ("Attributes", "Examples?", "Raises", "Returns?", "See Also", "Warns", "Yields?")
+_SECTION = "|".join((*_PARAMETERS, *_OTHERS))
+_GOOGLE = re.compile(rf"({_SECTION}):$")
+_NUMPY = re.compile(rf"({_SECTION})$")
+_UNDERLINE = re.compile(r"-{3,}$")
+_FIELD = re.compile(r"[:@](\w+)(?:\s+([^:]*))?:\s*(.*)$")
+_PARAM_FIELDS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)$")
+_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A docstring, read: `description` as written, `parameters` each on one line."""
+
+    description: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def parse(docstring: str | None) -> Docstring:
+    """What `docstring` says."""
+    lines = cleandoc(docstring or "").splitlines()
+    reader = _Reader()
+    for line, following in pairwise([*lines, ""]):
+        reader.take(line.rstrip(), following.strip())
+    return Docstring("\n".join(reader.description).strip(), dict(reader.finished()))
+
+
+class _Reader:
+    """Where the reading is: in the description, in a list of parameters, or in a section of no interest."""
+
+    def __init__(self) -> None:
+        self.description: list[str] = []
+        self._take: Callable[[str], None] = self.description.append
+        self._indent: int | None = None  # of the items of a Google section
+        self._words: list[str] = []  # of the parameters being described
+        self._parameters: dict[str, list[str]] = {}
+
+    def take(self, line: str, following: str) -> None:
+        if field := _FIELD.match(line):
+            self._field(field[1], field[2] or "", field[3])
+        elif section := _GOOGLE.match(line):
+            self._open(section[1], self._google)
+        elif (section := _NUMPY.match(line)) and _UNDERLINE.match(following):
+            self._open(section[1], self._numpy)
+        else:
+            self._take(line)
+
+    def finished(self) -> Iterator[tuple[str, str]]:
+        for name, words in self._parameters.items():
+            if text := " ".join(word for word in words if word):
+                yield name, text
+
+    def _open(self, section: str, take: Callable[[str], None]) -> None:
+        self._take = take if section in _PARAMETERS else _skip
+        self._indent = None
+        self._words = []
+
+    def _field(self, field: str, of: str, text: str) -> None:
+        """`:param int x: text`; its text goes on until the next field or blank line."""
+        self._words = []
+        self._take = self._more
+        if field in _PARAM_FIELDS and of:
+            self._begin([of.split()[-1]], text)
+
+    def _more(self, line: str) -> None:
+        self._words.append(line.strip())
+        if not line:
+            self._words = []
+
+    def _google(self, line: str) -> None:
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if text and not indent:
+            self._take = self.description.append
+            self._take(line)
+            return
+        self._indent = self._indent or indent
+        item = _GOOGLE_ITEM.match(text) if indent == self._indent else None
+        if item is None:
+            self._words.append(text)
+        else:
+            self._begin([item[1]], item[2] or "")
+
+    def _numpy(self, line: str) -> None:
+        item = _NUMPY_ITEM.match(line)
+        if item is None:
+            self._words.append(line.strip())
+        else:
+            self._begin(re.findall(r"\w+", item[1]), "")
+
+    def _begin(self, names: Iterable[str], text: str) -> None:
+        self._words = [text.strip()]
+        self._parameters.update(dict.fromkeys((name.lstrip("*") for name in names), self._words))
+
+
+def _skip(line: str) -> None:
+    """Say nothing of `line`."""

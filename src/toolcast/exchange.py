@@ -1,0 +1,367 @@
+"""One conversation with one service: a request, retried until its first event, read to its end.
+
+Everything is awaited from an `Outside`, so the same lines serve a caller with an event loop and one without.
+Once an event has been handed out nothing is retried: what a caller has seen is never told twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from .errors import Attempt, CallError, LLMError, StreamTruncated, Timeout
+from .events import (
+    Event,
+    Finish,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+    UsageReport,
+)
+from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
+from .retries import RetryPolicy, next_wait, retry_after
+from .runtime.network import Body, Outside
+from .settings import Settings
+from .usage import Usage
+
+logger = logging.getLogger("toolcast")
+
+_ERROR_BODY_LIMIT = 64 * 1024
+
+
+class Source(Protocol):
+    """Where the events of one answer come from."""
+
+    request_id: str | None
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Stop, and give the connection back. Harmless when repeated."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """What all requests of one call share: the time that is left, the retries that are left, and the record."""
+
+    deadline: float | None = None
+    retries_used: int = 0
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    usage: Usage = field(default_factory=Usage)
+
+    def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
+        """Note that one request has ended."""
+        self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
+        self.usage += usage
+
+    def blame(self, error: Exception) -> None:
+        """Note that the answer of the last request, though it came, was not good."""
+        if self.attempts:
+            self.attempts[-1] = replace(self.attempts[-1], error=error)
+
+    def sign(self, error: CallError) -> CallError:
+        """`error`, carrying every attempt of this call."""
+        error.attempts = tuple(self.attempts)
+        return error
+
+
+class Service(Protocol):
+    """What an exchange needs of the LLM it is made for."""
+
+    @property
+    def retry_policy(self) -> RetryPolicy: ...
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the service can be spoken to."""
+        ...
+
+    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+        """`request` with what proves who is asking."""
+        ...
+
+
+class Exchange:
+    """The events of one answer, from the request to the last byte."""
+
+    def __init__(
+        self, service: Service, conversation: Conversation, settings: Settings, outside: Outside, call: Call
+    ) -> None:
+        self.request_id: str | None = None
+        self._service = service
+        self._conversation = conversation
+        self._settings = settings
+        self._timeouts = settings.timeouts
+        self._outside = outside
+        self._call = call
+        self._body: Body | None = None
+        self._decoder: Decoder | None = None
+        self._wire: Wire | None = None
+        self._first_token_by: float | None = None
+        self._handed_out = False
+        self._ended = False
+        self._usage = Usage()
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        while not self._ended:
+            try:
+                events = await self._advance()
+            except LLMError as error:
+                await self._drop()
+                await self._retry_or_raise(error)
+            except BaseException:
+                await self._drop()
+                raise
+            else:
+                if events:
+                    self._handed_out = True
+                    return events
+        return []
+
+    async def close(self) -> None:
+        """Stop, and give the connection back. An answer left unread counts as an attempt all the same."""
+        if self._decoder is not None and not self._ended:
+            self._ended = True
+            self._call.record(None, self._usage, self.request_id)
+        await self._drop()
+
+    async def _drop(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            await body.close()
+
+    async def _advance(self) -> list[Event]:
+        if self._body is None:
+            await self._open()
+        assert self._body is not None and self._decoder is not None
+        data = await self._read(self._body)
+        events = self._decoder.feed(data) if data else self._decoder.close()
+        for event in events:
+            if type(event) is UsageReport:
+                self._usage = event.usage
+        if not data:
+            await self._end()
+        return events
+
+    async def _end(self) -> None:
+        await self.close()
+
+    async def _open(self) -> None:
+        now = self._outside.now()
+        self._decoder = None
+        self._first_token_by = _by(now, self._timeouts.first_token)
+        self._wire = await self._service.prepare(self._conversation, self._outside)
+        request = self._wire.request(self._conversation, self._settings)
+        request = await self._service.authorize(request, self._outside)
+        self._body = body = await self._connect(request, now)
+        if body.status >= 300:
+            raise await self._refusal(self._wire, body)
+        self.request_id = _request_id(body.headers)
+        self._decoder = self._wire.decoder(self._conversation)
+
+    async def _connect(self, request: HTTPRequest, now: float) -> Body:
+        connect = self._left(now, self._timeouts.connect)
+        try:
+            return await self._outside.open(request, connect=connect, read=self._read_limit(now))
+        except Timeout as error:
+            phase = error.phase if error.phase == "connect" else self._next_limit(now)[0]
+            raise self._too_late(phase) from error.__cause__
+
+    async def _refusal(self, wire: Wire, body: Body) -> LLMError:
+        content = bytearray()
+        while len(content) < _ERROR_BODY_LIMIT and (data := await self._read(body)):
+            content += data
+        error = wire.error(body.status, body.headers, bytes(content))
+        error.retry_after = retry_after(body.headers, self._outside.time())
+        error.request_id = error.request_id or _request_id(body.headers)
+        return error
+
+    async def _read(self, body: Body) -> bytes:
+        now = self._outside.now()
+        phase, until = self._next_limit(now)
+        try:
+            data = await body.read(None if until is None else max(until - now, 0.001))
+        except Timeout as error:
+            raise self._too_late(phase) from error.__cause__
+        if self._call.deadline is not None and self._outside.now() > self._call.deadline:
+            raise self._too_late("total")
+        if not self._conversation.stream:
+            self._first_token_by = None
+        return data
+
+    def _next_limit(self, now: float) -> tuple[str, float | None]:
+        waiting = not self._handed_out and self._first_token_by is not None
+        limits = [
+            ("first_token", self._first_token_by) if waiting else ("idle", _by(now, self._timeouts.idle)),
+            ("total", self._call.deadline),
+        ]
+        return min(limits, key=lambda limit: float("inf") if limit[1] is None else limit[1])
+
+    def _too_late(self, phase: str) -> Timeout:
+        seconds = getattr(self._timeouts, phase)
+        words = {
+            "connect": f"no connection within {seconds} s",
+            "first_token": f"nothing came back within {seconds} s",
+            "idle": f"the answer stopped for {seconds} s",
+            "total": f"the call was not finished within {seconds} s",
+        }
+        hint = f"allow more with settings=Settings(timeout=Timeouts({phase}=...))"
+        return Timeout(f"{words[phase]}; {hint}", phase=phase)
+
+    def _left(self, now: float, limit: float | None) -> float | None:
+        deadline = self._call.deadline
+        if deadline is None:
+            return limit
+        left = max(deadline - now, 0.001)
+        return left if limit is None else min(limit, left)
+
+    def _read_limit(self, now: float) -> float | None:
+        limits = (self._timeouts.first_token, self._timeouts.idle)
+        longest = None if None in limits else max(limit for limit in limits if limit is not None)
+        return self._left(now, longest)
+
+    async def _retry_or_raise(self, error: LLMError) -> None:
+        """Wait for the next attempt, or raise `error` where there is none."""
+        self._describe(error)
+        self._call.record(error, self._usage, error.request_id)
+        wait = None if self._handed_out else self._wait_after(error)
+        if wait is None:
+            self._ended = True
+            raise self._call.sign(error)
+        self._call.retries_used += 1
+        await self._outside.sleep(wait)
+
+    def _wait_after(self, error: LLMError) -> float | None:
+        return next_wait(
+            self._service.retry_policy,
+            retries_used=self._call.retries_used,
+            failure=error,
+            now=self._outside.now(),
+            deadline=self._call.deadline,
+            chance=random.random(),
+        )
+
+    def _describe(self, error: LLMError) -> None:
+        error.provider = error.provider or (self._wire.provider if self._wire else None)
+        error.model = error.model or self._conversation.model
+        error.request_id = error.request_id or self.request_id
+
+
+class IteratedEvents:
+    """The events of an LLM that is one async iterator, a user's own for example."""
+
+    request_id: str | None = None
+
+    def __init__(self, events: AsyncIterator[Event], call: Call) -> None:
+        self._events = events
+        self._call = call
+        self._usage = Usage()
+        self._finished = False
+        self._recorded = False
+
+    async def pull(self) -> list[Event]:
+        """The next event, alone in a list; an empty list at the end."""
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
+            return self._end()
+        except CallError as error:
+            raise self._ended(error) from error.__cause__
+        self._finished = self._finished or isinstance(event, Finish)
+        if isinstance(event, UsageReport):
+            self._usage = event.usage
+        return [event]
+
+    async def close(self) -> None:
+        """Close the iterator, if it is one that can be closed."""
+        self._record(None)
+        aclose = getattr(self._events, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+    def _end(self) -> list[Event]:
+        if not self._finished:
+            raise self._ended(
+                StreamTruncated("the events ended without a Finish; an LLM's _events must yield one, last")
+            )
+        self._record(None)
+        return []
+
+    def _ended(self, error: CallError) -> CallError:
+        self._record(error)
+        return self._call.sign(error)
+
+    def _record(self, error: Exception | None) -> None:
+        if not self._recorded:
+            self._recorded = True
+            self._call.record(error, self._usage, None)
+
+
+def start_call(settings: Settings, outside: Outside) -> Call:
+    """A new call, its total time counted from now."""
+    return Call(deadline=_by(outside.now(), settings.timeouts.total))
+
+
+def with_headers(request: HTTPRequest, headers: Mapping[str, Any]) -> HTTPRequest:
+    """`request` with further headers."""
+    return replace(request, headers={**request.headers, **headers})
+
+
+def _by(now: float, seconds: float | None) -> float | None:
+    return None if seconds is None else now + seconds
+
+
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "x-amzn-requestid")
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+
+
+class FirstCallOnly:
+    """The events of `source` without those of any tool call after the first, with a warning if there were any."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first: str | None = None
+        self._dropping = False
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        return self._source.request_id
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        while events := await self._source.pull():
+            if not self._dropping and not any(type(event) in _CALL_BORDERS for event in events):
+                return events
+            if kept := [event for event in events if self._keep(event)]:
+                return kept
+        return []
+
+    async def close(self) -> None:
+        """Stop, and give the connection back."""
+        await self._source.close()
+
+    def _keep(self, event: Event) -> bool:
+        if not isinstance(event, (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)):
+            return True
+        self._first = self._first or event.id
+        if event.id != self._first and not self._dropping:
+            self._dropping = True
+            logger.warning(
+                "the model made more than one tool call; the first is the result. "
+                "allow_parallel_tool_calls=True gives them all."
+            )
+        return event.id == self._first
+
+
+_CALL_BORDERS = (ToolCallStart, ToolCallDone)

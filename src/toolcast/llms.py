@@ -1,0 +1,421 @@
+"""LLMs that can call functions: what every one of them shares.
+
+`FunctionCallingLLM` turns one source of events into every way to ask: chat, chat with tools, predict and call,
+each whole or streamed, sync or async. A custom LLM implements `metadata` and one async iterator, `_events`;
+the ready-made ones (ready_made.py) are a service's dialect behind the network instead.
+
+What is asked is one frozen value, `Ask`. Each public method makes one and hands it to the same few lines,
+written once in async syntax; the sync methods drive those without an event loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, overload
+
+from typing_extensions import Self
+
+from .configs import Configs, replacement
+from .errors import MissingOutputError, NoToolCallError
+from .events import Accumulator, ChatResponse, Event
+from .exchange import Call, FirstCallOnly, IteratedEvents, Source, start_call
+from .messages import Message, ToolCallPart, user
+from .messages import system as system_message
+from .providers.wire import Conversation, Decoder, HTTPRequest, NamedTool, ToolChoice
+from .runtime import without_loop
+from .runtime.network import (
+    Clock,
+    HttpxNetwork,
+    Network,
+    Outside,
+    SystemClock,
+    async_outside,
+    sync_outside,
+)
+from .runtime.tool_runner import run_tools
+from .settings import Settings
+from .streams import AsyncEventStream, EventStream
+from .tools import CallableTool, ToolOutput, as_tools
+
+Messages: TypeAlias = str | Message | Iterable[Message | str]
+Tools: TypeAlias = Iterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LLMMetadata:
+    """What is known about a model. `context_window` is in tokens; None: unknown."""
+
+    model_name: str
+    provider: str = "custom"
+    is_function_calling_model: bool = True
+    context_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChatResponse:
+    """An answer, and what the tools it called gave: one `ToolOutput` per call, in call order."""
+
+    response: ChatResponse
+    sources: tuple[ToolOutput, ...] = ()
+
+    def parse_tool_outputs(self, allow_parallel_tool_calls: bool = False) -> Any:
+        """The first tool's raw output, or with `allow_parallel_tool_calls` the list of all of them."""
+        if allow_parallel_tool_calls:
+            return [source.raw_output for source in self.sources]
+        if not self.sources:
+            raise MissingOutputError("no tool was called, so there is no output to take")
+        return self.sources[0].raw_output
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked of an LLM, once."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[CallableTool, ...] = ()
+    tool_choice: ToolChoice = None
+    settings: Settings = Settings()
+    parallel: bool = False
+    stream: bool = False
+
+    def conversation(self, model: str) -> Conversation:
+        """This, as a wire takes it."""
+        tools = () if self.tool_choice == "none" else tuple(tool.spec for tool in self.tools)
+        choice = self.tool_choice if tools else None
+        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream)
+
+
+class FunctionCallingLLM(ABC):
+    """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.settings = settings
+        self.system_prompt = system_prompt
+        self.clock: Clock = SystemClock()
+        self._network = network if network is not None else HttpxNetwork()
+
+    @property
+    @abstractmethod
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+
+    @abstractmethod
+    def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        """The events of one answer, a `Finish` last. If it suspends, only the async face works."""
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse:
+        """One whole answer. With `tools`, the calls in it are not run."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return without_loop.run(self.answer(ask, self.sync_outside()))
+
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse:
+        """One whole answer. With `tools`, the calls in it are not run."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return await self.answer(ask, self.async_outside())
+
+    def stream_chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> EventStream:
+        """The events of one answer, as they arrive. The request goes out when the first is asked for."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return self._event_stream(replace(ask, stream=True))
+
+    def astream_chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AsyncEventStream:
+        """The events of one answer, as they arrive. The request goes out when the first is awaited."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return self._async_event_stream(replace(ask, stream=True))
+
+    @overload
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse: ...
+    @overload
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> EventStream: ...
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse | EventStream:
+        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        if stream:
+            return self._event_stream(replace(ask, stream=True))
+        return without_loop.run(self.answer(ask, self.sync_outside()))
+
+    @overload
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse: ...
+    @overload
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AsyncEventStream: ...
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse | AsyncEventStream:
+        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        if stream:
+            return self._async_event_stream(replace(ask, stream=True))
+        return await self.answer(ask, self.async_outside())
+
+    def predict_and_call(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        allow_parallel_tool_calls: bool = False,
+        error_on_no_tool_call: bool = True,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AgentChatResponse:
+        """One answer, and what the tools it called returned."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        return without_loop.run(self._predict(ask, self.sync_outside(), error_on_no_tool_call))
+
+    async def apredict_and_call(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        allow_parallel_tool_calls: bool = False,
+        error_on_no_tool_call: bool = True,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AgentChatResponse:
+        """One answer, and what the tools it called returned."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        return await self._predict(ask, self.async_outside(), error_on_no_tool_call)
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, *, error_on_no_tool_call: bool = True
+    ) -> list[ToolCallPart]:
+        """The tool calls in `response`, in call order."""
+        calls = list(response.message.tool_calls)
+        if not calls and error_on_no_tool_call:
+            raise NoToolCallError(
+                f"Expected at least one tool call, but got 0 tool calls. The model wrote: {response.text!r}",
+                provider=response.provider,
+                model=response.model,
+                response=response,
+            )
+        return calls
+
+    # What follows is what the layers above stand on.
+
+    def ask(
+        self,
+        messages: Messages,
+        tools: Tools,
+        tool_choice: ToolChoice,
+        settings: Settings | None,
+        *,
+        parallel: bool,
+    ) -> Ask:
+        """One frozen question: messages with the system prompt, tools, and the settings of all places merged."""
+        made = as_tools(tools)
+        return Ask(
+            self.extended(as_messages(messages)),
+            tuple(made),
+            named_choice(tool_choice, [tool.name for tool in made]),
+            self.merged(settings),
+            parallel,
+        )
+
+    def extended(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """`messages` as every path sends them: the system prompt first, if there is one."""
+        return tuple(self._extend_messages(messages))
+
+    def merged(self, settings: Settings | None) -> Settings:
+        """`settings` over this LLM's over `Configs.settings`."""
+        own = (self.settings or Settings()).over(Configs.settings)
+        return own if settings is None else settings.over(own)
+
+    def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer; those of the LLM that stands in for all, where there is one."""
+        llm = replacement() or self
+        source = llm._open(ask, outside, call)
+        return source if ask.parallel else FirstCallOnly(source)
+
+    async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
+        """One whole answer."""
+        source = self.source(ask, outside, call or start_call(ask.settings, outside))
+        folded = Accumulator()
+        try:
+            while events := await source.pull():
+                for event in events:
+                    folded.apply(event)
+        finally:
+            await source.close()
+        return folded.response(request_id=source.request_id, **self.known)
+
+    def preview(self, ask: Ask) -> HTTPRequest | None:
+        """The request that `ask` would send; None for an LLM that sends none."""
+        return None
+
+    def decoder(self, ask: Ask) -> Decoder:
+        """What reads the body of an answer to `ask`."""
+        raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
+
+    def mode(self, ask: Ask) -> str:
+        """How the model is held to the tools: `tool_call`, or what the service has instead."""
+        return "tool_call"
+
+    def sync_outside(self) -> Outside:
+        """All that a call of a caller without an event loop awaits."""
+        return sync_outside(self._network, self.clock)
+
+    def async_outside(self) -> Outside:
+        """All that a call under an event loop awaits."""
+        return async_outside(self._network, self.clock)
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """What responses say of their origin."""
+        metadata = self.metadata
+        return {"provider": metadata.provider, "model": metadata.model_name}
+
+    def close(self) -> None:
+        """Close the connections of the sync face. The LLM can still be used; it opens new ones."""
+        self._network.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop, and those of the sync face."""
+        await self._network.aclose()
+        self._network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
+        return IteratedEvents(events, call)
+
+    def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        if not self.system_prompt:
+            return messages
+        return [system_message(self.system_prompt), *messages]
+
+    async def _predict(self, ask: Ask, outside: Outside, error_on_no_tool_call: bool) -> AgentChatResponse:
+        response = await self.answer(ask, outside)
+        calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
+        outputs = await run_tools(ask.tools, calls, raise_errors=True, parallel=outside.concurrent)
+        return AgentChatResponse(response, tuple(outputs))
+
+    def _event_stream(self, ask: Ask) -> EventStream:
+        outside = self.sync_outside()
+        return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
+
+    def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
+        outside = self.async_outside()
+        return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
+
+
+def as_messages(messages: Messages) -> list[Message]:
+    """Messages from what a caller may pass: a string is a user message."""
+    if isinstance(messages, (str, Message)):
+        messages = [messages]
+    return [user(message) if isinstance(message, str) else message for message in messages]
+
+
+def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
+    """`choice`, a tool's name made a `NamedTool`. Raises ValueError for a name that no tool has."""
+    if not isinstance(choice, str) or choice in ("auto", "required", "none"):
+        return choice
+    if choice not in names:
+        offered = ", ".join(names) or "no tools"
+        raise ValueError(
+            f"tool_choice={choice!r} is neither 'auto', 'required', 'none' nor one of the tools: {offered}"
+        )
+    return NamedTool(choice)

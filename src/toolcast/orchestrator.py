@@ -1,0 +1,367 @@
+"""A model, a prompt and an output type in; typed objects out.
+
+`ToolOrchestratingLLM` fixes once what every call needs - tools, schema, template - and then only fills in the
+prompt. An instance holds no state of any call, so one serves any number of threads and tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypedDict, TypeVar, overload
+
+from typing_extensions import TypeForm, Unpack
+
+from .answers import Reader
+from .calls import ObjectFlow, Recipe, Result, run_reads, whole
+from .configs import Configs
+from .errors import MissingLLMError, OutputTypeError, PromptError, UnsupportedLLMError
+from .events import Accumulator, ChatResponse
+from .exchange import start_call
+from .llms import Ask, FunctionCallingLLM, named_choice
+from .messages import Message, ToolCallPart
+from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
+from .providers.wire import HTTPRequest, ToolChoice
+from .ready_made import llm as find_llm
+from .runtime import without_loop
+from .settings import Settings
+from .states import CALL, STREAM, Observer, Table, Trace
+from .streams import AsyncObjectStream, ObjectStream
+from .tools import CallableTool, output_tools
+
+T = TypeVar("T")
+
+Prompt = str | PromptTemplate | ChatPromptTemplate | Sequence[Any]
+
+
+class Changes(TypedDict, total=False):
+    """What `ToolOrchestratingLLM.with_` can change."""
+
+    prompt: Prompt
+    llm: FunctionCallingLLM | str
+    tool_choice: ToolChoice
+    allow_parallel_tool_calls: bool
+    verbose: bool
+    max_attempts: int
+    settings: Settings | None
+    observer: Observer | None
+    validation_context: Any
+    fail_fast: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a call would send: nothing was sent.
+
+    `tools` are the JSON Schemas by tool name, `mode` is how the service is held to them, `request` the HTTP
+    request (None for an LLM that makes none), `notes` what the service cannot take and would not be sent.
+    """
+
+    messages: tuple[Message, ...]
+    tools: Mapping[str, Mapping[str, Any]]
+    mode: str
+    request: HTTPRequest | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> Any:
+        """The request's JSON body, as data."""
+        return None if self.request is None else json.loads(self.request.body)
+
+
+class ToolOrchestratingLLM(Generic[T]):
+    """Typed objects from prompts: call it, await `acall`, or stream.
+
+    `output_cls` is a Pydantic model, any other type Pydantic can validate, a union (one tool per member model), or
+    a function whose signature is the schema and whose return value is the result. `prompt` is text or messages with
+    `{name}` holes, filled by the keywords of a call. `llm` is an LLM, its name, or None for `Configs.llm`.
+    """
+
+    @overload
+    def __init__(
+        self: ToolOrchestratingLLM[list[T]],
+        output_cls: TypeForm[T],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        allow_parallel_tool_calls: Literal[True],
+        tool_choice: ToolChoice = None,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: TypeForm[T],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: Literal[False] = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: Callable[..., Awaitable[T]],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: Callable[..., T],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        output_cls: Any,
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._llm = _usable(llm)
+        self._prompt = as_prompt(prompt)
+        self._output_cls = output_cls
+        self._tools = output_tools(output_cls)
+        self._by_name = {tool.name: tool for tool in self._tools}
+        self._validation_context: Any = None
+        self._fail_fast = True
+        self._settings = settings
+        self._observer = observer
+        self._verbose = verbose
+        self._parallel = allow_parallel_tool_calls
+        self._max_attempts = _at_least_one(max_attempts)
+        self._tool_choice = tool_choice
+        self._choice = self._default_choice()
+
+    @property
+    def output_cls(self) -> Any:
+        """The output type, as it was given."""
+        return self._output_cls
+
+    @property
+    def llm(self) -> FunctionCallingLLM:
+        """The LLM that is called."""
+        return self._llm
+
+    @property
+    def allow_parallel_tool_calls(self) -> bool:
+        """Whether the output is always a list, one object per tool call."""
+        return self._parallel
+
+    @property
+    def tool_choice(self) -> ToolChoice:
+        """The tool choice, as it was given."""
+        return self._tool_choice
+
+    @property
+    def verbose(self) -> bool:
+        """Whether the states of each call are logged at INFO."""
+        return self._verbose
+
+    @property
+    def prompt(self) -> PromptTemplate | ChatPromptTemplate:
+        """The prompt. Assigning one checks it first; calls already begun keep theirs."""
+        return self._prompt
+
+    @prompt.setter
+    def prompt(self, prompt: Prompt) -> None:
+        self._prompt = as_prompt(prompt)
+
+    @overload
+    def __call__(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    @overload
+    def __call__(self, *, stream: Literal[True], **values: Any) -> ObjectStream[T]: ...
+    def __call__(self, *, stream: bool = False, **values: Any) -> T | ObjectStream[T]:
+        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        return self.stream(**values) if stream else self.run(**values).output
+
+    @overload
+    async def acall(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    @overload
+    async def acall(self, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
+    async def acall(self, *, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
+        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        return self.astream(**values) if stream else (await self.arun(**values)).output
+
+    def run(self, **values: Any) -> Result[T]:
+        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        trace = self._trace(CALL)
+        recipe = self._recipe(values, trace)
+        return without_loop.run(whole(recipe, recipe.llm.sync_outside(), trace))
+
+    async def arun(self, **values: Any) -> Result[T]:
+        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        trace = self._trace(CALL)
+        recipe = self._recipe(values, trace)
+        return await whole(recipe, recipe.llm.async_outside(), trace)
+
+    def stream(self, **values: Any) -> ObjectStream[T]:
+        """The output, growing. The request goes out with the first item."""
+        trace = self._trace(STREAM)
+        recipe = self._recipe(values, trace, stream=True)
+        return ObjectStream(ObjectFlow(recipe, recipe.llm.sync_outside(), trace))
+
+    def astream(self, **values: Any) -> AsyncObjectStream[T]:
+        """The output, growing, for `async for`. The request goes out with the first item."""
+        trace = self._trace(STREAM)
+        recipe = self._recipe(values, trace, stream=True)
+        return AsyncObjectStream(ObjectFlow(recipe, recipe.llm.async_outside(), trace))
+
+    def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
+        """A changed copy. `validation_context` reaches Pydantic's validators; `fail_fast=False` reads on to the end."""
+        other = copy(self)
+        for name, value in changes.items():
+            change = _CHANGES.get(name)
+            if change is None:
+                raise TypeError(f"with_() cannot change {name!r}; it can change: {', '.join(_CHANGES)}")
+            setattr(other, *change(value))
+        other._choice = other._default_choice()
+        return other
+
+    def preview(self, **values: Any) -> Preview:
+        """What a call with these values would send. Nothing is sent."""
+        recipe = self._recipe(values, self._trace(CALL))
+        request = recipe.llm.preview(recipe.ask)
+        return Preview(
+            recipe.ask.messages,
+            {tool.name: tool.parameters for tool in recipe.ask.tools},
+            recipe.llm.mode(recipe.ask),
+            request,
+            request.notes if request is not None else (),
+        )
+
+    def request(self, **values: Any) -> HTTPRequest:
+        """The request of one call, for those who send it themselves. `parse` reads what comes back."""
+        recipe = self._recipe(values, self._trace(CALL))
+        request = recipe.llm.preview(recipe.ask)
+        if request is None:
+            raise TypeError(f"{type(recipe.llm).__name__} makes no HTTP requests of its own")
+        return request
+
+    def parse(self, response: bytes | str | Mapping[str, Any] | ChatResponse) -> T:
+        """The output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
+        outside = self._llm.sync_outside()
+        if not isinstance(response, ChatResponse):
+            response = self._decoded(response)
+        reads = self._reader().read(response)
+        values = without_loop.run(run_reads(reads, outside))
+        output: T = list(values) if self._parallel else values[0]
+        return output
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
+        """This call as a tool for a model: its arguments are the values of the prompt's holes."""
+        return CallableTool.from_call(self, self._prompt.holes, name, description, self._tools[0])
+
+    # What a call is made of.
+
+    def _trace(self, table: Table) -> Trace:
+        return Trace(table, self._observer, self._verbose)
+
+    def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
+        trace.step("called", "tool_created")
+        try:
+            messages = self._prompt.fill(values, self._as_call)
+        except PromptError:
+            trace.step("failed")
+            raise
+        trace.step("prompt_formatted")
+        ask = Ask(
+            self._llm.extended(messages),
+            self._tools,
+            self._choice,
+            self._llm.merged(self._settings),
+            self._parallel,
+            stream,
+        )
+        trace.step("messages_extended")
+        return Recipe(self._llm, ask, self._reader(), self._max_attempts, self._fail_fast)
+
+    def _reader(self) -> Reader:
+        return Reader(self._by_name, self._parallel, self._validation_context)
+
+    def _default_choice(self) -> ToolChoice:
+        if self._tool_choice is None:
+            return named_choice(self._tools[0].name, list(self._by_name)) if len(self._tools) == 1 else "required"
+        return named_choice(self._tool_choice, list(self._by_name))
+
+    def _as_call(self, value: object) -> ToolCallPart:
+        """A few-shot object as the tool call the model would have made."""
+        for tool in self._tools:
+            arguments = tool.arguments_for(value)
+            if arguments is not None:
+                return ToolCallPart(f"example_{tool.name}", tool.name, arguments)
+        raise PromptError(f"an example of type {type(value).__name__} does not fit the output type")
+
+    def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
+        raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        ask = Ask((), self._tools, self._choice, self._llm.merged(self._settings), self._parallel)
+        decoder = self._llm.decoder(ask)
+        folded = Accumulator()
+        for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
+            folded.apply(event)
+        return folded.response(**self._llm.known)
+
+
+def _usable(llm: FunctionCallingLLM | str | None) -> FunctionCallingLLM:
+    """The LLM to call; raises where there is none, or one that cannot call functions."""
+    chosen = Configs.llm if llm is None else llm
+    if chosen is None:
+        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
+    found = find_llm(chosen) if isinstance(chosen, str) else chosen
+    if not isinstance(found, FunctionCallingLLM):
+        raise UnsupportedLLMError(f"llm must be a FunctionCallingLLM or a name, not {type(found).__name__}")
+    if not found.metadata.is_function_calling_model:
+        raise UnsupportedLLMError(
+            f"Model name {found.metadata.model_name} does not support function calling API. Choose another model."
+        )
+    return found
+
+
+def _at_least_one(attempts: int) -> int:
+    if attempts < 1:
+        raise ValueError(f"max_attempts={attempts} must be at least 1")
+    return attempts
+
+
+_CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
+    "prompt": lambda value: ("_prompt", as_prompt(value)),
+    "llm": lambda value: ("_llm", _usable(value)),
+    "tool_choice": lambda value: ("_tool_choice", value),
+    "allow_parallel_tool_calls": lambda value: ("_parallel", value),
+    "verbose": lambda value: ("_verbose", value),
+    "max_attempts": lambda value: ("_max_attempts", _at_least_one(value)),
+    "settings": lambda value: ("_settings", value),
+    "observer": lambda value: ("_observer", value),
+    "validation_context": lambda value: ("_validation_context", value),
+    "fail_fast": lambda value: ("_fail_fast", value),
+}

@@ -1,0 +1,153 @@
+"""From the JSON text of one call to a validated value, and what had to be put right on the way.
+
+Strategy: strict first. Pydantic reads JSON itself, faster than anything here could, but takes `NaN`,
+`Infinity`, numbers that overflow a float and one level of nesting too much. A cheap look at the text says
+whether any of these can be in it, and only then a `JSONStream` decides. What validates is returned as it is.
+
+Where validation failed, and only then, strings are JSON-decoded that stand where something else is required:
+`{"songs": "[...]"}`, or a whole answer in quotation marks, as some models and proxies send them. The errors
+say where. One pass, every string once, then one more validation, again in JSON mode; each repair is told in
+words. Text that is not complete JSON is never repaired here, and if the repaired text does not validate
+either, the first error stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import Any, Protocol
+
+from pydantic_core import ErrorDetails, ValidationError, from_json
+
+from .json_stream import JSONStream, JSONStreamError, Path
+
+# A number too large for a float has three digits of exponent, or hundreds of digits in a row. Of 200 digits
+# in a row, every 50th are four in a row.
+_big_exponent = re.compile(r"[0-9][eE]\+?[0-9]{3}").search
+_long_run = re.compile(r"[0-9]{4}").search
+# Pydantic allows one level more than JSONStream, if what is there is empty.
+_empty_container = re.compile(r"[\[{][ \t\n\r]*[\]}]").search
+
+# Kinds of error that a string may be the cause of, beside those whose name ends in `_type`.
+_OTHER_TYPE_WANTED = frozenset(
+    {
+        "none_required",
+        "bool_parsing",
+        "int_parsing",
+        "float_parsing",
+        "union_tag_invalid",
+        "union_tag_not_found",
+    }
+)
+
+
+class Validator(Protocol):
+    """What this module asks of a `pydantic_core.SchemaValidator`."""
+
+    def validate_json(self, input: str, /, *, context: Any = None) -> Any: ...
+
+
+def read(validator: Validator, text: str, *, context: Any = None) -> tuple[Any, tuple[str, ...]]:
+    """The validated value of `text`, and the repairs it took, in words.
+
+    Raises pydantic's `ValidationError`; what else a user's validator raises passes through.
+    """
+    error = _not_strict(text) if _may_be_lax(text) else None
+    if error is not None:
+        title = getattr(validator, "title", "JSON")
+        details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": {"error": str(error)}}
+        raise ValidationError.from_exception_data(title, [details], input_type="json")
+    return decode_once(validator, text, context)
+
+
+def decode_once(
+    validator: Validator, text: str, context: Any = None, *, path: Path = ()
+) -> tuple[Any, tuple[str, ...]]:
+    """What `read` returns, for text a `JSONStream` has accepted: a whole, or the closed value at `path`."""
+    try:
+        return validator.validate_json(text, context=context), ()
+    except ValidationError as error:
+        first = error
+    repaired, places = _decoded(text, first)
+    if places:
+        repairs = tuple(f"decoded the JSON text in {_named((*path, *place))}" for place in places)
+        with suppress(ValidationError):
+            return validator.validate_json(repaired, context=context), repairs
+    raise first
+
+
+def _may_be_lax(text: str) -> bool:
+    return (
+        "NaN" in text
+        or "Infinity" in text
+        or _big_exponent(text) is not None
+        or _long_run(text[::50]) is not None
+        or (text.count("[") + text.count("{") > 200 and _empty_container(text) is not None)
+    )
+
+
+def _not_strict(text: str) -> JSONStreamError | None:
+    machine = JSONStream()
+    try:
+        machine.feed(text)
+        machine.close()
+    except JSONStreamError as error:
+        return error
+    return None
+
+
+def _decoded(text: str, error: ValidationError) -> tuple[str, list[Path]]:
+    """The text with misplaced strings decoded, and where they stood."""
+    wanting = [details for details in error.errors(include_url=False) if _wants_another_type(details)]
+    if not wanting:
+        return text, []
+    # The document hangs in a list of one, so that it can be replaced like anything in it.
+    root: list[Any] = [from_json(text)]
+    decoded: dict[Path, Any] = {}
+    for details in wanting:
+        place = _place(root, details)
+        if place is not None and place not in decoded and _holds_another_type(details["input"]):
+            decoded[place] = from_json(details["input"])
+    for place, value in decoded.items():
+        container: Any = root
+        for part in place[:-1]:
+            container = container[part]
+        container[place[-1]] = value
+    return json.dumps(root[0]), [place[1:] for place in decoded]
+
+
+def _wants_another_type(details: ErrorDetails) -> bool:
+    kind = details["type"]
+    if not isinstance(details["input"], str):
+        return False
+    if kind in ("literal_error", "enum"):  # a choice: among strings, a wrong one is simply wrong
+        return not {"'", '"'} & set(details.get("ctx", {}).get("expected", "'"))
+    return kind.endswith("_type") or kind in _OTHER_TYPE_WANTED
+
+
+def _holds_another_type(text: str) -> bool:
+    return not text.lstrip().startswith('"') and _not_strict(text) is None
+
+
+def _place(root: list[Any], details: ErrorDetails) -> Path | None:
+    """Where the string of an error stands, counted from `root`.
+
+    An error's location also holds what indexes nothing, names of union members and of functions. Which parts
+    those are it does not say, so each part may be passed over; what uses most of them is meant.
+    """
+    reached: dict[Path, Any] = {(0,): root[0]}
+    for part in details["loc"]:
+        for path, node in list(reached.items()):
+            if not isinstance(node, str):  # a string has indexes too, but no values
+                with suppress(LookupError, TypeError):
+                    reached[(*path, part)] = node[part]
+    fitting = [path for path, node in reached.items() if isinstance(node, str) and node == details["input"]]
+    return max(fitting, key=len, default=None)
+
+
+def _named(path: Path) -> str:
+    if not path:
+        return "the whole answer"
+    parts = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in path)
+    return f"`{parts.removeprefix('.')}`"

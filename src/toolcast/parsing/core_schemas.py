@@ -1,0 +1,159 @@
+"""Reading what Pydantic has compiled of a type, and what its annotations say beside that.
+
+A core schema is a tree of dicts, documented by `pydantic_core.core_schema`; everything toolcast knows of its
+form is in this module and in the wrappers that a `Node` strips (plans.py).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, NewType, Union, get_args, get_origin
+
+from pydantic_core import SchemaValidator, core_schema
+from typing_extensions import NotRequired, ReadOnly, Required, TypeAliasType, get_type_hints
+
+Schema = Mapping[str, Any]
+Path = tuple[Any, ...]
+
+FUNCTIONS = frozenset({"function-after", "function-before", "function-wrap", "function-plain"})
+"""The schemas that call a validator of the user, or of a library type."""
+OBJECTS: Mapping[str, str] = {"model": "model-fields", "dataclass": "dataclass-args", "typed-dict": "typed-dict"}
+"""The schemas of things with named fields, and the schema that lists the fields."""
+_NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
+
+
+class _Marker(enum.Enum):
+    DONE = "Done"
+    NOT_NULL = "NotNull"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+Done: Final = _Marker.DONE
+"""`Annotated[str, Done]`: show the value only when it is complete."""
+
+NotNull: Final = _Marker.NOT_NULL
+"""`Annotated[T, NotNull]`: hold the object back until this field of it is there, and not null."""
+
+class Source:
+    """Where a schema stands: the definitions it refers to, the configuration in force, what lies around it."""
+
+    def __init__(self, definitions: Mapping[str, Schema], config: Any = None, *, shadowed: bool = False) -> None:
+        self.definitions = definitions
+        self.config = config
+        self.shadowed = shadowed
+        self.shapes: dict[Any, Shape] = {}
+
+    def within(self, config: Any, shadowed: bool) -> Source:
+        inside = Source(self.definitions, config, shadowed=shadowed)
+        inside.shapes = self.shapes
+        return inside
+
+    def resolved(self, schema: Schema) -> Schema:
+        while schema["type"] == "definition-ref":
+            schema = self.definitions[schema["schema_ref"]]
+        return schema
+
+    def validator(self, schema: Any) -> SchemaValidator:
+        if self.definitions:
+            schema = core_schema.definitions_schema(schema, list(self.definitions.values()))  # type: ignore[arg-type]  # Schema is the read-only face of CoreSchema
+        return SchemaValidator(schema, self.config)
+
+
+def object_of(source: Source, core: Schema) -> Schema:
+    """The schema of an object's fields, inside the validators around it."""
+    inner = core if core["type"] == "typed-dict" else source.resolved(core["schema"])
+    while inner["type"] in FUNCTIONS and "schema" in inner:
+        inner = source.resolved(inner["schema"])
+    return inner
+
+
+def raw_validators(source: Source, core: Schema) -> bool:
+    """Whether validators inside of the object want to see the raw data."""
+    return object_of(source, core) is not (core if core["type"] == "typed-dict" else core["schema"])
+
+
+def fields_of(source: Source, core: Schema) -> list[tuple[str, Schema]] | None:
+    inner = object_of(source, core)
+    if inner["type"] != OBJECTS[core["type"]]:
+        return None
+    fields = inner["fields"]
+    return [(field["name"], field) for field in fields] if isinstance(fields, list) else list(fields.items())
+
+
+def paths_of(name: str, field: Schema, config: Schema) -> list[Path]:
+    """Where in the object the field may stand, the place that wins first."""
+    alias = field.get("validation_alias")
+    if alias is None or config.get("validate_by_alias") is False:
+        return [(name,)]
+    paths: list[Path] = [(alias,)] if isinstance(alias, str) else _alias_paths(alias)
+    by_name = config.get("validate_by_name") or config.get("populate_by_name")
+    return [*paths, (name,)] if by_name and (name,) not in paths else paths
+
+
+def _alias_paths(alias: list[Any]) -> list[Path]:
+    paths = alias if isinstance(alias[0], list) else [alias]
+    return [tuple(path) for path in paths]
+
+
+def tag_keys(discriminator: Any) -> frozenset[str]:
+    """The keys that may hold the tag; none where it is found in another way."""
+    if isinstance(discriminator, str):
+        return frozenset({discriminator})
+    if not isinstance(discriminator, list):
+        return frozenset()
+    paths = _alias_paths(discriminator)
+    return frozenset(str(path[0]) for path in paths) if all(len(path) == 1 for path in paths) else frozenset()
+
+
+def has_functions(schema: Any, source: Source, seen: frozenset[str] = frozenset()) -> bool:
+    if isinstance(schema, (list, tuple)):
+        return any(has_functions(part, source, seen) for part in schema)
+    if not isinstance(schema, Mapping):
+        return False
+    kind = schema.get("type")
+    if kind == "definition-ref":
+        ref = schema["schema_ref"]
+        return ref not in seen and has_functions(source.definitions[ref], source, seen | {ref})
+    if kind in FUNCTIONS or schema.get("custom_init") or schema.get("post_init"):
+        return True
+    return any(has_functions(part, source, seen) for key, part in schema.items() if key not in _NO_VALIDATION)
+
+
+def hints_of(cls: Any) -> Mapping[str, Any]:
+    """The annotations of a class's fields, with their markers."""
+    fields = getattr(cls, "__pydantic_fields__", None)
+    if fields is not None:
+        return {name: Annotated[(field.annotation, None, *field.metadata)] for name, field in fields.items()}
+    try:
+        return get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError):  # names that only the schema's own namespace knows: strings with validators wait
+        return {}
+
+
+def bare(hint: Any) -> tuple[Any, frozenset[Any]]:
+    """The annotation without what is wrapped around it, and the markers found there."""
+    markers: set[Any] = set()
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            markers.update(mark for mark in hint.__metadata__ if isinstance(mark, _Marker))
+            hint = hint.__origin__
+        elif isinstance(hint, TypeAliasType):
+            hint = hint.__value__
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        elif origin in (Union, UnionType):
+            members = [member for member in get_args(hint) if member is not NoneType]
+            if len(members) != 1:
+                return hint, frozenset(markers)
+            hint = members[0]
+        elif origin in (Required, NotRequired, ReadOnly):
+            hint = get_args(hint)[0]
+        else:
+            return hint, frozenset(markers)
+
+

@@ -1,0 +1,260 @@
+"""The open containers of a growing value: what has closed in them, what is arriving, and how they look now.
+
+Strategy: one frame per open container, linked to the frame around it. A frame owns what has closed inside it, in a
+list or dict that only it writes to; `show` copies that and puts the snapshot of the open child into the copy. So a
+snapshot copies the open path, one container per frame, and shares every closed value with the snapshots before.
+When a frame closes, the value it becomes goes to the frame around it, with the place of its text: that is cut out
+when the outer container is validated (plans.py, `taken`).
+
+A frame knows three names of the place where the next value belongs: `key`, where it is put; `loc`, what Pydantic
+calls the place in an error; `arriving`, the node of the plan (None: nobody wants the value).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .plans import DictShape, ListShape, Node, ObjectShape, Slot
+
+
+class _Missing:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final[Any] = _Missing()
+"""In place of a value: nothing can be shown yet."""
+
+
+class Frame:
+    """What all frames have: `values`, what has closed, and `place`, the key in the frame around it."""
+
+    __slots__ = ("arriving", "bad", "certain", "firm", "key", "loc", "node", "odd", "outer", "parent", "place")
+    __slots__ += ("spans", "start", "tags", "taken", "values")
+
+    values: Any
+
+    def __init__(self, parent: Frame | None, node: Node, start: int) -> None:
+        self.parent = parent
+        self.node = node
+        self.start = start
+        self.place: Any = parent.key if parent else None
+        self.arriving: Node | None = None
+        self.key: Any = None
+        self.loc: Any = None
+        self.outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
+        self.tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
+        self.certain = True  # the arriving value will be used, whatever the container may yet hold
+        self.firm = True  # a value in here that cannot validate stops everything
+        self.odd = False  # something came in another shape than planned: only the whole text tells
+        self.bad = False  # something in here did not validate, so neither will this
+        self.spans: list[tuple[int, int]] | None = [] if not node.trivial else None
+        self.taken: list[Any] = []
+
+    def meet(self, name: str) -> None:
+        """A key: the next value is its."""
+        raise NotImplementedError
+
+    def put(self, value: Any) -> None:
+        """Set the value at `key`."""
+        self.values[self.key] = value
+
+    def passed(self) -> None:
+        """The arriving value has ended."""
+
+    def extra(self) -> dict[str, Any]:
+        """What came under keys that no field claims."""
+        return {}
+
+    def show(self, child: Any) -> Any:
+        """A snapshot, with that of the open child in it."""
+        values = self.values.copy()
+        if child is not MISSING:
+            values[self.key] = child
+        return self.dressed(values)
+
+    def dressed(self, values: Any) -> Any:
+        """The snapshot that these values make."""
+        return self.node.dressed(values) if self.node.shells else values
+
+
+class Base(Frame):
+    """Around the whole value. `wrapped`: the text is an object that holds it under the key `value`."""
+
+    __slots__ = ("_root", "wrapped")
+
+    def __init__(self, root: Node, wrapped: bool) -> None:
+        super().__init__(None, root, 0)
+        self._root = root
+        self.wrapped = wrapped
+        self.values: dict[str, Any] = {}
+        self.key = "value"
+        self.loc = "value"
+        self.arriving = None if wrapped else root
+
+    def meet(self, name: str) -> None:
+        self.arriving = self._root if name == self.key else None
+
+
+class ObjectFrame(Frame):
+    """An open model, dataclass or TypedDict. A key that comes again takes the place of the first."""
+
+    __slots__ = ("_extra", "_ranks", "shape", "slot")
+
+    def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int) -> None:
+        super().__init__(parent, node, start)
+        self.shape = shape
+        self.values: dict[str, Any] = {}
+        self.slot: Slot | None = None
+        self._ranks: dict[str, int] = {}
+        self._extra: dict[str, Any] | None = {} if shape.keeps_extra else None
+
+    def meet(self, name: str) -> None:
+        self.loc = name
+        slot = self.slot = self.shape.slots.get(name)
+        if slot is None:
+            self.key, self.arriving, self.certain = name, self.shape.others, True
+            return
+        self.key = slot.name
+        self.arriving = slot.node
+        self.certain = slot.firm
+        if slot.name in self.values or not slot.firm:
+            self._meet_again(slot)
+
+    def _meet_again(self, slot: Slot) -> None:
+        """Of two names of a field the one listed first wins, of one name the later value."""
+        if slot.name in self.values and self._ranks.get(slot.name, slot.rank) < slot.rank:
+            self.arriving = None
+            return
+        self._ranks[slot.name] = slot.rank
+        self.values.pop(slot.name, None)
+
+    def put(self, value: Any) -> None:
+        if self._extra is not None and self.slot is None:
+            self._extra[self.key] = value
+        else:
+            self.values[self.key] = value
+
+    def extra(self) -> dict[str, Any]:
+        return self._extra or {}
+
+    def dressed(self, values: Any) -> Any:
+        shape = self.shape
+        for name in shape.awaited:
+            if values.get(name) is None:
+                return MISSING
+        if shape.dress is not None:
+            values = shape.dress(values, self._extra and self._extra.copy())
+        return self.node.dressed(values) if self.node.shells else values
+
+
+class DictFrame(Frame):
+    """An open dict, by its validated keys."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, parent: Frame, node: Node, shape: DictShape, start: int) -> None:
+        super().__init__(parent, node, start)
+        self.shape = shape
+        self.values: dict[Any, Any] = {}
+
+    def meet(self, name: str) -> None:
+        self.key = self.loc = name
+        self.arriving = self.shape.value
+        self.values.pop(name, None)
+
+
+class ListFrame(Frame):
+    """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all."""
+
+    __slots__ = ()
+
+    def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int) -> None:
+        super().__init__(parent, node, start)
+        self.values: list[Any] = []
+        self.key = self.loc = 0
+        self.arriving = shape.item
+
+    def put(self, value: Any) -> None:
+        if self.key == len(self.values):
+            self.values.append(value)
+        else:
+            self.values[self.key] = value
+
+    def passed(self) -> None:
+        self.key = len(self.values)
+        self.loc += 1
+
+    def show(self, child: Any) -> Any:
+        values = self.values.copy()
+        if child is not MISSING:
+            values.append(child)
+        return self.dressed(values)
+
+
+def open_frame(parent: Frame, node: Node, start: int) -> Frame:
+    """The frame of a container that has just opened."""
+    shape = node.shape
+    frame: Frame
+    if isinstance(shape, ObjectShape):
+        frame = ObjectFrame(parent, node, shape, start)
+        frame.firm = parent.firm and parent.certain and node.firm and shape.firm
+    elif isinstance(shape, ListShape):
+        frame = ListFrame(parent, node, shape, start)
+        frame.firm = parent.firm and parent.certain and node.firm
+    else:
+        assert isinstance(shape, DictShape)
+        frame = DictFrame(parent, node, shape, start)
+        frame.firm = parent.firm and parent.certain and node.firm
+    return frame
+
+
+class Skipped:
+    """A container that is not taken apart: the changes inside it pass by."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.depth = 1
+
+    def passes(self, change: Change) -> bool:
+        """Whether the container goes on after this change of its inside."""
+        if change[0] <= ARRAY:
+            self.depth += 1
+        elif change[0] == CLOSE:
+            self.depth -= 1
+        return self.depth > 0
+
+
+class Undecided(Skipped):
+    """An object of a tagged union before its tag is known. What it held is walked again when it is."""
+
+    def __init__(self, start: int, shape: TaggedShape, outer: tuple[Node, ...], tags: tuple[Any, ...]) -> None:
+        super().__init__(start)
+        self.shape = shape
+        self.outer = outer
+        self.tags = tags
+        self.held: list[Change] = []
+        self.member: Node | None = None
+        self._at_tag = False
+        self._pieces: list[str] = []
+
+    def passes(self, change: Change) -> bool:
+        self.held.append(change)
+        goes_on = super().passes(change)
+        if self.depth == 1:
+            self._read_tag(change)
+        return goes_on and self.member is None
+
+    def _read_tag(self, change: Change) -> None:
+        kind = change[0]
+        if kind == KEY:
+            self._at_tag = change[1] in self.shape.keys
+            self._pieces = []
+        elif self._at_tag and kind == GROW:
+            self._pieces.append(change[1])
+        elif self._at_tag and kind in (STRING_END, SCALAR):
+            tag = "".join(self._pieces) if kind == STRING_END else from_json(change[1])
+            name, self.member = self.shape.members.get(tag, (None, None))
+            self.tags = (*self.tags, name)

@@ -1,0 +1,378 @@
+"""What a type asks of the JSON that is to become it, worked out once: the plan that growing values walk.
+
+Strategy: Pydantic has already compiled the type into a core schema, which knows every alias, constraint, validator
+and discriminator. A `Node` stands for one place of that schema. It strips the wrappers (default, nullable,
+validators, root models) down to the core and says what may be shown while its JSON arrives:
+
+* `grows`: a `str`, shown from its first character. Asks for the annotation too, because Pydantic writes `str`
+  and `SecretStr` alike. A pattern speaks of the whole text and so forbids it; a length limit does not.
+* `shape`: a container that is shown from its bracket: `ObjectShape` (models, dataclasses, TypedDicts),
+  `ListShape`, `DictShape`, `TaggedShape` (a union that a key decides).
+* neither: shown when complete. So are tuples, sets, other unions, and whatever the plan does not know.
+
+When a container closes it is validated by its own schema in which every planned container inside it is replaced by
+`take`, which hands out the value that is already there: no value is validated again, and no validator of the
+containers sees a stand-in. Where a validator wants to see the raw data (before, wrap, plain, a custom `__init__`:
+`whole`) that cannot be, and the container is validated from its own text. So that a validator still runs three
+times at most, whatever within such a container has validators is not taken apart (`_shadowed`).
+
+Nodes and shapes are made when they are first met, so a recursive type is no special case.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Final, get_args
+
+from pydantic import TypeAdapter
+from pydantic_core import SchemaValidator, core_schema
+
+from .core_schemas import (
+    FUNCTIONS,
+    OBJECTS,
+    Done,
+    NotNull,
+    Path,
+    Schema,
+    Source,
+    bare,
+    fields_of,
+    has_functions,
+    hints_of,
+    object_of,
+    paths_of,
+    raw_validators,
+    tag_keys,
+)
+from .json_stream import ARRAY, OBJECT
+from .snapshots import dresser, partial_class
+
+_SAYS_NOTHING = {"type", "strict", "ref", "metadata", "serialization", "schema", "items_schema"}
+_SAYS_NOTHING |= {"keys_schema", "values_schema", "coerce_numbers_to_str"}
+_QUICK: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": {"true": True, "false": False}.__getitem__,
+}
+
+# The values that the `take` of the validation now running hands out.
+taken: ContextVar[list[Any]] = ContextVar("taken")
+
+
+def _take(place: int | None) -> Any:
+    return None if place is None else taken.get()[place]
+
+
+_TAKE: Final = core_schema.no_info_plain_validator_function(_take)
+
+
+class Node:
+    """One place of a type: how its value is validated, and what of it may be shown before it is complete."""
+
+    def __init__(self, schema: Schema, source: Source, hint: Any = None, *, root: bool = False) -> None:
+        self.schema = schema
+        self.source = source
+        self.root = root
+        self.nullable = False  # null is None, and nobody has to be asked
+        self.judged = False  # a function has a say in the value
+        self.informed = False  # one that may ask for the fields before it
+        self.whole = False  # one that wants to see the raw data
+        self.firm = True  # when the complete value does not validate, nothing can mend that
+        self.shells: tuple[Callable[..., Any], ...] = ()  # make the root models around the value, outermost first
+        self.hint, self.markers = bare(hint)
+        self.config = source.config
+        self.core = self._strip(schema)
+        self.grows = self._may_grow()
+        self.plain = not self.judged and not self.shells and not set(self.core) - _SAYS_NOTHING
+        self.plain_text = self.grows and self.plain and not any(key.startswith("str_") for key in self.config or ())
+        self.quick = _QUICK.get(self.core["type"]) if self.plain else None
+
+    def _strip(self, schema: Schema) -> Schema:
+        """The schema inside the wrappers, after noting what they say."""
+        while True:
+            schema = self.source.resolved(schema)
+            kind = schema["type"]
+            if kind == "nullable":
+                self.nullable |= not self.judged and not self.shells
+            elif kind in FUNCTIONS:
+                self._note_function(schema)
+                if kind == "function-plain":
+                    return schema
+            elif kind == "model" and schema.get("root_model"):
+                self._note_root_model(schema)
+            elif kind != "default":
+                return schema
+            schema = schema["schema"]
+
+    def _note_function(self, schema: Schema) -> None:
+        self.judged = True
+        self.informed |= schema["function"]["type"] == "with-info"
+        if schema["type"] != "function-after":
+            self.whole = True
+            self.firm = False
+
+    def _note_root_model(self, schema: Schema) -> None:
+        cls = schema["cls"]
+        self.shells = (*self.shells, dresser(partial_class(cls)))
+        self.whole |= bool(schema.get("custom_init"))
+        self.config = schema.get("config")
+        self.hint, markers = bare(cls.model_fields["root"].annotation)
+        self.markers |= markers
+
+    def _may_grow(self) -> bool:
+        kind = self.core["type"]
+        if kind not in ("str", "function-plain") or "pattern" in self.core or Done in self.markers:
+            return False
+        return self.hint is str if self.judged else kind == "str"
+
+    def dressed(self, value: Any) -> Any:
+        """The value in the root models around it, half-filled ones."""
+        for shell in reversed(self.shells):
+            value = shell({"root": value})
+        return value
+
+    @cached_property
+    def validator(self) -> SchemaValidator:
+        """Validates the complete value from its own JSON text."""
+        return self.source.validator(self.schema)
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """How the container is taken apart; None: not at all."""
+        kind = self.core["type"]
+        make = _SHAPES.get(kind)
+        if make is None or Done in self.markers or self._hidden(kind):
+            return None
+        if kind in OBJECTS and fields_of(self.source, self.core) is None:
+            return None
+        source = self.source.within(self.config, self.source.shadowed or (self.wants_text and not self.root))
+        if kind not in OBJECTS or "ref" not in self.core:
+            return make(self.core, source, self.hint)
+        key = self.core["ref"], source.shadowed
+        if key not in source.shapes:
+            source.shapes[key] = make(self.core, source, self.hint)
+        return source.shapes[key]
+
+    def _hidden(self, kind: str) -> bool:
+        """Whether validators would run once more for taking this apart inside of what sees its raw data."""
+        apart = kind in OBJECTS or kind == "tagged-union" or self.wants_text
+        return self.source.shadowed and apart and has_functions(self.schema, self.source)
+
+    @cached_property
+    def trivial(self) -> bool:
+        """Whether the container is right when everything in it is."""
+        return self.plain and self.core["type"] in ("list", "dict")
+
+    def undivided(self) -> Node:
+        """The same place, shown only when it is complete."""
+        return Node(self.schema, self.source, Annotated[Any, Done, *self.markers])
+
+    @cached_property
+    def wants_text(self) -> bool:
+        """Whether the complete container is to be validated from its own text."""
+        inside = self.core["type"] in OBJECTS and raw_validators(self.source, self.core)
+        return self.whole or inside or bool(self.core.get("custom_init"))
+
+    @cached_property
+    def closing(self) -> SchemaValidator:
+        """Validates the container from a text in which numbers stand for the containers inside it."""
+        return self.source.validator(self._closing(self.schema))
+
+    def _closing(self, schema: Schema) -> Any:
+        schema = self.source.resolved(schema)
+        copy = {key: value for key, value in schema.items() if key != "ref"}
+        if schema is not self.core:
+            return {**copy, "schema": self._closing(schema["schema"])}
+        assert self.shape is not None
+        return self.shape.closing(copy)
+
+
+class Slot:
+    """Where the value of one key of an object goes."""
+
+    __slots__ = ("firm", "name", "node", "picks", "rank")
+
+    def __init__(self, name: str, node: Node | None, rank: int = 0, *, firm: bool = True) -> None:
+        self.name = name
+        self.node = node
+        self.rank = rank  # of the names of one field, the lower wins
+        self.firm = firm
+        self.picks: list[tuple[Slot, Path]] = []  # the fields that take a part of the value
+
+
+class ObjectShape:
+    """A model, dataclass or TypedDict: its fields by the keys they may come under."""
+
+    bracket = OBJECT
+
+    def __init__(self, core: Schema, source: Source, hint: Any) -> None:
+        config = core.get("config") or {}
+        fields = dict(fields_of(source, core) or ())
+        hints = hints_of(core["cls"]) if "cls" in core else {}
+        self.source = source.within(config, source.shadowed)
+        self.firm = not raw_validators(source, core) and not core.get("custom_init")
+        self.dress = None if core["type"] == "typed-dict" else dresser(partial_class(core["cls"]))
+        self.nodes = {name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()}
+        self.awaited = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
+        self.slots: dict[str, Slot] = {}
+        for name, field in fields.items():
+            self._add_slots(name, paths_of(name, field, config))
+            if field.get("init_only"):
+                self.slots[name].node = None
+        self._set_extra(object_of(source, core), config)
+        self._informed: dict[str, SchemaValidator] = {}
+
+    def _add_slots(self, name: str, paths: list[Path]) -> None:
+        if any(len(path) > 1 for path in paths):
+            self.nodes[name] = self.nodes[name].undivided()
+        for rank, (key, *rest) in enumerate(paths):
+            slot = Slot(name, self.nodes[name], rank, firm=len(paths) == 1)
+            held = self.slots.get(str(key))
+            if held is None and not rest:
+                self.slots[str(key)] = slot
+                continue
+            if held is None or not held.picks:
+                held = self._shared(str(key), held)
+            held.picks.append((slot, tuple(rest)))
+
+    def _shared(self, key: str, first: Slot | None) -> Slot:
+        """A slot for a key whose value more than one field, or only a part of it some field, is made of."""
+        slot = self.slots[key] = Slot(key, Node(core_schema.any_schema(), self.source), firm=False)
+        if first is not None and first.node is not None:
+            first.node = self.nodes[first.name] = first.node.undivided()
+            slot.picks.append((first, ()))
+        return slot
+
+    def _set_extra(self, inner: Schema, config: Schema) -> None:
+        self.extra = inner.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
+        self.keeps_extra = self.extra == "allow" and inner["type"] == "model-fields"
+        schema = inner.get("extras_schema") or core_schema.any_schema()
+        self.others = Node(schema, self.source).undivided() if self.extra != "ignore" else None
+
+    @cached_property
+    def forbidding(self) -> SchemaValidator:
+        """Raises what Pydantic raises for a key that must not be there."""
+        return SchemaValidator(core_schema.model_fields_schema({}, extra_behavior="forbid"))
+
+    def before(self, name: str) -> list[str]:
+        """The fields that a validator of `name` may ask for."""
+        names = list(self.nodes)
+        return names[: names.index(name)]
+
+    def informed(self, name: str) -> SchemaValidator:
+        """Validates the field in an object that holds it and, as numbers, the fields before it."""
+        if name not in self._informed:
+            fields = {other: core_schema.model_field(_TAKE) for other in self.before(name)}
+            fields[name] = core_schema.model_field(self.nodes[name].schema)
+            self._informed[name] = self.source.validator(core_schema.model_fields_schema(fields))
+        return self._informed[name]
+
+    def closing(self, schema: dict[str, Any]) -> Any:
+        """The schema with `take` for every field that is taken apart."""
+        if schema["type"] == "typed-dict":
+            return {**schema, "fields": {name: self._taking(name, f) for name, f in schema["fields"].items()}}
+        inner = dict(schema["schema"])
+        if schema["type"] == "dataclass":
+            inner["fields"] = [self._taking(field["name"], field) for field in inner["fields"]]
+        else:
+            inner["fields"] = {name: self._taking(name, field) for name, field in inner["fields"].items()}
+        return {**schema, "schema": inner}
+
+    def _taking(self, name: str, field: Schema) -> Schema:
+        if self.nodes[name].shape is None:
+            return field
+        schema = field["schema"]
+        default = schema["type"] == "default"  # which also says that the field may be missing
+        return {**field, "schema": {**schema, "schema": _TAKE} if default else _TAKE}
+
+
+class ListShape:
+    """A list: the node of its items."""
+
+    bracket = ARRAY
+    awaited = ()
+    firm = True
+
+    def __init__(self, core: Schema, source: Source, hint: Any) -> None:
+        args = get_args(hint)
+        self.item = Node(core.get("items_schema") or core_schema.any_schema(), source, args[0] if args else None)
+
+    def closing(self, schema: dict[str, Any]) -> Any:
+        """The schema with `take` for the items, if they are taken apart."""
+        return schema if self.item.shape is None else {**schema, "items_schema": _TAKE}
+
+
+class DictShape:
+    """A dict: the node of its values, and a validator for its keys where they are not plain strings."""
+
+    bracket = OBJECT
+    awaited = ()
+    firm = True
+
+    def __init__(self, core: Schema, source: Source, hint: Any) -> None:
+        args = get_args(hint)
+        any_schema = core_schema.any_schema()
+        keys = core.get("keys_schema") or any_schema
+        self.value = Node(core.get("values_schema") or any_schema, source, args[1] if len(args) > 1 else None)
+        node = Node(keys, source)
+        plain = node.plain_text or node.core["type"] == "any"
+        self.keys = None if plain else source.validator(core_schema.dict_schema(keys, any_schema))
+
+    def closing(self, schema: dict[str, Any]) -> Any:
+        """The schema with `take` for the values, if they are taken apart."""
+        return schema if self.value.shape is None else {**schema, "values_schema": _TAKE}
+
+
+class TaggedShape:
+    """A union whose member is known as soon as one key of the object, the tag, is."""
+
+    bracket = OBJECT
+    awaited = ()
+    firm = True
+
+    def __init__(self, core: Schema, source: Source, hint: Any) -> None:
+        self.keys = tag_keys(core["discriminator"])
+        self.members = {
+            tag.value if isinstance(tag, enum.Enum) else tag: (tag, Node(schema, source))
+            for tag, schema in core["choices"].items()
+        }
+
+    def closing(self, schema: dict[str, Any]) -> Any:
+        """`take`: the member has been validated by its own node."""
+        return _TAKE
+
+
+Shape = ObjectShape | ListShape | DictShape | TaggedShape
+_SHAPES: Mapping[str, Callable[[Schema, Source, Any], Shape]] = {
+    **dict.fromkeys(OBJECTS, ObjectShape),
+    "list": ListShape,
+    "dict": DictShape,
+    "tagged-union": TaggedShape,
+}
+
+
+def plan_for(type_form: Any) -> Node:
+    """The plan of a type, made once: the node of its whole value. Raises what Pydantic raises for a bad type."""
+    try:
+        hash(type_form)
+    except TypeError:  # unhashable metadata in an Annotated
+        return _plan(type_form)
+    # Equal hints need not be one type: `int | str` equals `str | int`.
+    return _cached_plan(type_form, "" if isinstance(type_form, type) else repr(type_form))
+
+
+@lru_cache(maxsize=512)
+def _cached_plan(type_form: Any, written: str) -> Node:
+    return _plan(type_form)
+
+
+def _plan(type_form: Any) -> Node:
+    schema: Any = TypeAdapter(type_form).core_schema
+    definitions: dict[str, Any] = {}
+    while schema["type"] == "definitions":
+        definitions.update({definition["ref"]: definition for definition in schema["definitions"]})
+        schema = schema["schema"]
+    return Node(schema, Source(definitions), type_form, root=True)

@@ -1,0 +1,203 @@
+r"""Bytes -> server-sent events, or lines of JSON. No I/O, no text decoding.
+
+Both machines take pieces cut anywhere and give the same frames for every cut. A piece is first brought to LF
+line ends: a CR counts as a line end at once, and an LF that follows it, be it in the next piece, is dropped.
+What is left after the last line end waits in a bytearray, which only ever grows at its end, so that an event
+arriving byte by byte costs no more than its length. The commonest piece, whole events of one `data:` line
+each, is split by `bytes.split` alone; everything else goes line by line through the rules of the HTML
+standard (section 9.2.6).
+
+Lines end at CR, LF and CRLF and nowhere else: U+2028, U+0085 and their like are legal inside a JSON string.
+More lenient than the standard: the last event counts without its blank line, because real servers leave it
+out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..errors import LimitExceeded
+
+LIMIT = 16 * 1024 * 1024
+"""The longest event or line in bytes, unless told otherwise."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSE(NamedTuple):
+    """One server-sent event: its name (`""` where it has none), and its data lines joined by LF."""
+
+    event: str
+    data: bytes
+
+
+# Half the price of SSE(event, data), which goes through a Python-level __new__.
+_new: Callable[[type[SSE], tuple[str, bytes]], SSE] = tuple[str, bytes].__new__
+
+
+class _Lines:
+    """What both framings share: line ends, the byte order mark, the unfinished rest, the limit."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+        self._after_cr = False
+        self._begun = False
+
+    def _whole(self, data: bytes) -> bytes:
+        """All bytes up to the last line end, LF ends only; what follows it waits."""
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._rest += data
+            self._check(len(self._rest))
+            return b""
+        if self._rest:
+            whole = bytes(self._rest + data[:end])
+            self._rest = bytearray(data[end:])
+        else:
+            whole = data[:end]
+            self._rest += data[end:]
+        return whole if self._begun else self._without_bom(whole)
+
+    def _last(self) -> bytes:
+        """The unfinished line that the end of the body makes whole."""
+        last = bytes(self._rest)
+        self._rest = bytearray()
+        return last if self._begun else self._without_bom(last)
+
+    def _without_bom(self, data: bytes) -> bytes:
+        self._begun = True
+        return data.removeprefix(_BOM)
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise LimitExceeded(
+                f"one event of the answer is longer than {self._limit} bytes: the service ends no line"
+            )
+
+
+class ServerSentEvents(_Lines):
+    """Server-sent events from bytes, cut anywhere.
+
+    An event longer than `limit` bytes raises `LimitExceeded`.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        super().__init__(limit)
+        self._event = ""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._between = False
+
+    def feed(self, data: bytes) -> list[SSE]:
+        """The events that `data` completes."""
+        if (
+            self._between
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and len(data) <= self._limit
+            and b"\r" not in data
+        ):
+            if data.find(b"\n") == len(data) - 2:
+                return [_new(SSE, ("", data[6:-2]))]
+            blocks = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(blocks):
+                return [_new(SSE, ("", block)) for block in blocks]
+        out: list[SSE] = []
+        whole = self._whole(data)
+        if whole:
+            self._lines(whole[:-1], out)
+        self._between = self._begun and not (self._rest or self._after_cr or self._data or self._event)
+        return out
+
+    def close(self) -> list[SSE]:
+        """The last event, where the body ended without the blank line that should follow it."""
+        out: list[SSE] = []
+        self._lines(self._last(), out)
+        self._dispatch(out)
+        return out
+
+    def _lines(self, text: bytes, out: list[SSE]) -> None:
+        for line in text.split(b"\n"):
+            if line:
+                self._field(line)
+            else:
+                self._dispatch(out)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._append(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"error" and value.startswith(b"{"):
+            # llama.cpp before 2025 writes a failure as a field of its own instead of an event.
+            self._event = "error"
+            self._append(value)
+
+    def _append(self, value: bytes) -> None:
+        self._size += len(value) + 1
+        self._check(self._size)
+        self._data.append(value)
+
+    def _dispatch(self, out: list[SSE]) -> None:
+        if self._data:
+            out.append(SSE(self._event, b"\n".join(self._data)))
+            self._data = []
+            self._size = 0
+        self._event = ""
+
+
+# Strings first, so that a bracket inside one is skipped with it.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+_TWO_DOCUMENTS = re.compile(rb"[}\]]\s*[{\[]")
+
+
+class JSONLines(_Lines):
+    """JSON documents, one a line, from bytes cut anywhere; several on one line are taken apart.
+
+    Blank lines are skipped. A line longer than `limit` bytes raises `LimitExceeded`.
+    """
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The documents that `data` completes, undecoded."""
+        whole = self._whole(data)
+        return self._documents(whole) if whole else []
+
+    def close(self) -> list[bytes]:
+        """The last document, where the body ended without a line end."""
+        return self._documents(self._last())
+
+    def _documents(self, text: bytes) -> list[bytes]:
+        out: list[bytes] = []
+        for line in text.split(b"\n"):
+            self._check(len(line))
+            if line := line.strip(b" \t"):
+                out += _apart(line) if _TWO_DOCUMENTS.search(line) else [line]
+        return out
+
+
+def _apart(line: bytes) -> list[bytes]:
+    """The documents on one line; the whole line where its brackets do not match."""
+    out: list[bytes] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(line):
+        bracket = token.group()
+        if bracket in b"{[":
+            depth += 1
+        elif bracket in b"}]":
+            depth -= 1
+            if depth == 0:
+                out.append(line[start : token.end()].strip())
+                start = token.end()
+    rest = line[start:].strip()
+    return [*out, rest] if rest else out

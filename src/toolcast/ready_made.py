@@ -1,0 +1,244 @@
+"""The ready-made LLMs: each a service's dialect behind the network.
+
+A class here says only what is its service's own: where it is, which environment variables it reads, which wire
+speaks to it. The wire is loaded on first use, so that nobody pays for a dialect that is not spoken.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from urllib.parse import urlsplit
+
+from typing_extensions import Unpack
+
+from .errors import AuthFailed, UnsupportedLLMError
+from .events import Event
+from .exchange import Call, Exchange, Source, with_headers
+from .llms import Ask, FunctionCallingLLM, LLMMetadata
+from .messages import Message
+from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
+from .retries import RetryPolicy
+from .runtime.network import Network, Outside
+from .settings import Settings
+from .tools import CallableTool
+
+if TYPE_CHECKING:
+    from .providers.compatible import Service as Row
+    from .providers.grammar import Limits
+    from .runtime.local_model import LocalServer
+
+Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Called before each request; gives the headers that prove who is asking."""
+
+
+class Options(TypedDict, total=False):
+    """What every ready-made LLM takes besides its model."""
+
+    api_key: str | None
+    base_url: str | None
+    settings: Settings | None
+    system_prompt: str | None
+    max_retries: int
+    headers: Mapping[str, str] | None
+    auth: Auth | None
+    network: Network | None
+
+
+class ServiceLLM(FunctionCallingLLM):
+    """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
+
+    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx.
+    """
+
+    provider: ClassVar[str]
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        max_retries: int = 2,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        network: Network | None = None,
+    ) -> None:
+        super().__init__(settings=settings, system_prompt=system_prompt, network=network)
+        self.model = model
+        self.base_url = base_url
+        self.retry_policy = RetryPolicy(max_retries=max_retries)
+        self._key = Secret(api_key) if api_key else None
+        self._headers = dict(headers or {})
+        self._auth = auth
+        self._made: Wire | None = None
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return LLMMetadata(self.model, self.provider)
+
+    @property
+    def wire(self) -> Wire:
+        """The service's dialect."""
+        if self._made is None:
+            self._made = self._make_wire()
+        return self._made
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the service can be spoken to."""
+        return self.wire
+
+    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+        """`request` with the headers of `auth`, if there is one."""
+        if self._auth is None:
+            return request
+        given = self._auth()
+        headers = await given if inspect.isawaitable(given) else given
+        return with_headers(request, {name.lower(): Secret(value) for name, value in headers.items()})
+
+    def preview(self, ask: Ask) -> HTTPRequest | None:
+        """The request that `ask` would send."""
+        return self.wire.request(ask.conversation(self.model), ask.settings)
+
+    def decoder(self, ask: Ask) -> Decoder:
+        """What reads the body of an answer to `ask`."""
+        return self.wire.decoder(ask.conversation(self.model))
+
+    def _make_wire(self) -> Wire:
+        raise NotImplementedError(f"{type(self).__name__} names no wire")
+
+    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
+
+    def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        raise NotImplementedError("a service's events come from its wire")
+
+    def _secret(self, *names: str) -> Secret | None:
+        """The key that was given, or the first of these environment variables that is set."""
+        found = next((value for name in names if (value := os.environ.get(name))), None)
+        return self._key or (Secret(found) if found else None)
+
+    def __repr__(self) -> str:
+        where = f", base_url={self.base_url!r}" if self.base_url else ""
+        return f"{type(self).__name__}({self.model!r}{where})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the key, which the other process reads from its own environment, and connections."""
+        state = dict(self.__dict__)
+        return state | {"_key": None, "_made": None, "_network": None, "_auth": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        FunctionCallingLLM.__init__(self, settings=self.settings, system_prompt=self.system_prompt)
+
+
+class OpenAICompatible(ServiceLLM):
+    """A model behind any service that speaks OpenAI's chat completions.
+
+    `service` names a row of `toolcast.providers.compatible` (`"groq"`, `"deepseek"`, ...) for the ways in which
+    it differs; without it, the row whose address `base_url` is.
+    """
+
+    provider = "openai-compatible"
+
+    def __init__(self, model: str, *, service: str | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(model, **options)
+        self.service = service
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return LLMMetadata(self.model, self.wire.provider)
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire; raises `AuthFailed` where the service needs a key and there is none."""
+        wire, row = self.wire, self._row
+        if row.needs_key and self._auth is None and self._secret(*row.key_env) is None:
+            names = " or ".join(row.key_env) or "a key"
+            raise AuthFailed(f"no API key for {row.name}: set {names}, or pass api_key=. Nothing was sent.")
+        return wire
+
+    @cached_property
+    def _row(self) -> Row:
+        """How the service differs: the row that was named, or whose address `base_url` is, or none in particular."""
+        from .providers.compatible import GENERIC, SERVICES
+
+        if self.service is not None:
+            if self.service not in SERVICES:
+                raise UnsupportedLLMError(
+                    f"no service is called {self.service!r}; there are: {', '.join(SERVICES)}. "
+                    "For any other give base_url=."
+                )
+            return SERVICES[self.service]
+        host = urlsplit(self.base_url or "").hostname
+        return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
+
+    def _make_wire(self) -> Wire:
+        from .providers.openai_chat import OpenAIChatWire
+
+        row = self._row
+        base_url = self.base_url or _first_set(row.url_env) or row.base_url
+        if not base_url:
+            raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
+        named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
+        return OpenAIChatWire(
+            row, api_key=self._secret(*row.key_env), base_url=base_url, headers=named | self._headers
+        )
+
+
+class OpenAI(OpenAICompatible):
+    """A model of OpenAI, through chat completions. Reads OPENAI_API_KEY and OPENAI_BASE_URL."""
+
+    provider = "openai"
+
+    def __init__(self, model: str, **options: Unpack[Options]) -> None:
+        super().__init__(model, service="openai", **options)
+
+
+class Ollama(ServiceLLM):
+    """A model that Ollama runs. Reads OLLAMA_HOST and OLLAMA_API_KEY; on this machine without them."""
+
+    provider = "ollama"
+
+    def _make_wire(self) -> Wire:
+        from .providers.ollama import OllamaWire, ollama_url
+
+        base_url = self.base_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
+        return OllamaWire(api_key=self._secret("OLLAMA_API_KEY"), base_url=base_url, headers=self._headers)
+
+
+def _first_set(names: Sequence[str]) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
+    """The LLM called `name`: `"provider:model"`, for example `"ollama:llama3.2"`, or `"local"`.
+
+    Providers are `openai`, `ollama`, `local` and every row of `toolcast.providers.compatible`.
+    """
+    provider, _, model = name.partition(":")
+    if provider == "local":
+        return LlamaCpp(model or "smollm2")
+    from .providers.compatible import SERVICES
+
+    if not model or provider not in ("openai", "ollama", *SERVICES):
+        known = ", ".join(sorted({"openai", "ollama", "local", *SERVICES}))
+        raise UnsupportedLLMError(f"{name!r} names no LLM; write 'provider:model' with one of: {known}")
+    if provider == "openai":
+        return OpenAI(model, **options)
+    if provider == "ollama":
+        return Ollama(model, **options)
+    return OpenAICompatible(model, service=provider, **options)

@@ -1,0 +1,130 @@
+"""What an answer's bytes go through before a decoder sees them: content encodings, undone piece by piece.
+
+httpx inflates whatever one network read brought in one go, so that 291 kB of gzip become 300 MB at once. Here
+a piece never grows beyond `PIECE`, and a body not beyond `LIMIT`, however much it claims to hold. One is fed
+the bytes of the wire and asked for plain ones until it has none left; then it wants more. There is no I/O
+here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Protocol
+
+from ..errors import LimitExceeded, MalformedEvent, StreamInterrupted
+
+PIECE = 256 * 1024
+LIMIT = 64 * 1024 * 1024
+
+
+class Inflate(Protocol):
+    """What `zlib.decompressobj` gives; the type has no public name."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Plain:
+    """A body that is not encoded: every piece comes out as it went in."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._held = data
+
+    def take(self) -> bytes:
+        """The next plain bytes; none when more must be fed."""
+        data, self._held = self._held, b""
+        return data
+
+    def close(self) -> None:
+        """The body has ended. What is missing of a plain body, HTTP itself notices."""
+
+
+class Inflated:
+    """A body in gzip or deflate. `MalformedEvent` for damage, `LimitExceeded` for more than `limit` bytes."""
+
+    def __init__(self, encoding: str, limit: int = LIMIT) -> None:
+        self._encoding = encoding
+        self._limit = limit
+        self._total = 0
+        self._held = b""
+        self._empty = True
+        # zlib may hold output back once a piece is full, although it has eaten all of the input.
+        self._full = False
+        self._inflate: Inflate | None = zlib.decompressobj(31) if encoding == "gzip" else None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next compressed piece."""
+        self._held += data
+        self._empty = self._empty and not data
+
+    def take(self) -> bytes:
+        """At most `PIECE` plain bytes; none when more must be fed."""
+        while (inflate := self._ready()) is not None:
+            if plain := self._step(inflate):
+                return plain
+        return b""
+
+    def close(self) -> None:
+        """The body has ended; raises `StreamInterrupted` if the compressed data has not."""
+        if not self._empty and not (self._inflate is not None and self._inflate.eof):
+            raise StreamInterrupted(f"the {self._encoding} body ended in the middle of its data")
+
+    def _ready(self) -> Inflate | None:
+        """The inflater, if there is something for it to work on."""
+        if self._inflate is None:
+            self._inflate = _deflate(self._held)
+        elif self._inflate.eof and not self._next_member():
+            return None
+        return self._inflate if self._held or self._full else None
+
+    def _next_member(self) -> bool:
+        """A gzip body may be several gzip files in a row; anything else that follows one is dropped."""
+        if self._encoding == "gzip" and self._held[:2] == b"\x1f\x8b":
+            self._inflate = zlib.decompressobj(31)
+            return True
+        if self._held != b"\x1f":
+            self._held = b""
+        return False
+
+    def _step(self, inflate: Inflate) -> bytes:
+        try:
+            plain = inflate.decompress(self._held, PIECE)
+        except zlib.error as fault:
+            raise MalformedEvent(f"the body is not the {self._encoding} it claims to be: {fault}") from None
+        self._held = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+        self._full = len(plain) == PIECE and not inflate.eof
+        self._total += len(plain)
+        if self._total > self._limit:
+            raise LimitExceeded(f"the {self._encoding} body holds more than {self._limit} bytes")
+        return plain
+
+
+def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
+    """What undoes the encoding that `headers` name, in lower case. `MalformedEvent` for one not asked for."""
+    named = [name.strip().lower() for name in headers.get("content-encoding", "").split(",")]
+    encodings = [name for name in named if name not in ("", "identity")]
+    if not encodings:
+        return Plain()
+    if encodings in (["gzip"], ["x-gzip"], ["deflate"]):
+        return Inflated(encodings[0].removeprefix("x-"), limit)
+    raise MalformedEvent(
+        f"the body comes in an encoding that was not asked for: {', '.join(encodings)[:100]!r}"
+    )
+
+
+def _deflate(start: bytes) -> Inflate | None:
+    """`deflate` means zlib (RFC 9110, 8.4.1.2), but some servers leave zlib's two first bytes out."""
+    if len(start) < 2:
+        return None
+    wrapped = start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0
+    return zlib.decompressobj(15 if wrapped else -15)

@@ -1,0 +1,133 @@
+"""What a failure below the door becomes above it, and what stays behind: keys.
+
+httpx, httpcore and h11 keep a request's headers in the locals of their frames, on their exceptions, and
+sometimes in the text of a message. So an exception is stripped of all three before it passes, as the cause of
+ours or, like a cancellation, as itself. `library` is httpx, or the fork of it that a client came from.
+"""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import Iterator, Mapping
+from re import compile as regex
+from types import ModuleType, TracebackType
+from urllib.parse import urlsplit
+
+from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
+from ..providers.wire import HTTPRequest, Secret
+
+_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = regex(r"[\t\x20-\x7e]*")
+_MASK = "**********"
+
+
+def library_of(client: object) -> ModuleType:
+    """The package a client comes from: httpx or a fork of it, also for a class derived from theirs."""
+    for base in type(client).__mro__:
+        library = sys.modules[base.__module__.partition(".")[0]]
+        if hasattr(library, "RemoteProtocolError"):
+            return library
+    raise TypeError(f"a client of httpx or httpx2 is needed, not {type(client).__name__}")
+
+
+def kinds(library: ModuleType) -> tuple[type[Exception], ...]:
+    """All that the library raises of its own accord, and what the system says through it."""
+    return (library.HTTPError, library.InvalidURL, library.StreamError, OSError)
+
+
+class Told:
+    """A stretch of the library's code: what is raised in it leaves it as toolcast's, and stripped.
+
+    Where a body is being read, a wait that was too long is the builtin `TimeoutError`.
+    """
+
+    __slots__ = ("_before", "_library", "_reading", "_request")
+
+    def __init__(self, library: ModuleType, request: HTTPRequest, *, reading: bool = False) -> None:
+        self._library = library
+        self._request = request
+        self._reading = reading
+
+    def __enter__(self) -> None:
+        self._before = sys.exception()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, LLMError):
+            return
+        strip(error, self._request, self._before)
+        if self._reading and isinstance(error, (self._library.TimeoutException, TimeoutError)):
+            raise TimeoutError("nothing more of the body came in time") from error
+        if isinstance(error, kinds(self._library)):
+            raise failure(self._library, error, self._request) from error
+
+
+def checked(request: HTTPRequest) -> HTTPRequest:
+    """`request`, if its headers are what HTTP allows; else `BadRequest`, naming the header and no value."""
+    for name, value in request.headers.items():
+        if not _NAME.fullmatch(name):
+            raise BadRequest(f"{name[:100]!r} is not a header's name")
+        if not _legal(value):
+            raise BadRequest(f"the header {name!r} holds a character that HTTP does not allow there")
+    return request
+
+
+def revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+    """The headers as they are sent, keys and all. For the call that sends them; no frame may keep them."""
+    plain = {"accept-encoding": "identity"}
+    for name, value in headers.items():
+        plain[name.lower()] = _text(value)
+    return plain
+
+
+def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLMError:
+    """The `LLMError` that stands for `error`, which has been stripped."""
+    why = (str(error) or type(error).__name__)[:200]
+    if isinstance(error, (library.InvalidURL, library.UnsupportedProtocol, library.LocalProtocolError)):
+        return BadRequest(f"the request cannot be sent: {why}")
+    host = urlsplit(request.url).hostname
+    if isinstance(error, (library.ConnectTimeout, library.PoolTimeout)):
+        return Timeout(f"no connection to {host} in time", phase="connect")
+    if isinstance(error, (library.TimeoutException, TimeoutError)):
+        return Timeout(f"{host} did not answer in time", phase="first_token")
+    if isinstance(error, (library.ConnectError, library.ProxyError)):
+        certificate = any(isinstance(link, ssl.SSLCertVerificationError) for link in _chain(error))
+        return ConnectFailed(f"no connection to {host}: {why}", retryable=not certificate)
+    return StreamInterrupted(f"the connection to {host} broke: {why}")
+
+
+def strip(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
+    """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`."""
+    for link in _chain(error, before):
+        link.__traceback__ = None
+        link.args = tuple(_masked(arg, request) if isinstance(arg, str) else arg for arg in link.args)
+        if vars(link).get("_request") is not None:
+            vars(link)["_request"] = None
+
+
+def _chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
+    seen: set[int] = {id(before)}
+    ahead: list[BaseException | None] = [error]
+    while ahead:
+        if (link := ahead.pop()) is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            ahead += (link.__cause__, link.__context__)
+            ahead += getattr(link, "exceptions", ())
+
+
+def _masked(text: str, request: HTTPRequest) -> str:
+    for value in request.headers.values():
+        if isinstance(value, Secret) and value:
+            text = text.replace(value.reveal(), _MASK)
+    return text
+
+
+def _text(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _legal(value: str | Secret) -> bool:
+    return _VALUE.fullmatch(_text(value)) is not None

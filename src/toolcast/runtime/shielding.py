@@ -1,0 +1,136 @@
+"""Async reading and closing that a cancellation cannot leave half done, and that no event loop claims.
+
+httpx and httpcore clean up inside the task that is cancelled, behind a shield that holds against anyio's and
+trio's cancellation but not against a second `task.cancel()` of asyncio: that one ends the cleanup in the
+middle, and the connection is never given back. And they read a body through nested async generators, which a
+loop claims for itself and closes (asyncio) or warns about (trio) in its own time. Three small drivers keep
+both away:
+
+    apart       one call in a task of its own: cancelled once, waited for, however often the caller is
+    cancelled unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop
+    hand_over   a last call given to another loop, by somebody who cannot wait for it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
+from types import coroutine
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+Loop: TypeAlias = Any
+"""An `asyncio.AbstractEventLoop` or a `trio.lowlevel.TrioToken`."""
+
+GRACE = 1.0
+"""Seconds that a cleanup may take when somebody waits to be cancelled."""
+
+_PATIENCE = 8
+_log = logging.getLogger("toolcast")
+_handed_over: set[asyncio.Task[None]] = set()
+
+
+def current_loop() -> Loop:
+    """What stands for the event loop that is running here."""
+    # trio may run as a guest inside asyncio, never the other way round; so it is asked first.
+    if (trio := sys.modules.get("trio")) is not None:
+        with suppress(RuntimeError):
+            return trio.lowlevel.current_trio_token()
+    return asyncio.get_running_loop()
+
+
+async def apart(call: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Awaitable[None]]) -> T:
+    """The result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises."""
+    loop = current_loop()
+    if not isinstance(loop, asyncio.AbstractEventLoop):
+        return await call()
+    task = loop.create_task(call())
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        await _ended(task)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            await undo(task.result())
+        raise
+    return task.result()
+
+
+async def _ended(task: asyncio.Task[T]) -> None:
+    """Wait for `task`, at most `GRACE` seconds, through further cancellations."""
+    for _ in range(_PATIENCE):
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((task,), timeout=GRACE)
+            return
+        except asyncio.CancelledError:
+            continue
+
+
+@coroutine
+def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> Generator[Any, Any, T]:
+    """Await `call()`, letting `forward` cancellations through; later ones wait until it has ended.
+
+    They do not wait for ever: what is cancelled again and again is broken off after all.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        step = call().__await__()
+        wanted = next(step)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    held: BaseException | None = None
+    patience = _PATIENCE
+    while True:
+        try:
+            try:
+                sent = yield wanted
+            except BaseException as error:
+                if forward or not patience or isinstance(error, GeneratorExit):
+                    forward = max(forward - 1, 0)
+                    wanted = step.throw(error)
+                else:
+                    patience -= 1
+                    held = held or error
+                    wanted = next(step)
+            else:
+                wanted = step.send(sent)
+        except StopIteration as end:
+            if held is not None:
+                raise held from None
+            result = end.value
+            return result
+
+
+def hand_over(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have `loop` run `call`, if it still can. From any thread, and while garbage is collected."""
+    # A closed loop says RuntimeError, of which trio's RunFinishedError is one; nothing is open there.
+    with suppress(RuntimeError):
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            loop.call_soon_threadsafe(_spawn, loop, call)
+        else:
+            loop.run_sync_soon(sys.modules["trio"].lowlevel.spawn_system_task, _alone, call)
+
+
+async def _alone(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await call()
+    except Exception as error:
+        # A foreign transport's close: nobody waits for it, and trio would take its error for trio's own.
+        _log.debug("closing a forsaken connection failed: %s", type(error).__name__)
+
+
+def _spawn(loop: asyncio.AbstractEventLoop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    # A loop holds its tasks weakly.
+    task = loop.create_task(_alone(call))
+    _handed_over.add(task)
+    task.add_done_callback(_handed_over.discard)

@@ -1,0 +1,177 @@
+"""A function's signature as the arguments of a tool.
+
+The named parameters become the fields of a Pydantic model, which gives the schema and validates once; a field
+carries a neutral name and the parameter's own as its alias, so that no parameter name is out of bounds. What
+is not a named parameter is not offered: `self`, what a `partial` has bound, `*args` and `**kwargs`. Arguments
+beyond the schema are refused, as Python would. A function with nothing but `*args` and `**kwargs` is an
+`OutputTypeError`: what it takes cannot be told.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from inspect import Parameter
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import SchemaError
+from typing_extensions import Doc
+
+from .docstrings import Docstring, parse
+from .parsing import arguments as parsing
+from .parsing.arguments import Validator
+from .schemas import Schema, ToolSchema, enclosing_locals, tidy, unusable
+
+Function = Callable[..., Any]
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class BoundCall(NamedTuple):
+    """The validated arguments of one call of a function."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Signature:
+    """What a function takes: `model` validates the arguments, `parameters` is their schema.
+
+    Raises `OutputTypeError` where the signature cannot be read or a parameter's type has no JSON Schema.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.doc = _docstring(function)
+        parameters = _parameters(function)
+        hints = _hints(function, parameters)
+        self._fields = {f"argument{index}": parameter for index, parameter in enumerate(parameters)}
+        definitions: dict[str, Any] = {
+            field: _definition(parameter, hints[parameter.name], self.doc)
+            for field, parameter in self._fields.items()
+        }
+        try:
+            self.model: type[BaseModel] = create_model(
+                "Arguments", __config__=ConfigDict(extra="forbid"), **definitions
+            )
+            schema = self.model.model_json_schema(schema_generator=ToolSchema)
+        except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
+            raise unusable(function, error) from error
+        self.parameters: Schema = tidy(schema)
+        self._validator = cast("Validator", self.model.__pydantic_validator__)
+
+    def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
+        """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        arguments, repairs = parsing.read(self._validator, text, context=context)
+        return self.bound(arguments), repairs
+
+    def dump(self, value: object) -> str:
+        """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
+        arguments = self.model.model_validate(value)
+        return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
+
+    def bound(self, arguments: BaseModel) -> BoundCall:
+        """The validated `arguments` as they are passed to the function."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for field, parameter in self._fields.items():
+            value = getattr(arguments, field)
+            if parameter.kind is Parameter.POSITIONAL_ONLY:
+                args.append(value)
+            elif field in arguments.model_fields_set or not _has_own_default(parameter):
+                kwargs[parameter.name] = value
+        return BoundCall(tuple(args), kwargs)
+
+
+def is_async(function: Function) -> bool:
+    """Whether calling `function` gives a coroutine."""
+    inner = _innermost(function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+
+
+def name_of_function(function: Function) -> str:
+    """The name of `function`: its own, that of its class, or `lambda`."""
+    inner = _innermost(function)
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def _innermost(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = cast("Any", function).func
+    return function
+
+
+def _docstring(function: Function) -> Docstring:
+    inner = _innermost(function)
+    if inspect.isroutine(inner) or isinstance(inner, type):
+        return parse(inspect.getdoc(inner))
+    own = parse(inspect.getdoc(type(inner).__call__))
+    return own if own.description else Docstring(parse(type(inner).__doc__).description, own.parameters)
+
+
+def _parameters(function: Any) -> list[Parameter]:
+    """The named parameters that are still open."""
+    try:
+        every = list(inspect.signature(function).parameters.values())
+    except (ValueError, NameError) as error:
+        why = f"its signature cannot be read ({error}); write a function around it"
+        raise unusable(function, why) from error
+    bound: dict[str, Any] = cast("Any", function).keywords if isinstance(function, partial) else {}
+    named = [each for each in every if each.kind not in _VARIADIC and each.name not in bound]
+    if every and not named and not bound:
+        raise unusable(
+            cast("object", function),
+            "it takes only *args and **kwargs, so a model cannot know what to pass; "
+            "name its parameters, or use functools.wraps in its decorator",
+        )
+    return named
+
+
+def _hints(function: Function, parameters: list[Parameter]) -> dict[str, Any]:
+    """The annotations of the parameters, with names looked up where the function was defined."""
+
+    def annotated() -> None: ...
+
+    given = {each.name: Any if each.annotation is Parameter.empty else each.annotation for each in parameters}
+    annotated.__annotations__ = given
+    home = _home(function)
+    names = enclosing_locals(getattr(home, "__qualname__", ""))
+    try:
+        return get_type_hints(annotated, getattr(home, "__globals__", {}), names, include_extras=True)
+    except (NameError, SyntaxError, TypeError) as error:
+        raise unusable(function, f"an annotation of it cannot be read ({error})") from error
+
+
+def _home(function: Function) -> Any:
+    """The plain function behind partials, objects, methods and decorators."""
+    inner = _innermost(function)
+    if not inspect.isroutine(inner):
+        kind: type[Any] = inner if isinstance(inner, type) else type(inner)
+        inner = kind.__dict__.get("__init__", kind) if kind is inner else kind.__call__
+    return inspect.unwrap(getattr(inner, "__func__", inner))
+
+
+def _definition(parameter: Parameter, hint: Any, doc: Docstring) -> Any:
+    """The model's field: named and described, what the user wrote having the last word."""
+    inner, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if parameter.default is None:
+        inner = inner | None
+    described = Field(alias=parameter.name, description=doc.parameters.get(parameter.name))
+    annotated: Any = Annotated
+    annotation = annotated[(inner, described, *map(_as_field, metadata))]
+    return annotation if parameter.default is Parameter.empty else (annotation, parameter.default)
+
+
+def _as_field(metadata: object) -> object:
+    """`Annotated[int, "what it is"]` and `Doc("what it is")` describe."""
+    text = metadata.documentation if isinstance(metadata, Doc) else metadata
+    return Field(description=text) if isinstance(text, str) else metadata
+
+
+def _has_own_default(parameter: Parameter) -> bool:
+    """Whether the function itself knows what an argument is that was not passed."""
+    return parameter.default is not Parameter.empty and not isinstance(parameter.default, FieldInfo)

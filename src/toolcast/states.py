@@ -1,0 +1,97 @@
+"""The states a structured call walks through, as tables, and the `Trace` that walks them.
+
+Everything that moves a call from one state to the next is an event in these tables; the diagrams in the
+documentation are drawn from them. A trace that nobody observes costs one attribute per item.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import TypeAlias
+
+logger = logging.getLogger("toolcast")
+
+State: TypeAlias = str
+Table: TypeAlias = Mapping[State, Mapping[str, State]]
+Observer: TypeAlias = Callable[[str, State], object]
+
+_ENDS = {"failed": "error", "closed": "closed"}
+
+CALL: Table = {
+    "ready": {"called": "creating_tool"},
+    "creating_tool": {"tool_created": "formatting_prompt", **_ENDS},
+    "formatting_prompt": {"prompt_formatted": "extending_messages", **_ENDS},
+    "extending_messages": {"messages_extended": "calling_llm", **_ENDS},
+    "calling_llm": {"answered": "parsing_tool_calls", **_ENDS},
+    "parsing_tool_calls": {"calls_parsed": "executing_tools", "asked_again": "calling_llm", **_ENDS},
+    "executing_tools": {"tools_executed": "creating_response", "asked_again": "calling_llm", **_ENDS},
+    "creating_response": {"response_created": "extracting_output", **_ENDS},
+    "extracting_output": {"returned": "ready", **_ENDS},
+    "error": {},
+    "closed": {},
+}
+"""A whole call: `make_album(...)` and `acall`."""
+
+STREAM: Table = {
+    "ready": {"called": "creating_tool"},
+    "creating_tool": {"tool_created": "formatting_prompt", **_ENDS},
+    "formatting_prompt": {"prompt_formatted": "extending_messages", **_ENDS},
+    "extending_messages": {"messages_extended": "initiating_stream", **_ENDS},
+    "initiating_stream": {"opened": "receiving_chunk", **_ENDS},
+    "receiving_chunk": {"received": "processing_chunk", "asked_again": "initiating_stream", **_ENDS}
+    | {"exhausted": "ready"},
+    "processing_chunk": {"unreadable": "skipping_chunk", "readable": "parsing_partial_tool_calls", **_ENDS},
+    "parsing_partial_tool_calls": {"parsed": "updating_objects", **_ENDS}
+    | {"asked_again": "initiating_stream"},
+    "updating_objects": {"changed": "yielding_partial", "unchanged": "more_chunks", **_ENDS},
+    "yielding_partial": {"yielded": "more_chunks", **_ENDS},
+    "skipping_chunk": {"skipped": "more_chunks", **_ENDS},
+    "more_chunks": {"more": "receiving_chunk", **_ENDS},
+    "error": {},
+    "closed": {},
+}
+"""A streamed call: `make_album.stream(...)` and `astream`."""
+
+_numbers = count(1)
+
+
+class Trace:
+    """Where one call is. `observer(call_id, state)` hears of every state; `verbose` logs them at INFO."""
+
+    __slots__ = ("_observer", "_table", "_verbose", "call_id", "observed", "state")
+
+    def __init__(self, table: Table, observer: Observer | None = None, verbose: bool = False) -> None:
+        self.call_id = f"call-{next(_numbers)}"
+        self.state: State = "ready"
+        self.observed = observer is not None or verbose
+        self._table = table
+        self._observer = observer
+        self._verbose = verbose
+
+    def step(self, *events: str) -> None:
+        """Move along `events`, each of which the table must allow in the state it finds."""
+        for event in events:
+            self.state = self._table[self.state][event]
+            if self.observed:
+                self._tell()
+
+    def _tell(self) -> None:
+        if self._verbose:
+            logger.info("%s %s", self.call_id, self.state)
+        if self._observer is None:
+            return
+        try:
+            self._observer(self.call_id, self.state)
+        except Exception:
+            # An observer is the user's own code: its faults are shown, and are none of the call's.
+            logger.exception("the observer failed in state %s of %s", self.state, self.call_id)
+
+
+def mermaid(table: Table) -> str:
+    """The state diagram of `table`, as Mermaid text."""
+    lines = ["stateDiagram-v2", "    [*] --> ready"]
+    for state, moves in table.items():
+        lines += [f"    {state} --> {target}: {event}" for event, target in moves.items()]
+    return "\n".join(lines) + "\n"

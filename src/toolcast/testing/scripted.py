@@ -1,0 +1,120 @@
+"""An LLM that answers what it was told to, one answer per request, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic_core import to_json
+
+from ..errors import ToolcastError
+from ..events import Event, Finish, StopReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart, UsageReport
+from ..llms import FunctionCallingLLM, LLMMetadata
+from ..messages import Message, ToolCallPart
+from ..providers.wire import ToolChoice
+from ..settings import Settings
+from ..tools import CallableTool
+from ..usage import Usage
+
+_EVENTS = get_args(Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as the LLM saw it."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[CallableTool, ...]
+    tool_choice: ToolChoice
+    settings: Settings
+
+
+class ScriptedLLM(FunctionCallingLLM):
+    """An LLM whose answers are given in advance, in order.
+
+    An answer is: a string (text), an exception (raised), a `ToolCallPart` or a list of them (tool calls), a list
+    of events (as they are, even without a `Finish`: a stream that breaks off), or any other object (a call of
+    the tool that makes it). Text and arguments come in pieces of `chunk` characters. `requests` are what was
+    asked so far.
+    """
+
+    def __init__(
+        self,
+        *answers: Any,
+        model: str = "scripted",
+        chunk: int = 4,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        function_calling: bool = True,
+    ) -> None:
+        super().__init__(settings=settings, system_prompt=system_prompt)
+        self.requests: list[Asked] = []
+        self._answers = list(answers)
+        self._chunk = chunk
+        self._metadata = LLMMetadata(model, "scripted", function_calling)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return self._metadata
+
+    async def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        asked = Asked(tuple(messages), tuple(tools), tool_choice, settings)
+        number = len(self.requests)
+        self.requests.append(asked)
+        if number >= len(self._answers):
+            raise ToolcastError(f"the script has {len(self._answers)} answers and was asked for one more")
+        answer = self._answers[number]
+        if isinstance(answer, BaseException):
+            raise answer
+        for event in self._play(answer, asked):
+            yield event
+
+    def _play(self, answer: Any, asked: Asked) -> Iterator[Event]:
+        if isinstance(answer, str):
+            yield from (TextDelta(piece) for piece in self._pieces(answer))
+            yield from _end("end_turn")
+        elif isinstance(answer, ToolCallPart):
+            yield from self._calls([answer])
+        elif _all(answer, _EVENTS):
+            yield from answer
+        elif _all(answer, (ToolCallPart,)):
+            yield from self._calls(answer)
+        else:
+            yield from self._calls([_call_for(answer, asked.tools)])
+
+    def _calls(self, calls: Iterable[ToolCallPart]) -> Iterator[Event]:
+        for call in calls:
+            yield ToolCallStart(call.id, call.name)
+            yield from (ToolCallDelta(call.id, piece) for piece in self._pieces(call.arguments))
+            yield ToolCallDone(call.id, call.name, call.arguments, call.truncated)
+        yield from _end("max_tokens" if any(call.truncated for call in calls) else "tool_use")
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        return (text[start : start + self._chunk] for start in range(0, len(text), self._chunk))
+
+
+def _end(stop_reason: StopReason) -> Iterator[Event]:
+    yield UsageReport(Usage(input_tokens=10, output_tokens=5))
+    yield Finish(stop_reason)
+
+
+def _all(answer: Any, types: tuple[type, ...]) -> bool:
+    return isinstance(answer, (list, tuple)) and bool(answer) and all(isinstance(item, types) for item in answer)
+
+
+def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
+    """The call that makes `answer`: of the tool whose object it is, or else of the first."""
+    for tool in tools:
+        arguments = tool.arguments_for(answer)
+        if arguments is not None:
+            return ToolCallPart("call_1", tool.name, arguments)
+    name = tools[0].name if tools else "none"
+    return ToolCallPart("call_1", name, to_json(answer).decode())

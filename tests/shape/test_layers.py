@@ -1,0 +1,169 @@
+"""The layer law: values < machines < shells < engine < faces, and nothing imports upward.
+
+Every module has its layer in LAYERS. What stands under `if TYPE_CHECKING` is exempt; an import in a
+function is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import pytest
+
+from shape.source import MODULES, NAMES, Module, where
+
+# From the bottom up. A new file gets its line here; `room.*` stands for every module of a room.
+LAYERS = {
+    "values": ["errors", "settings", "configs", "messages", "events", "usage", "states"],
+    "machines": [
+        "docstrings",
+        "prompts",
+        "schemas",
+        "signatures",
+        "retries",
+        "parsing.*",
+        "providers.*",
+        "agents.permissions",
+        "agents.histories",
+    ],
+    "shells": [
+        "runtime.bodies",
+        "runtime.connections",
+        "runtime.failures",
+        "runtime.network",
+        "runtime.shielding",
+        "runtime.without_loop",
+        "runtime.local_model",
+        "runtime.weights",
+        "streams",
+        "stores.*",
+    ],
+    "engine": [
+        "tools",
+        "runtime.tool_runner",
+        "exchange",
+        "llms",
+        "ready_made",
+        "objects",
+        "answers",
+        "calls",
+        "agents.engine",
+    ],
+    "faces": [
+        "orchestrator",
+        "agents.sessions",
+        "agents.elves",
+        "agents.chat",
+        "experiments.*",
+        "apps.*",
+        "testing.*",
+    ],
+}
+ORDER = list(LAYERS)
+
+# Outside packages that only some modules may touch.
+DOORS = {"httpx": {"runtime.network"}, "httpx2": {"runtime.network"}, "xllamacpp": {"runtime.local_model"}}
+
+
+def layer_of(name: str) -> str | None:
+    """The layer a module is listed in, or None."""
+    room = f"{name}.__init__" if f"{name}." in {f"{other.rpartition('.')[0]}." for other in NAMES} else name
+    for layer, patterns in LAYERS.items():
+        if any(fnmatchcase(name, pattern) or fnmatchcase(room, pattern) for pattern in patterns):
+            return layer
+    return None
+
+
+def imports(module: Module) -> Iterator[tuple[str, int]]:
+    """Absolute names of everything a module imports when it runs, with the line."""
+    for node in running_code(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(module, node)
+            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and is_import_call(node):
+            yield node.args[0].value, node.lineno  # type: ignore[attr-defined]  # is_import_call has looked
+
+
+def running_code(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below but those only a type checker sees."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from (other, *running_code(other))
+            continue
+        yield child
+        yield from running_code(child)
+
+
+def absolute(module: Module, node: ast.ImportFrom) -> str:
+    """The module an `import from` names, in full."""
+    if not node.level:
+        return node.module or ""
+    package = ["toolcast", *filter(None, module.name.split("."))]
+    upward = node.level - 1 if module.is_package else node.level
+    return ".".join([*package[: len(package) - upward], *filter(None, [node.module])])
+
+
+def is_import_call(node: ast.Call) -> bool:
+    """Whether this is `import_module("a.name")`."""
+    return (
+        ast.unparse(node.func).endswith("import_module")
+        and bool(node.args)
+        and isinstance(node.args[0], ast.Constant)
+    )
+
+
+def own_module(name: str) -> str | None:
+    """The module of ours that an imported name belongs to: itself, or the one that holds it."""
+    if name != "toolcast" and not name.startswith("toolcast."):
+        return None
+    below = name.removeprefix("toolcast").removeprefix(".")
+    return below if below in NAMES else below.rpartition(".")[0]
+
+
+def test_every_module_has_a_layer() -> None:
+    homeless = [module.name for module in MODULES if not module.is_empty and not layer_of(module.name)]
+    homeless = [name for name in homeless if name]  # the package itself stands above all
+    assert not homeless, f"add to LAYERS in {__file__}: {homeless}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name], ids=lambda module: module.name)
+def test_nothing_imports_upward(module: Module) -> None:
+    here = layer_of(module.name)
+    for name, line in imports(module):
+        target = own_module(name)
+        if target is None or here is None:
+            continue
+        there = layer_of(target)
+        assert target, f"{where(module, line)}: imports the package itself, which stands above every room"
+        assert there, f"{where(module, line)}: {target} has no layer"
+        assert ORDER.index(there) <= ORDER.index(here), (
+            f"{where(module, line)}: {module.name} ({here}) imports {target} ({there})"
+        )
+
+
+def test_nobody_imports_what_people_run() -> None:
+    found = [
+        where(module, line)
+        for module in MODULES
+        if not module.name.startswith("apps")
+        for name, line in imports(module)
+        if (own_module(name) or "").startswith("apps")
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("package", DOORS)
+def test_one_door(package: str) -> None:
+    found = [
+        where(module, line)
+        for module in MODULES
+        if module.name not in DOORS[package]
+        for name, line in imports(module)
+        if name.split(".")[0] == package
+    ]
+    assert not found, f"only {DOORS[package]} may import {package}"

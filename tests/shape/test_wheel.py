@@ -1,0 +1,77 @@
+"""The wheel: built once, looked into, and imported from."""
+
+from __future__ import annotations
+
+import email
+import subprocess
+import sys
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import toolcast
+from shape.source import ROOT, SRC
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    """The METADATA file in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    modules = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")}
+    assert names == modules | {"toolcast/py.typed"}
+
+
+def test_wheel_is_for_every_machine(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_metadata(metadata: Message) -> None:
+    assert metadata["Name"] == "toolcast"
+    assert metadata["Version"] == toolcast.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert str(metadata.get_payload()).startswith("# toolcast")
+
+
+def test_run_time_dependencies_are_five(metadata: Message) -> None:
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    names = {line.split(">")[0].split("<")[0].split(";")[0].strip() for line in needed}
+    assert names == {"pydantic", "httpx", "anyio", "jiter", "typing-extensions"}
+
+
+def test_wheel_imports_and_its_command_starts(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    entry = next(tmp_path.glob("*.dist-info/entry_points.txt")).read_text()
+    assert "toolcast = toolcast.apps.cli:main" in entry
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import toolcast
+assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
+from toolcast.apps.cli import main
+sys.argv = ["toolcast", "--help"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pull" in done.stdout

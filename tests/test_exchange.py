@@ -1,0 +1,434 @@
+"""One exchange with a service: retries, deadlines, connections given back; on every face, over a replayed network."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from albums import SEA, Album
+from chunks import album_body, album_stream, delta, sse, text_body
+from faces import Face
+
+import toolcast
+from toolcast import (
+    AuthFailed,
+    BadRequest,
+    ConnectFailed,
+    MalformedEvent,
+    OpenAI,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    ServerError,
+    Settings,
+    StreamInterrupted,
+    StreamTruncated,
+    Timeout,
+    Timeouts,
+    ToolOrchestratingLLM,
+    Usage,
+)
+from toolcast.providers.wire import HTTPRequest
+from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
+
+JSON = {"content-type": "application/json"}
+GOOD = Recorded([album_body()], headers=JSON)
+STREAM = Recorded(album_stream())
+
+
+def refused(status: int, headers: dict[str, str] | None = None, **error: Any) -> Recorded:
+    import json
+
+    body = json.dumps({"error": {"message": "no", "type": "t", **error}}).encode()
+    return Recorded([body], status, {**JSON, **(headers or {})})
+
+
+def maker(*answers: Recorded | BaseException, **options: Any) -> tuple[Any, ReplayNetwork, VirtualClock]:
+    network = ReplayNetwork(*answers)
+    settings = options.pop("settings", None)
+    attempts = options.pop("max_attempts", 1)
+    llm = OpenAI("m-1", api_key="sk-canary", network=network, **options)
+    llm.clock = clock = VirtualClock()
+    return ToolOrchestratingLLM(Album, "x", llm, settings=settings, max_attempts=attempts), network, clock
+
+
+def given_back(network: ReplayNetwork) -> bool:
+    gc.collect()
+    return network.open_replies == 0
+
+
+# -- the way it goes ------------------------------------------------------------------------------------------
+
+
+def test_whole_and_streamed_give_the_same(face: Face) -> None:
+    make, network, _ = maker(GOOD, STREAM)
+    result = face.run(make)
+    assert result.output == SEA
+    assert result.usage == Usage(7, 3)
+    assert (result.response.provider, result.response.model) == ("openai", "m-1")
+    assert face.stream(make).final == SEA
+    assert given_back(network)
+    assert [b'"stream":true' in request.body.replace(b" ", b"") for request in network.requests] == [False, True]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_pieces_of_any_size(face: Face, size: int) -> None:
+    make, network, _ = maker(Recorded.of(b"".join(album_stream()), size))
+    assert face.stream(make).final == SEA
+    assert given_back(network)
+
+
+def test_a_whole_answer_though_a_stream_was_asked_for(face: Face) -> None:
+    make, _, _ = maker(GOOD)
+    assert face.stream(make).items[-1] == SEA
+
+
+def test_parse_reads_a_body_fetched_elsewhere() -> None:
+    make, network, _ = maker()
+    request = make.request()
+    assert isinstance(request, HTTPRequest)
+    assert request.url.endswith("/chat/completions")
+    assert make.parse(album_body()) == SEA
+    assert make.parse(album_body().decode()) == SEA
+    assert network.requests == []
+    assert make.preview().body["model"] == "m-1"
+
+
+# -- retries --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_passing_failures_are_retried(face: Face, failure: int) -> None:
+    make, network, clock = maker(refused(failure), GOOD, refused(failure), STREAM)
+    result = face.run(make)
+    assert result.output == SEA
+    assert [type(attempt.error).__name__ for attempt in result.attempts][1:] == ["NoneType"]
+    assert face.stream(make).final == SEA
+    assert len(clock.slept) == 2
+    assert all(0 <= seconds <= 0.5 for seconds in clock.slept)
+    assert given_back(network)
+
+
+@pytest.mark.parametrize("failure", [ConnectFailed("refused"), StreamInterrupted("reset")])
+def test_failing_connections_are_retried(face: Face, failure: Exception) -> None:
+    make, network, _ = maker(failure, GOOD, Recorded([failure]), STREAM)
+    assert face.call(make) == SEA
+    assert face.stream(make).final == SEA
+    assert len(network.requests) == 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_lasting_failures_are_not_retried(face: Face, status: int) -> None:
+    make, network, clock = maker(refused(status))
+    with pytest.raises(toolcast.LLMError) as caught:
+        face.call(make)
+    assert (len(network.requests), clock.slept) == (1, [])
+    assert caught.value.status == status
+    assert not caught.value.retryable
+    assert given_back(network)
+
+
+def test_a_quota_is_not_retried(face: Face) -> None:
+    make, network, _ = maker(refused(429, code="insufficient_quota"))
+    with pytest.raises(QuotaExceeded):
+        face.call(make)
+    assert len(network.requests) == 1
+
+
+def test_retries_end_with_the_last_error_and_all_attempts(face: Face) -> None:
+    make, network, clock = maker(refused(500), refused(503), refused(500))
+    with pytest.raises(ServerError) as caught:
+        face.call(make)
+    assert [type(attempt.error) for attempt in caught.value.attempts] == [ServerError, Overloaded, ServerError]
+    assert len(clock.slept) == 2
+    assert (caught.value.provider, caught.value.model) == ("openai", "m-1")
+    assert given_back(network)
+
+
+def test_no_retries_when_there_are_none(face: Face) -> None:
+    make, network, _ = maker(refused(500), max_retries=0)
+    with pytest.raises(ServerError):
+        face.call(make)
+    assert len(network.requests) == 1
+
+
+def test_retry_after_is_waited_for(face: Face) -> None:
+    make, _, clock = maker(refused(429, {"retry-after": "7"}), GOOD)
+    assert face.call(make) == SEA
+    assert clock.slept[0] >= 7
+
+
+def test_a_long_retry_after_is_raised_at_once(face: Face) -> None:
+    make, _, clock = maker(refused(429, {"retry-after": "61"}))
+    with pytest.raises(RateLimited) as caught:
+        face.call(make)
+    assert caught.value.retry_after == 61
+    assert clock.slept == []
+
+
+def test_retry_after_beyond_the_deadline_is_raised_at_once(face: Face) -> None:
+    make, _, clock = maker(refused(429, {"retry-after": "30"}), settings=Settings(timeout=10))
+    with pytest.raises(RateLimited):
+        face.call(make)
+    assert clock.slept == []
+
+
+def test_retry_after_on_a_good_answer_means_nothing(face: Face) -> None:
+    make, _, clock = maker(Recorded([album_body()], headers={**JSON, "retry-after": "39"}))
+    assert face.call(make) == SEA
+    assert clock.slept == []
+
+
+def test_nothing_is_retried_after_the_first_event(face: Face) -> None:
+    make, network, _ = maker(Recorded([*album_stream()[:8], StreamInterrupted("reset")]))
+    seen = face.stream(make)
+    assert isinstance(seen.error, StreamInterrupted)
+    assert seen.error.partial == seen.items[-1]
+    assert len(network.requests) == 1
+    assert given_back(network)
+
+
+def test_reasks_and_retries_share_one_budget(face: Face) -> None:
+    bad = Recorded([album_body('{"title": 1}')], headers=JSON)
+    make, network, _ = maker(refused(500), bad, refused(500), refused(500), max_attempts=2)
+    with pytest.raises(ServerError) as caught:
+        face.call(make)
+    assert len(network.requests) == 4
+    kinds = [type(attempt.error).__name__ for attempt in caught.value.attempts]
+    assert kinds == ["ServerError", "ValidationError", "ServerError", "ServerError"]
+
+
+def test_usage_of_failed_attempts_counts(face: Face) -> None:
+    bad = Recorded([album_body('{"title": 1}')], headers=JSON)
+    make, _, _ = maker(bad, GOOD, max_attempts=2)
+    assert face.run(make).usage == Usage(14, 6)
+
+
+# -- time -----------------------------------------------------------------------------------------------------
+
+
+class Slow(ReplayNetwork):
+    """A network on which every read takes `seconds` of the virtual clock."""
+
+    def __init__(self, clock: VirtualClock, seconds: float, *answers: Recorded) -> None:
+        super().__init__(*answers)
+        self._clock, self._seconds = clock, seconds
+
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
+        reply = super().open(request, connect=connect, read=read)
+        given = reply.read
+
+        def late() -> bytes:
+            self._clock.advance(self._seconds)
+            return bytes(given())
+
+        reply.read = late  # type: ignore[method-assign]  # one slow reply
+        return reply
+
+
+def slow(seconds: float, timeouts: Timeouts, *answers: Recorded) -> tuple[Any, Slow]:
+    llm = OpenAI("m-1", api_key="k", max_retries=0)
+    llm.clock = clock = VirtualClock()
+    llm._network = network = Slow(clock, seconds, *answers)
+    return ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)), network
+
+
+def test_the_total_time_ends_a_slow_drip(face: Face) -> None:
+    make, network = slow(1, Timeouts(total=10), STREAM)
+    seen = face.stream(make)
+    assert isinstance(seen.error, Timeout)
+    assert seen.error.phase == "total"
+    assert "10" in str(seen.error)
+    assert given_back(network)
+
+
+def test_the_first_token_is_waited_for_so_long(face: Face) -> None:
+    comments = Recorded([b": ping\n\n"] * 50 + album_stream())
+    make, network = slow(1, Timeouts(first_token=5, total=None), comments)
+    seen = face.stream(make)
+    assert isinstance(seen.error, Timeout)
+    assert seen.error.phase == "first_token"
+    assert given_back(network)
+
+
+@pytest.mark.parametrize("phase", ["connect", "idle"])
+def test_time_limits_of_the_network_are_named(face: Face, phase: str) -> None:
+    failure = Timeout("late", phase=phase)
+    stopped = failure if phase == "connect" else Recorded([*album_stream()[:5], failure])
+    make, _, _ = maker(stopped, max_retries=0)
+    seen = face.stream(make)
+    assert isinstance(seen.error, Timeout)
+    assert seen.error.phase == phase
+    assert "Timeouts(" in str(seen.error)
+
+
+def test_silence_before_the_first_event_is_the_first_tokens(face: Face) -> None:
+    make, _, _ = maker(Recorded([Timeout("late", phase="idle")]), max_retries=0)
+    error = face.stream(make).error
+    assert isinstance(error, Timeout)
+    assert error.phase == "first_token"
+
+
+# -- what may come back -----------------------------------------------------------------------------------------
+
+
+def test_a_cut_stream_at_every_event(face: Face) -> None:
+    pieces = album_stream()
+    for end in range(len(pieces) - 3):
+        make, network, _ = maker(Recorded(pieces[:end]), max_retries=0)
+        seen = face.stream(make)
+        assert isinstance(seen.error, (StreamTruncated, MalformedEvent)), end
+        assert given_back(network)
+
+
+def test_a_damaged_event_inside_a_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    pieces = album_stream()
+    pieces[6] = pieces[6][:40] + b"\n\n"
+    heard: list[str] = []
+    make, network, _ = maker(Recorded(pieces))
+    seen = face.stream(make.with_(observer=lambda _, state: heard.append(state)))
+    assert isinstance(seen.error, MalformedEvent)
+    assert len(seen.items) > 10
+    assert seen.error.partial is not None
+    assert "skipping_chunk" in heard
+    assert caplog.text.count("Failed to parse streaming response") == 1
+    assert given_back(network)
+
+
+def test_noise_changes_nothing(face: Face) -> None:
+    pieces = album_stream()
+    pieces.insert(6, b"data: <html>\n\n")
+    make, _, _ = maker(Recorded(pieces))
+    assert face.stream(make).final == SEA
+
+
+def test_a_damaged_event_inside_text_that_is_the_answer(face: Face) -> None:
+    text = SEA.model_dump_json()
+    chunks = [delta(content=text[start : start + 8]) for start in range(0, len(text), 8)]
+    pieces = sse(*chunks, delta("stop"))
+    pieces[4] = pieces[4][:40] + b"\n\n"
+    make, _, _ = maker(Recorded(pieces), Recorded(sse(*chunks, delta("stop"))))
+    seen = face.stream(make)
+    assert isinstance(seen.error, MalformedEvent)
+    assert face.stream(make).final == SEA
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>welcome</html>", b"[]", b"null", b"{"])
+def test_a_good_status_with_a_bad_body(face: Face, body: bytes) -> None:
+    make, network, _ = maker(Recorded([body], headers=JSON), max_retries=0)
+    with pytest.raises((MalformedEvent, StreamTruncated)):
+        face.call(make)
+    assert given_back(network)
+
+
+def test_an_error_in_the_middle_of_a_stream(face: Face) -> None:
+    pieces = [*album_stream()[:6], *sse({"error": {"message": "overloaded", "type": "server_error"}})]
+    make, network, _ = maker(Recorded(pieces))
+    seen = face.stream(make)
+    assert isinstance(seen.error, toolcast.LLMError)
+    assert seen.error.partial is not None
+    assert given_back(network)
+
+
+def test_a_refusal_that_is_a_web_page(face: Face) -> None:
+    make, _, _ = maker(
+        Recorded([b"<html>bad gateway</html>"], 502, {"content-type": "text/html"}), max_retries=0
+    )
+    with pytest.raises(ServerError, match="502"):
+        face.call(make)
+
+
+def test_a_huge_refusal_is_read_to_a_limit(face: Face) -> None:
+    make, network, _ = maker(Recorded([b"x" * 10_000] * 1000, 400))
+    with pytest.raises(BadRequest) as caught:
+        face.call(make)
+    assert len(str(caught.value)) < 2000
+    assert given_back(network)
+
+
+# -- leaving early ----------------------------------------------------------------------------------------------
+
+
+def test_breaking_out_gives_the_connection_back(face: Face) -> None:
+    make, network, _ = maker(STREAM)
+    assert len(face.stream(make, take=3).items) == 3
+    assert given_back(network)
+    assert network.closed_replies == 1
+
+
+def test_an_abandoned_stream_gives_the_connection_back() -> None:
+    make, network, _ = maker(STREAM)
+    for _ in make.stream():
+        break
+    assert given_back(network)
+
+
+@pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt(), SystemExit(1)])
+def test_an_exception_in_the_loop_body_gives_the_connection_back(raised: BaseException) -> None:
+    make, network, _ = maker(STREAM)
+    with pytest.raises(type(raised)):
+        for _ in make.stream():
+            raise raised
+    assert given_back(network)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(1), MemoryError()])
+def test_an_interrupt_while_reading_passes_and_gives_the_connection_back(
+    face: Face, raised: BaseException
+) -> None:
+    make, network, _ = maker(Recorded([*album_stream()[:6], raised]), GOOD)
+    with pytest.raises(type(raised)):
+        seen = face.stream(make)
+        if seen.error is not None:
+            raise seen.error
+    assert given_back(network)
+    assert face.call(make) == SEA
+
+
+def test_a_closed_stream_has_no_final_object() -> None:
+    make, _, _ = maker(STREAM)
+    stream = make.stream()
+    next(stream)
+    assert stream.state == "yielding_partial"
+    stream.close()
+    stream.close()
+    assert stream.state == "closed"
+    assert list(stream) == []
+    with pytest.raises(toolcast.StreamClosed):
+        stream.final()
+
+
+def test_leaving_a_with_block_closes() -> None:
+    make, network, _ = maker(STREAM)
+    with make.stream() as stream:
+        assert len(network.requests) == 1
+        next(stream)
+    assert network.open_replies == 0
+
+
+# -- keys -------------------------------------------------------------------------------------------------------
+
+
+def test_no_key_is_said_before_anything_is_sent(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    network = ReplayNetwork()
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", network=network))
+    with pytest.raises(AuthFailed, match="OPENAI_API_KEY"):
+        face.call(make)
+    assert network.requests == []
+
+
+def test_auth_gives_headers_for_each_request(face: Face) -> None:
+    tokens = iter(["one", "two"])
+    make, network, _ = maker(GOOD, GOOD, auth=lambda: {"Authorization": f"Bearer {next(tokens)}"})
+    face.call(make)
+    face.call(make)
+    sent = [request.headers["authorization"].reveal() for request in network.requests]  # type: ignore[union-attr]
+    assert sent == ["Bearer one", "Bearer two"]
+
+
+def test_words_are_no_album(face: Face) -> None:
+    make, _, _ = maker(Recorded([text_body("no")], headers=JSON))
+    with pytest.raises(toolcast.NoToolCallError):
+        face.call(make)

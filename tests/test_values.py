@@ -1,0 +1,170 @@
+"""The values: settings, usage, configs and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import threading
+from typing import Any
+
+import pydantic
+import pytest
+from albums import Album
+
+import toolcast
+from toolcast import Configs, Settings, Timeouts, Usage
+from toolcast.errors import Attempt, CallError, LLMError, Timeout, ToolcastError, ValidationError
+from toolcast.testing import ScriptedLLM
+
+# -- settings -------------------------------------------------------------------------------------------------
+
+
+def test_settings_over_a_base_field_by_field() -> None:
+    base = Settings(temperature=0.1, seed=1, stop="END")
+    assert Settings(temperature=0.9).over(base) == Settings(temperature=0.9, seed=1, stop=("END",))
+    assert Settings().over(base) is base
+    assert Settings(seed=0).over(None) == Settings(seed=0)
+
+
+def test_falsy_settings_are_set() -> None:
+    assert Settings(temperature=0.0, seed=0).over(Settings(temperature=1.0, seed=5)).temperature == 0.0
+
+
+def test_with_changes_a_copy() -> None:
+    one = Settings(seed=1)
+    assert one.with_(seed=2, stop=["a", "b"]) == Settings(seed=2, stop=("a", "b"))
+    assert one.seed == 1
+
+
+def test_timeouts_from_seconds() -> None:
+    assert Settings(timeout=5.0).timeouts == Timeouts(total=5.0)
+    assert Settings(timeout=Timeouts(idle=None)).timeouts.idle is None
+    assert Settings().timeouts == Timeouts()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_timeout_is_a_positive_number(seconds: float) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        Settings(timeout=seconds)
+    with pytest.raises(ValueError, match="idle"):
+        Timeouts(idle=seconds)
+
+
+def test_max_tokens_is_at_least_one() -> None:
+    with pytest.raises(ValueError, match="max_tokens=0"):
+        Settings(max_tokens=0)
+
+
+# -- usage ----------------------------------------------------------------------------------------------------
+
+
+def test_usage_adds_up() -> None:
+    both = Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40)
+    assert both == Usage(11, 22, 33, 44)
+    assert both.total_tokens == 33
+
+
+# -- configs --------------------------------------------------------------------------------------------------
+
+
+def test_use_holds_inside_the_block_and_nests() -> None:
+    one, two = ScriptedLLM(), ScriptedLLM()
+    with Configs.use(llm=one, settings=Settings(seed=1)):
+        with Configs.use(llm=two):
+            assert Configs.llm is two
+            assert Configs.settings == Settings(seed=1)
+        assert Configs.llm is one
+    assert Configs.llm is None
+
+
+def test_use_is_of_this_context_and_assignment_of_the_process() -> None:
+    seen: list[Any] = []
+    with Configs.use(settings=Settings(seed=1)):
+        thread = threading.Thread(target=lambda: seen.append(Configs.settings))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+    Configs.settings = Settings(seed=2)
+    try:
+        thread = threading.Thread(target=lambda: seen.append(Configs.settings))
+        thread.start()
+        thread.join()
+    finally:
+        Configs.settings = None
+    assert seen[1] == Settings(seed=2)
+
+
+def test_tasks_do_not_see_each_others_configs() -> None:
+    async def inside(seed: int) -> int | None:
+        with Configs.use(settings=Settings(seed=seed)):
+            await asyncio.sleep(0)
+            return Configs.settings.seed if Configs.settings else None
+
+    async def main() -> list[int | None]:
+        return await asyncio.gather(*(inside(seed) for seed in range(5)))
+
+    assert asyncio.run(main()) == list(range(5))
+
+
+# -- errors ---------------------------------------------------------------------------------------------------
+
+CALL_ERRORS = [
+    error
+    for name in toolcast.__all__
+    if isinstance(error := getattr(toolcast, name), type) and issubclass(error, CallError)
+]
+
+
+@pytest.mark.parametrize("error", CALL_ERRORS, ids=lambda error: error.__name__)
+def test_call_errors_are_value_errors_that_can_be_pickled_and_copied(error: type[CallError]) -> None:
+    made = error("it broke", provider="p", model="m", request_id="r1", partial=[1])
+    made.attempts = (Attempt(1, None, Usage(1, 1)),)
+    for copied in (pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made)):
+        assert isinstance(copied, ValueError)
+        assert str(copied) == "p m: it broke [request r1]"
+        assert (copied.partial, copied.attempts, copied.retryable) == ([1], made.attempts, made.retryable)
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (toolcast.MissingLLMError, AssertionError),
+        (toolcast.UnsupportedLLMError, ValueError),
+        (toolcast.PromptError, ValueError),
+        (toolcast.OutputTypeError, TypeError),
+        (toolcast.MissingOutputError, AttributeError),
+        (toolcast.StreamClosed, ToolcastError),
+        (toolcast.StreamBusy, ToolcastError),
+        (toolcast.CallError, ValueError),
+        (toolcast.LLMError, CallError),
+        (toolcast.NoToolCallError, CallError),
+    ],
+)
+def test_the_tree(error: type[Exception], base: type[Exception]) -> None:
+    assert issubclass(error, base)
+    assert issubclass(error, ToolcastError)
+
+
+def test_an_error_without_a_place_is_its_message() -> None:
+    assert str(CallError("it broke")) == "it broke"
+    assert CallError().message == ""
+
+
+def test_retryable_can_be_said_of_one_error() -> None:
+    assert LLMError().retryable is False
+    assert LLMError(retryable=True).retryable is True
+    assert toolcast.ConnectFailed(retryable=False).retryable is False
+    assert Timeout(phase="idle").phase == "idle"
+
+
+def test_a_validation_error_speaks_for_pydantic() -> None:
+    with pytest.raises(ValidationError) as caught:
+        try:
+            Album.model_validate_json('{"title": 1}')
+        except pydantic.ValidationError as error:
+            raise ValidationError("bad", tool_name="Album", arguments='{"title": 1}') from error
+    assert caught.value.error_count() == 3
+    assert caught.value.errors()[0]["loc"] == ("title",)
+    assert ValidationError("bad").errors() == []
+    assert ValidationError("bad").error_count() == 0
