@@ -292,7 +292,6 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
         (Plain, "Unable to generate"),
         (list[Plain], "Unable to generate"),
         (list["Nowhere"], "Nowhere"),  # type: ignore[name-defined] # noqa: F821
-        (Annotated[int, Field(pattern="x")], "pattern"),
         (Callable[[int], int], "JsonSchema"),
     ],
     ids=repr,
