@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from toolcast import ChatResponse, FunctionCallingLLM, ToolOrchestratingLLM
-from toolcast.events import Event
+if TYPE_CHECKING:
+    from toolcast import ChatResponse, FunctionCallingLLM, ToolOrchestratingLLM
+    from toolcast.events import Event
 
 
 @dataclass

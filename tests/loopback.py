@@ -19,6 +19,7 @@ stand. `wait_open(n)` blocks until n stand and fails the test after five seconds
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -74,7 +75,8 @@ class Request:
 class Loopback:
     """The server; see the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Request] = []
         self.accepted = 0
         self._answers: deque[tuple[Piece, ...]] = deque()
@@ -83,7 +85,7 @@ class Loopback:
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/v1/chat"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}/v1/chat"
 
     def answer(self, *pieces: Piece) -> None:
         """Queue the answer to one request."""
@@ -138,8 +140,11 @@ class Loopback:
                 self._start(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        accepted = connection
         try:
             with suppress(OSError):
+                if self._tls is not None:
+                    connection = self._tls.wrap_socket(connection, server_side=True)
                 while (request := _read_request(connection)) is not None:
                     with self._changed:
                         self.requests.append(request)
@@ -150,7 +155,7 @@ class Loopback:
         finally:
             connection.close()
             with self._changed:
-                self._sockets.discard(connection)
+                self._sockets.discard(accepted)
                 self._changed.notify_all()
 
 

@@ -93,9 +93,7 @@ def test_no_style(text: str) -> None:
     assert parse(text) == Docstring(text)
 
 
-LINES = st.sampled_from(
-    ["Args:", "Parameters", "---", "----", ":param x: y", "  x: y", "x : int", "", "word", "@a"]
-)
+LINES = st.sampled_from(["Args:", "Parameters", "---", "----", ":param x: y", "  x: y", "x : int", "", "word", "@a"])
 
 
 @given(st.lists(LINES | st.text(max_size=8)).map("\n".join))

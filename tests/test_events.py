@@ -86,9 +86,7 @@ def test_usage_is_cumulative_within_a_request_and_summed_over_requests() -> None
 
 
 def test_a_restart_voids_everything_but_usage() -> None:
-    response = folded(
-        TextDelta("a"), ToolCallStart("1", "f"), Finish("end_turn"), Restarted(2, "bad"), TextDelta("b")
-    )
+    response = folded(TextDelta("a"), ToolCallStart("1", "f"), Finish("end_turn"), Restarted(2, "bad"), TextDelta("b"))
     assert response.message.parts == (TextPart("b"),)
     assert response.stop_reason == "other"
 

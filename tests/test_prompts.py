@@ -67,9 +67,7 @@ def test_doubled_braces_format_back_to_the_text(text: str) -> None:
 
 
 @given(PIECES, st.data())
-def test_values_are_inserted_once_and_verbatim(
-    pieces: list[tuple[bool, str, str]], data: st.DataObject
-) -> None:
+def test_values_are_inserted_once_and_verbatim(pieces: list[tuple[bool, str, str]], data: st.DataObject) -> None:
     template = "".join(f"{{{name}}}" if hole else escaped(text) for hole, text, name in pieces)
     names = {name for hole, _, name in pieces if hole}
     values = {name: data.draw(st.text() | st.sampled_from(["{a}", "{{", "}", *names])) for name in names}
@@ -86,7 +84,7 @@ def test_any_text_compiles_or_says_where_it_does_not(text: str) -> None:
     except PromptError as error:
         assert "double it" in str(error)
     else:
-        assert prompt.format(**{hole: "" for hole in prompt.holes}).count("{") == text.count("{{")
+        assert prompt.format(**dict.fromkeys(prompt.holes, "")).count("{") == text.count("{{")
 
 
 def test_holes_are_in_order_and_each_once() -> None:
@@ -193,9 +191,7 @@ def test_images_stand_between_the_text_around_them() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "part", [CAT, AudioPart(url="u"), DocumentPart(data=b"x", media_type="application/pdf")]
-)
+@pytest.mark.parametrize("part", [CAT, AudioPart(url="u"), DocumentPart(data=b"x", media_type="application/pdf")])
 def test_media_alone_and_beside_blank_text(part: ImagePart) -> None:
     assert PromptTemplate("{x}").format_messages(x=part) == [user(part)]
     assert PromptTemplate("{x}\n{y} ").format_messages(x=part, y=part) == [user(part, part)]

@@ -14,15 +14,11 @@ from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry
 
 NOW = 1_700_000_000.0
 chances = st.floats(0, 1)
-policies = st.builds(
-    RetryPolicy, max_retries=st.integers(0, 10), initial=st.floats(0, 100), maximum=st.floats(0, 100)
-)
+policies = st.builds(RetryPolicy, max_retries=st.integers(0, 10), initial=st.floats(0, 100), maximum=st.floats(0, 100))
 
 
 def wait(failure: LLMError, chance: float = 1.0, used: int = 0, deadline: float | None = None) -> float | None:
-    return next_wait(
-        RetryPolicy(), failure, retries_used=used, now=100.0, deadline=deadline, chance=chance
-    )
+    return next_wait(RetryPolicy(), failure, retries_used=used, now=100.0, deadline=deadline, chance=chance)
 
 
 @pytest.mark.parametrize(

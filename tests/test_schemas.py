@@ -19,6 +19,7 @@ from typing import (
 )
 
 import pydantic
+import pydantic.dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -274,7 +275,15 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
     class Tail(BaseModel):
         length: int
 
+    @pydantic.dataclasses.dataclass
+    class Body:
+        legs: Legs
+
+    class Legs(BaseModel):
+        count: int
+
     assert set(schema_for(Head)["$defs"]) == {"Tail"}
+    assert set(schema_for(Body)["$defs"]) == {"Legs"}
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,7 @@ def test_the_schema_is_the_signature() -> None:
             },
         },
         "required": ["words", "song", "of", "at"],
-        "$defs": {
-            "Song": {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
-        },
+        "$defs": {"Song": {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}},
     }
     assert Signature(find).doc.description == "Find."
 
@@ -158,9 +156,7 @@ def test_every_kind_of_function(function: Any, name: str, result: int | None) ->
         assert called(function, '{"step": 4}') == result
 
 
-@pytest.mark.parametrize(
-    "function", [add_async, AsyncCounter(), functools.partial(add_async), AsyncCounter().__call__]
-)
+@pytest.mark.parametrize("function", [add_async, AsyncCounter(), functools.partial(add_async), AsyncCounter().__call__])
 def test_async_functions(function: Any) -> None:
     assert is_async(function)
     assert list(properties(function)) == ["step"]

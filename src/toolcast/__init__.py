@@ -24,93 +24,228 @@ if TYPE_CHECKING:
     from .configs import Configs as Configs
     from .errors import (
         Attempt as Attempt,
+    )
+    from .errors import (
         AuthFailed as AuthFailed,
+    )
+    from .errors import (
         BadRequest as BadRequest,
+    )
+    from .errors import (
         CallError as CallError,
+    )
+    from .errors import (
         ConnectFailed as ConnectFailed,
+    )
+    from .errors import (
         ContentBlocked as ContentBlocked,
+    )
+    from .errors import (
         ContextTooLong as ContextTooLong,
+    )
+    from .errors import (
         LimitExceeded as LimitExceeded,
+    )
+    from .errors import (
         LLMError as LLMError,
+    )
+    from .errors import (
         MalformedEvent as MalformedEvent,
+    )
+    from .errors import (
         MissingLLMError as MissingLLMError,
+    )
+    from .errors import (
         MissingOutputError as MissingOutputError,
-        NoToolCallError as NoToolCallError,
+    )
+    from .errors import (
         NotFound as NotFound,
+    )
+    from .errors import (
+        NoToolCallError as NoToolCallError,
+    )
+    from .errors import (
         OutputTruncated as OutputTruncated,
+    )
+    from .errors import (
         OutputTypeError as OutputTypeError,
+    )
+    from .errors import (
         Overloaded as Overloaded,
+    )
+    from .errors import (
         PromptError as PromptError,
+    )
+    from .errors import (
         QuotaExceeded as QuotaExceeded,
+    )
+    from .errors import (
         RateLimited as RateLimited,
+    )
+    from .errors import (
         Refused as Refused,
+    )
+    from .errors import (
         ServerError as ServerError,
+    )
+    from .errors import (
         StreamBusy as StreamBusy,
+    )
+    from .errors import (
         StreamClosed as StreamClosed,
+    )
+    from .errors import (
         StreamInterrupted as StreamInterrupted,
+    )
+    from .errors import (
         StreamTruncated as StreamTruncated,
+    )
+    from .errors import (
         Timeout as Timeout,
+    )
+    from .errors import (
         ToolcastError as ToolcastError,
+    )
+    from .errors import (
         TryAgain as TryAgain,
+    )
+    from .errors import (
         UnknownToolError as UnknownToolError,
+    )
+    from .errors import (
         UnsupportedLLMError as UnsupportedLLMError,
+    )
+    from .errors import (
         ValidationError as ValidationError,
     )
     from .events import (
         Accumulator as Accumulator,
+    )
+    from .events import (
         ChatResponse as ChatResponse,
+    )
+    from .events import (
         Event as Event,
+    )
+    from .events import (
         Finish as Finish,
+    )
+    from .events import (
         RawEvent as RawEvent,
+    )
+    from .events import (
         Restarted as Restarted,
+    )
+    from .events import (
         StopReason as StopReason,
+    )
+    from .events import (
         TextDelta as TextDelta,
+    )
+    from .events import (
         ThinkingDelta as ThinkingDelta,
+    )
+    from .events import (
         ToolCallDelta as ToolCallDelta,
+    )
+    from .events import (
         ToolCallDone as ToolCallDone,
+    )
+    from .events import (
         ToolCallReset as ToolCallReset,
+    )
+    from .events import (
         ToolCallStart as ToolCallStart,
+    )
+    from .events import (
         UsageReport as UsageReport,
     )
     from .llms import (
         AgentChatResponse as AgentChatResponse,
+    )
+    from .llms import (
         FunctionCallingLLM as FunctionCallingLLM,
+    )
+    from .llms import (
         LLMMetadata as LLMMetadata,
     )
     from .messages import (
         AudioPart as AudioPart,
+    )
+    from .messages import (
         DocumentPart as DocumentPart,
+    )
+    from .messages import (
         ImagePart as ImagePart,
+    )
+    from .messages import (
         Message as Message,
+    )
+    from .messages import (
         TextPart as TextPart,
+    )
+    from .messages import (
         ThinkingPart as ThinkingPart,
+    )
+    from .messages import (
         ToolCallPart as ToolCallPart,
+    )
+    from .messages import (
         ToolResultPart as ToolResultPart,
+    )
+    from .messages import (
         assistant as assistant,
+    )
+    from .messages import (
         system as system,
+    )
+    from .messages import (
         tool_result as tool_result,
+    )
+    from .messages import (
         user as user,
     )
     from .objects import StreamingObjectProcessor as StreamingObjectProcessor
-    from .orchestrator import Preview as Preview, ToolOrchestratingLLM as ToolOrchestratingLLM
-    from .parsing.partials import Done as Done, NotNull as NotNull, is_partial as is_partial
-    from .prompts import ChatPromptTemplate as ChatPromptTemplate, PromptTemplate as PromptTemplate
+    from .orchestrator import Preview as Preview
+    from .orchestrator import ToolOrchestratingLLM as ToolOrchestratingLLM
+    from .parsing.partials import Done as Done
+    from .parsing.partials import NotNull as NotNull
+    from .parsing.partials import is_partial as is_partial
+    from .prompts import ChatPromptTemplate as ChatPromptTemplate
+    from .prompts import PromptTemplate as PromptTemplate
     from .ready_made import (
         LlamaCpp as LlamaCpp,
+    )
+    from .ready_made import (
         Ollama as Ollama,
+    )
+    from .ready_made import (
         OpenAI as OpenAI,
+    )
+    from .ready_made import (
         OpenAICompatible as OpenAICompatible,
+    )
+    from .ready_made import (
         llm as llm,
     )
-    from .runtime.network import HttpxNetwork as HttpxNetwork, Network as Network
-    from .settings import Settings as Settings, Timeouts as Timeouts
+    from .runtime.network import HttpxNetwork as HttpxNetwork
+    from .runtime.network import Network as Network
+    from .settings import Settings as Settings
+    from .settings import Timeouts as Timeouts
     from .streams import (
         AsyncEventStream as AsyncEventStream,
+    )
+    from .streams import (
         AsyncObjectStream as AsyncObjectStream,
+    )
+    from .streams import (
         EventStream as EventStream,
+    )
+    from .streams import (
         ObjectStream as ObjectStream,
     )
-    from .tools import CallableTool as CallableTool, ToolOutput as ToolOutput
+    from .tools import CallableTool as CallableTool
+    from .tools import ToolOutput as ToolOutput
     from .usage import Usage as Usage
 
 _ROOMS = {

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from .answers import REASKABLE, Reader, ReadCall, reask
+from .answers import REASKABLE, ReadCall, Reader, reask
+from .asking import Ask
 from .errors import (
     Attempt,
     CallError,
@@ -22,7 +23,7 @@ from .errors import (
 )
 from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted
 from .exchange import Call, Source, start_call
-from .llms import Ask, FunctionCallingLLM
+from .llms import FunctionCallingLLM
 from .objects import StreamingObjectProcessor
 from .runtime.network import Outside
 from .states import Trace
@@ -93,9 +94,7 @@ async def _conclude(
 
 async def run_reads(reads: Sequence[ReadCall], outside: Outside) -> list[Any]:
     """The values of valid calls: of a model the instance, of a function what it returned, run once."""
-    return [
-        await (read.tool.arun(read.value) if outside.concurrent else _at_once(read)) for read in reads
-    ]
+    return [await (read.tool.arun(read.value) if outside.concurrent else _at_once(read)) for read in reads]
 
 
 async def _at_once(read: ReadCall) -> Any:
@@ -344,4 +343,3 @@ class ObjectFlow:
         if self.trace.state not in ("ready", "error", "closed"):
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()
-

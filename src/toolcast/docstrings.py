@@ -94,12 +94,14 @@ class _Reader:
 
     def _google(self, line: str) -> None:
         text = line.lstrip()
+        if not text:
+            return
         indent = len(line) - len(text)
-        if text and not indent:
+        self._indent = indent if self._indent is None else self._indent
+        if indent < self._indent:
             self._take = self.description.append
             self._take(line)
             return
-        self._indent = self._indent or indent
         item = _GOOGLE_ITEM.match(text) if indent == self._indent else None
         if item is None:
             self._words.append(text)

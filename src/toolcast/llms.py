@@ -4,26 +4,25 @@
 each whole or streamed, sync or async. A custom LLM implements `metadata` and one async iterator, `_events`;
 the ready-made ones (ready_made.py) are a service's dialect behind the network instead.
 
-What is asked is one frozen value, `Ask`. Each public method makes one and hands it to the same few lines,
+What is asked is one frozen value, `Ask` (asking.py). Each public method makes one and hands it to the same few lines,
 written once in async syntax; the sync methods drive those without an event loop.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Self, overload
 
-from typing_extensions import Self
-
+from .asking import Ask, Messages, Tools, as_messages, named_choice
 from .configs import Configs, replacement
 from .errors import MissingOutputError, NoToolCallError
 from .events import Accumulator, ChatResponse, Event
 from .exchange import Call, FirstCallOnly, IteratedEvents, Source, start_call
-from .messages import Message, ToolCallPart, user
+from .messages import Message, ToolCallPart
 from .messages import system as system_message
-from .providers.wire import Conversation, Decoder, HTTPRequest, NamedTool, ToolChoice
+from .providers.wire import Decoder, HTTPRequest, ToolChoice
 from .runtime import without_loop
 from .runtime.network import (
     Clock,
@@ -38,9 +37,6 @@ from .runtime.tool_runner import run_tools
 from .settings import Settings
 from .streams import AsyncEventStream, EventStream
 from .tools import CallableTool, ToolOutput, as_tools
-
-Messages: TypeAlias = str | Message | Iterable[Message | str]
-Tools: TypeAlias = Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +63,6 @@ class AgentChatResponse:
         if not self.sources:
             raise MissingOutputError("no tool was called, so there is no output to take")
         return self.sources[0].raw_output
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What is asked of an LLM, once."""
-
-    messages: tuple[Message, ...]
-    tools: tuple[CallableTool, ...] = ()
-    tool_choice: ToolChoice = None
-    settings: Settings = Settings()
-    parallel: bool = False
-    stream: bool = False
-
-    def conversation(self, model: str) -> Conversation:
-        """This, as a wire takes it."""
-        tools = () if self.tool_choice == "none" else tuple(tool.spec for tool in self.tools)
-        choice = self.tool_choice if tools else None
-        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream)
 
 
 class FunctionCallingLLM(ABC):
@@ -400,22 +378,3 @@ class FunctionCallingLLM(ABC):
     def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
         outside = self.async_outside()
         return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
-
-
-def as_messages(messages: Messages) -> list[Message]:
-    """Messages from what a caller may pass: a string is a user message."""
-    if isinstance(messages, (str, Message)):
-        messages = [messages]
-    return [user(message) if isinstance(message, str) else message for message in messages]
-
-
-def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
-    """`choice`, a tool's name made a `NamedTool`. Raises ValueError for a name that no tool has."""
-    if not isinstance(choice, str) or choice in ("auto", "required", "none"):
-        return choice
-    if choice not in names:
-        offered = ", ".join(names) or "no tools"
-        raise ValueError(
-            f"tool_choice={choice!r} is neither 'auto', 'required', 'none' nor one of the tools: {offered}"
-        )
-    return NamedTool(choice)

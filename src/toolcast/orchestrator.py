@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from typing_extensions import TypeForm, Unpack
 
 from .answers import Reader
+from .asking import Ask, named_choice
 from .calls import ObjectFlow, Recipe, Result, run_reads, whole
 from .configs import Configs
-from .errors import MissingLLMError, OutputTypeError, PromptError, UnsupportedLLMError
+from .errors import MissingLLMError, PromptError, UnsupportedLLMError
 from .events import Accumulator, ChatResponse
-from .exchange import start_call
-from .llms import Ask, FunctionCallingLLM, named_choice
+from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
 from .providers.wire import HTTPRequest, ToolChoice
@@ -311,7 +311,11 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _default_choice(self) -> ToolChoice:
         if self._tool_choice is None:
-            return named_choice(self._tools[0].name, list(self._by_name)) if len(self._tools) == 1 else "required"
+            return (
+                named_choice(self._tools[0].name, list(self._by_name))
+                if len(self._tools) == 1
+                else "required"
+            )
         return named_choice(self._tool_choice, list(self._by_name))
 
     def _as_call(self, value: object) -> ToolCallPart:
@@ -336,7 +340,9 @@ def _usable(llm: FunctionCallingLLM | str | None) -> FunctionCallingLLM:
     """The LLM to call; raises where there is none, or one that cannot call functions."""
     chosen = Configs.llm if llm is None else llm
     if chosen is None:
-        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
+        raise MissingLLMError(
+            "llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()"
+        )
     found = find_llm(chosen) if isinstance(chosen, str) else chosen
     if not isinstance(found, FunctionCallingLLM):
         raise UnsupportedLLMError(f"llm must be a FunctionCallingLLM or a name, not {type(found).__name__}")

@@ -10,16 +10,17 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 from urllib.parse import urlsplit
 
+from anyio import to_thread
 from typing_extensions import Unpack
 
+from .asking import Ask
 from .errors import AuthFailed, UnsupportedLLMError
 from .events import Event
 from .exchange import Call, Exchange, Source, with_headers
-from .llms import Ask, FunctionCallingLLM, LLMMetadata
+from .llms import FunctionCallingLLM, LLMMetadata
 from .messages import Message
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
 from .retries import RetryPolicy
@@ -29,8 +30,6 @@ from .tools import CallableTool
 
 if TYPE_CHECKING:
     from .providers.compatible import Service as Row
-    from .providers.grammar import Limits
-    from .runtime.local_model import LocalServer
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
@@ -46,6 +45,15 @@ class Options(TypedDict, total=False):
     max_retries: int
     headers: Mapping[str, str] | None
     auth: Auth | None
+    network: Network | None
+
+
+class LocalOptions(TypedDict, total=False):
+    """What `LlamaCpp` takes besides the model and how it runs."""
+
+    settings: Settings | None
+    system_prompt: str | None
+    max_retries: int
     network: Network | None
 
 
@@ -78,6 +86,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._headers = dict(headers or {})
         self._auth = auth
         self._made: Wire | None = None
+        self._served_at: str | None = None
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -184,7 +193,9 @@ class OpenAICompatible(ServiceLLM):
                 )
             return SERVICES[self.service]
         host = urlsplit(self.base_url or "").hostname
-        return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
+        return next(
+            (row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC
+        )
 
     def _make_wire(self) -> Wire:
         from .providers.openai_chat import OpenAIChatWire
@@ -218,6 +229,95 @@ class Ollama(ServiceLLM):
 
         base_url = self.base_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
         return OllamaWire(api_key=self._secret("OLLAMA_API_KEY"), base_url=base_url, headers=self._headers)
+
+    def mode(self, ask: Ask) -> str:
+        """`json_schema` where a tool is forced: Ollama ignores tool choices, but obeys a `format`."""
+        forced = ask.conversation(self.model).tool_choice not in (None, "auto", "none")
+        return "json_schema" if forced else "tool_call"
+
+
+class LlamaCpp(ServiceLLM):
+    """A model that runs inside this process, through llama.cpp: no key, no server to start, nothing leaves.
+
+    `model` is a name that `toolcast pull` knows, or the path of a GGUF file. The first use fetches the weights where
+    they are missing and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
+    `server` says how the model runs, `limits` how much it may write where a schema sets no limit; `native_tools`
+    leaves `tool_choice="auto"` to the model's own chat template.
+    """
+
+    provider = "llama.cpp"
+
+    def __init__(
+        self,
+        model: str | Path = "smollm2",
+        *,
+        server: ServerOptions | None = None,
+        limits: Limits | None = None,
+        native_tools: bool = False,
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        super().__init__(str(model), **options)
+        self._server_options = server
+        self._limits = limits
+        self._native_tools = native_tools
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        context = self._server_options.context if self._server_options else 4096
+        return LLMMetadata(self.model, self.provider, context_window=context)
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
+        wire = await to_thread.run_sync(self._start) if outside.concurrent else self._start()
+        probe = wire.preflight(conversation)
+        if probe is not None:
+            error = wire.preflight_ok(conversation, await _fetched(probe, outside))
+            if error is not None:
+                raise error
+        return wire
+
+    def mode(self, ask: Ask) -> str:
+        """`grammar`: the model can write nothing but what fits the tools."""
+        return "grammar" if ask.conversation(self.model).tools else "tool_call"
+
+    def _start(self) -> LlamaCppWire:
+        """The wire of the running server, whose address is new each time it starts."""
+        server = self._server()
+        server.ready()
+        if self._made is None or self._served_at != server.base_url:
+            self._served_at = server.base_url
+            self._made = self._dialect(server.base_url, server.api_key)
+        return cast("LlamaCppWire", self._made)
+
+    def _server(self) -> LocalServer:
+        from .runtime.local_model import running
+        from .runtime.weights import WEIGHTS, pull
+
+        path = pull(self.model) if self.model in WEIGHTS else Path(self.model)
+        return running(path, self._server_options)
+
+    def _make_wire(self) -> Wire:
+        return self._dialect("http://127.0.0.1/v1", None)
+
+    def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppWire:
+        from .providers.llama_cpp import LlamaCppWire
+
+        return LlamaCppWire(
+            base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools
+        )
+
+
+async def _fetched(request: HTTPRequest, outside: Outside) -> bytes:
+    """The body of a short answer."""
+    body = await outside.open(request, connect=10, read=60)
+    try:
+        content = bytearray()
+        while data := await body.read(60):
+            content += data
+        return bytes(content)
+    finally:
+        await body.close()
 
 
 def _first_set(names: Sequence[str]) -> str | None:

@@ -13,10 +13,12 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
-from inspect import currentframe
+from functools import partial
+from inspect import cleandoc, currentframe
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic.dataclasses import rebuild_dataclass
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
@@ -146,7 +148,7 @@ def description_of(type_form: Any) -> str | None:
     # Dataclasses and named tuples write "Point(x: int)" themselves.
     if not written or written.startswith(f"{form.__name__}("):
         return None
-    return str(written)
+    return cleandoc(written)
 
 
 def enclosing_locals(qualname: str) -> dict[str, Any]:
@@ -161,9 +163,7 @@ def enclosing_locals(qualname: str) -> dict[str, Any]:
 def unusable(type_form: object, why: object) -> OutputTypeError:
     """The error that says that, and why, `type_form` is no output type."""
     reason = str(why).partition("\n")[0].rstrip(".")
-    return OutputTypeError(
-        f"{type_form!r:.100} cannot be an output type: {reason}. An output type is {ALLOWED}"
-    )
+    return OutputTypeError(f"{type_form!r:.100} cannot be an output type: {reason}. An output type is {ALLOWED}")
 
 
 class ToolSchema(GenerateJsonSchema):
@@ -187,18 +187,14 @@ def tidy(schema: Schema) -> Schema:
         root.pop("description", None)
         root.setdefault("properties", {})
     used = _used(root, definitions)
-    return (
-        root | {"$defs": {name: definitions[name] for name in definitions if name in used}} if used else root
-    )
+    return root | {"$defs": {name: definitions[name] for name in definitions if name in used}} if used else root
 
 
 def _tidy(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     given = cast("Schema", schema)
-    return {
-        _RENAMED.get(key, key): _tidied(key, value) for key, value in given.items() if key != "discriminator"
-    }
+    return {_RENAMED.get(key, key): _tidied(key, value) for key, value in given.items() if key != "discriminator"}
 
 
 def _tidied(key: str, value: Any) -> Any:
@@ -274,9 +270,8 @@ def _complete(type_form: Any) -> None:
     """Tell a model of the classes that were defined after it, inside the same function."""
     if not getattr(type_form, "__pydantic_complete__", True):
         names = enclosing_locals(type_form.__qualname__)
-        rebuild: Any = getattr(type_form, "model_rebuild", None)
-        if rebuild is not None:
-            rebuild(raise_errors=False, _types_namespace=names or None)
+        rebuild = getattr(type_form, "model_rebuild", partial(rebuild_dataclass, type_form))
+        rebuild(raise_errors=False, _types_namespace=names or None)
 
 
 def _lacks_wrapper(error: ValidationError) -> bool:
@@ -289,9 +284,7 @@ def _lacks_wrapper(error: ValidationError) -> bool:
 def _inside(error: ValidationError) -> ValidationError:
     """`error` with paths that start inside the wrapper."""
     faults: list[InitErrorDetails] = [
-        InitErrorDetails(
-            type=_kind(fault), loc=fault["loc"][1:], input=fault["input"], ctx=fault.get("ctx", {})
-        )
+        InitErrorDetails(type=_kind(fault), loc=fault["loc"][1:], input=fault["input"], ctx=fault.get("ctx", {}))
         for fault in error.errors(include_url=False)
     ]
     return ValidationError.from_exception_data(error.title, faults, input_type="json")
@@ -301,7 +294,8 @@ def _kind(fault: ErrorDetails) -> str | PydanticCustomError:
     """The kind of a fault, as an error is made of it; of one that a validator invented with its words."""
     if fault["type"] in get_args(ErrorType):
         return fault["type"]
-    return PydanticCustomError(fault["type"], fault["msg"], fault.get("ctx"))  # pyright: ignore[reportArgumentType]
+    given: Any = fault
+    return PydanticCustomError(given["type"], given["msg"], given.get("ctx"))
 
 
 def _flattened(form: Any) -> Iterator[Any]:
@@ -323,9 +317,7 @@ def _only_describes(metadata: object) -> bool:
 
 def _is_record(type_form: Any) -> bool:
     form = _bare(type_form)
-    return (
-        is_dataclass(form) or is_typeddict(form) or (isinstance(form, type) and issubclass(form, BaseModel))
-    )
+    return is_dataclass(form) or is_typeddict(form) or (isinstance(form, type) and issubclass(form, BaseModel))
 
 
 def _bare(type_form: Any) -> Any:

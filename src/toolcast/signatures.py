@@ -50,8 +50,7 @@ class Signature:
         hints = _hints(function, parameters)
         self._fields = {f"argument{index}": parameter for index, parameter in enumerate(parameters)}
         definitions: dict[str, Any] = {
-            field: _definition(parameter, hints[parameter.name], self.doc)
-            for field, parameter in self._fields.items()
+            field: _definition(parameter, hints[parameter.name], self.doc) for field, parameter in self._fields.items()
         }
         try:
             self.model: type[BaseModel] = create_model(
@@ -109,7 +108,7 @@ def _docstring(function: Function) -> Docstring:
     inner = _innermost(function)
     if inspect.isroutine(inner) or isinstance(inner, type):
         return parse(inspect.getdoc(inner))
-    own = parse(inspect.getdoc(type(inner).__call__))
+    own = parse(type(inner).__call__.__doc__)
     return own if own.description else Docstring(parse(type(inner).__doc__).description, own.parameters)
 
 

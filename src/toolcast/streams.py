@@ -7,30 +7,16 @@ They are shells: they only wait. What happens between two waits is written once,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Generic, Self, TypeVar
 
-from typing_extensions import Self
-
-from .errors import StreamBusy, StreamClosed
+from .errors import StreamBusy
 from .events import Accumulator, ChatResponse, Event
+from .flows import Collect, Events, Objects, Path
 from .runtime import without_loop
 from .usage import Usage
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-Path: TypeAlias = str | tuple[str | int, ...]
-
-
-class Events(Protocol):
-    """The events of one answer, however they are had."""
-
-    request_id: str | None
-
-    async def pull(self) -> list[Event]: ...
-
-    async def close(self) -> None: ...
 
 
 class _EventState:
@@ -170,37 +156,6 @@ class AsyncEventStream(_EventState):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
-
-
-class Objects(Protocol):
-    """One structured call in progress. `advance` and `step` work on what is here; `fill` waits for more."""
-
-    ended: bool
-    event: Event | None
-
-    @property
-    def started(self) -> bool: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def item(self) -> Any: ...
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def response(self) -> ChatResponse: ...
-    @property
-    def changed(self) -> tuple[Path, ...]: ...
-
-    def advance(self) -> bool: ...
-    def step(self) -> bool: ...
-    def result(self) -> Any: ...
-    def field_state(self, path: Path) -> str: ...
-    def view(self, kind: str, path: Path | None = None) -> Collect: ...
-    async def fill(self) -> None: ...
-    async def close(self) -> None: ...
-
-
-Collect: TypeAlias = Callable[[], list[Any]]
 
 
 class _ObjectState(Generic[T]):

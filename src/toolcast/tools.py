@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 import anyio.from_thread
@@ -96,9 +95,7 @@ class CallableTool:
         return cls.from_type(model, name, description)
 
     @classmethod
-    def from_type(
-        cls, type_form: Any, name: str | None = None, description: str | None = None
-    ) -> CallableTool:
+    def from_type(cls, type_form: Any, name: str | None = None, description: str | None = None) -> CallableTool:
         """A tool whose arguments are a `type_form`. Raises `OutputTypeError` for what no model can write.
 
         The name is the type's, the description its docstring or `Create an instance of ...`.
@@ -109,9 +106,7 @@ class CallableTool:
         return cls(name, written, shape.parameters, shape, output_type=type_form, wrapped=shape.wrapped)
 
     @classmethod
-    def from_function(
-        cls, function: Function, name: str | None = None, description: str | None = None
-    ) -> CallableTool:
+    def from_function(cls, function: Function, name: str | None = None, description: str | None = None) -> CallableTool:
         """A tool that calls `function`: sync or async, a method, `partial`, lambda or callable object.
 
         The schema is the signature: annotations, `Annotated[..., Field(...)]`, defaults, and what the
@@ -199,7 +194,8 @@ class CallableTool:
         bound = cast("BoundCall", value)
         if function is self.async_function:
             return await function(*bound.args, **bound.kwargs)
-        result = await anyio.to_thread.run_sync(partial(function, *bound.args, **bound.kwargs))
+        # In a tuple, because trio refuses a coroutine from a thread.
+        (result,) = await anyio.to_thread.run_sync(lambda: (function(*bound.args, **bound.kwargs),))
         return await result if inspect.isawaitable(result) else result
 
 
@@ -223,9 +219,7 @@ def as_tools(values: Iterable[Any]) -> tuple[CallableTool, ...]:
     names = [tool.name for tool in tools]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise OutputTypeError(
-            f"several tools are named {', '.join(twice)}; give each a name of its own with name="
-        )
+        raise OutputTypeError(f"several tools are named {', '.join(twice)}; give each a name of its own with name=")
     return tools
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import httpx_sse
 import pytest
 from hypothesis import given
@@ -34,9 +36,7 @@ SSE_BODIES = [
     pytest.param(b"data: a\r\rdata: b\r\r", [("", b"a"), ("", b"b")], id="cr"),
     pytest.param(b"data: a\r\n\ndata: b\n\rdata: c\r\r\n", [("", b"a"), ("", b"b"), ("", b"c")], id="mixed"),
     pytest.param(b"\xef\xbb\xbfdata: a\n\n", [("", b"a")], id="bom"),
-    pytest.param(
-        b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", [("", b"a")], id="bom in the middle is no bom"
-    ),
+    pytest.param(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", [("", b"a")], id="bom in the middle is no bom"),
     pytest.param(b"data: \xef\xbb\xbfa\n\n", [("", b"\xef\xbb\xbfa")], id="bom inside data is kept"),
     pytest.param(b": ping\n\n:\n\ndata: a\n: x\n\n", [("", b"a")], id="comments"),
     pytest.param(b"data: a\ndata: b\n\n", [("", b"a\nb")], id="two data lines"),
@@ -44,9 +44,7 @@ SSE_BODIES = [
     pytest.param(b"data\n\ndata: a\ndata\n\n", [("", b""), ("", b"a\n")], id="data without a colon"),
     pytest.param(b"event: x\ndata: a\n\ndata: b\n\n", [("x", b"a"), ("", b"b")], id="event name"),
     pytest.param(b"event: ping\n\ndata: b\n\n", [("", b"b")], id="an event without data is none"),
-    pytest.param(
-        b"id: \x00\nretry: soon\nfoo: 1\nerror: x\ndata: a\n\n", [("", b"a")], id="other fields are ignored"
-    ),
+    pytest.param(b"id: \x00\nretry: soon\nfoo: 1\nerror: x\ndata: a\n\n", [("", b"a")], id="other fields are ignored"),
     pytest.param(
         b'error: {"code":1}\n\ndata: b\n\n', [("error", b'{"code":1}'), ("", b"b")], id="llama.cpp's error field"
     ),
@@ -105,7 +103,7 @@ TEXT = st.text(st.sampled_from("da:t e\n\r\n\r\u2028\ufeff{}0\x00é"), max_size=
 @given(body=TEXT.map(str.encode), cuts=st.lists(st.integers(0, 120), max_size=8))
 def test_any_cut_of_anything_gives_the_same(body: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(body)]
-    pieces = [body[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [body[a:b] for a, b in itertools.pairwise(edges)]
     assert events(pieces) == events([body])
     assert documents(pieces) == documents([body])
 
@@ -118,7 +116,9 @@ def by_httpx_sse(body: str) -> list[tuple[str, bytes]]:
     return [("" if e.event == "message" else e.event, e.data.encode()) for e in decoded if e is not None]
 
 
-LINES = st.sampled_from(["data: a", "data:b", "data", "event: x", "", "", ": c", "id: 1", "foo", "data:  {}", "retry: 5"])
+LINES = st.sampled_from(
+    ["data: a", "data:b", "data", "event: x", "", "", ": c", "id: 1", "foo", "data:  {}", "retry: 5"]
+)
 
 
 @given(lines=st.lists(LINES), end=st.sampled_from(["\n", "\r\n", "\r"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -18,9 +19,7 @@ NAMES = ("f", "g", "get", "get_weather", "my tool")
 TOOLS = [ToolSpec(name, "", {}) for name in NAMES]
 
 
-def entry(
-    index: Any = None, id: Any = None, name: Any = None, arguments: Any = None, **more: Any
-) -> dict[str, Any]:
+def entry(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None, **more: Any) -> dict[str, Any]:
     function = {k: v for k, v in (("name", name), ("arguments", arguments)) if v is not None}
     keys = {k: v for k, v in (("index", index), ("id", id)) if v is not None}
     return {**keys, "function": function, **more}
@@ -62,8 +61,8 @@ DIALECTS = [
     pytest.param([entry(0, "x", "f", A)], ONE, id="whole in one chunk"),
     pytest.param([[entry(0, "x", "f", A), entry(1, "y", "g", B)]], [*ONE, ("y", "g", B)], id="two in one chunk"),
     pytest.param(
-        [entry(0, "x", "f", ""), entry(1, "y", "g", ""), entry(0, arguments='{"a"'), entry(1, arguments='{"b"')]
-        + [entry(0, arguments=":1}"), entry(1, arguments=":2}")],
+        [entry(0, "x", "f", ""), entry(1, "y", "g", ""), entry(0, arguments='{"a"'), entry(1, arguments='{"b"'),
+         entry(0, arguments=":1}"), entry(1, arguments=":2}")],
         [*ONE, ("y", "g", B)],
         id="interleaved",
     ),
@@ -139,7 +138,8 @@ DIALECTS = [
                  [("x", "f", '{"a":{"a":1}}')], id="a legal fragment may repeat the text"),
     pytest.param([entry(0, "x", "f", '{"a":"}'), entry(0, arguments="{"), entry(0, arguments='"}')],
                  [("x", "f", '{"a":"}{"}')], id="brackets in a string"),
-    pytest.param([entry(0, "x", "f", '"a'), entry(0, arguments='"a"')], [("x", "f", '"a"')], id="two snapshots of text"),
+    pytest.param([entry(0, "x", "f", '"a'), entry(0, arguments='"a"')], [("x", "f", '"a"')],
+                 id="two snapshots of text"),
     pytest.param([entry(0, "x", "f", "["), entry(0, arguments="[["), entry(0, arguments="]")],
                  [("x", "f", "[[[]")], id="incomplete, and no snapshot"),
 ]  # fmt: skip
@@ -199,9 +199,7 @@ def test_legacy_function_call() -> None:
     assert calls_of(out) == [("call_1", "f", A)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "cut"), [('{"a":1}', False), ('{"a":1', True), ("", True), ('{"a":"x', True)]
-)
+@pytest.mark.parametrize(("arguments", "cut"), [('{"a":1}', False), ('{"a":1', True), ("", True), ('{"a":"x', True)])
 def test_a_limit_marks_what_it_cut(arguments: str, cut: bool) -> None:
     done = read(entry(0, "x", "f", A), entry(1, "y", "g", arguments), cut=True)[-1]
     assert done == ToolCallDone("y", "g", arguments, truncated=cut)
@@ -247,7 +245,7 @@ JSON = st.dictionaries(
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @given(value=JSON, cuts=st.lists(st.integers(0, 200), max_size=8), ascii=st.booleans())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -114,7 +116,7 @@ def test_a_generator_can_be_read_to_its_end(place: str) -> None:
         ("asyncio", lambda: asyncio.sleep(0)),
         ("asyncio", lambda: asyncio.sleep(10)),
         ("asyncio", lambda: anyio.sleep(10)),
-        ("trio", lambda: trio.sleep(10)),
+        ("trio", partial(trio.sleep, 10)),
         ("trio", lambda: anyio.sleep(10)),
     ],
 )
@@ -149,3 +151,15 @@ def test_no_loop_is_pretended(place: str) -> None:
             without_loop.run(library())
     else:
         assert inside(place, lambda: without_loop.run(library())) == place
+
+
+def test_what_suspends_without_any_loop() -> None:
+    @types.coroutine
+    def suspend() -> Generator[None]:
+        yield
+
+    async def waits() -> None:
+        await suspend()
+
+    with pytest.raises(without_loop.WouldSuspend):
+        without_loop.run(waits())

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
 
 from pydantic_core import SchemaValidator, core_schema
-from typing_extensions import NotRequired, ReadOnly, Required, TypeAliasType, get_type_hints
+from typing_extensions import ReadOnly, TypeAliasType, get_type_hints
 
 Schema = Mapping[str, Any]
 Path = tuple[Any, ...]

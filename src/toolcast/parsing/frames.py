@@ -12,9 +12,13 @@ calls the place in an error; `arriving`, the node of the plan (None: nobody want
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
-from .plans import DictShape, ListShape, Node, ObjectShape, Slot
+from pydantic_core import SchemaValidator, from_json
+
+from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
+from .plans import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape
 
 
 class _Missing:
@@ -26,6 +30,10 @@ class _Missing:
 
 MISSING: Final[Any] = _Missing()
 """In place of a value: nothing can be shown yet."""
+
+
+class TooEarly(Exception):
+    """A validator may ask for fields that have not arrived yet."""
 
 
 class Frame:
@@ -68,6 +76,16 @@ class Frame:
         """What came under keys that no field claims."""
         return {}
 
+    def asks(self, node: Node) -> str | None:
+        """The name of the arriving field, if its validators may ask for the fields before it."""
+        return None
+
+    def in_company(
+        self, name: str, text: str, inner: list[Any], *, closing: bool
+    ) -> tuple[SchemaValidator, str, list[Any]]:
+        """A validator, text and values to take, that give the validators of a field the fields before it."""
+        raise TooEarly
+
     def show(self, child: Any) -> Any:
         """A snapshot, with that of the open child in it."""
         values = self.values.copy()
@@ -94,6 +112,11 @@ class Base(Frame):
         self.loc = "value"
         self.arriving = None if wrapped else root
 
+    def unwrap(self) -> bool:
+        """Whether the object that has just opened is the one around the value."""
+        wrapped, self.wrapped = self.wrapped, False
+        return wrapped
+
     def meet(self, name: str) -> None:
         self.arriving = self._root if name == self.key else None
 
@@ -113,10 +136,15 @@ class ObjectFrame(Frame):
 
     def meet(self, name: str) -> None:
         self.loc = name
-        slot = self.slot = self.shape.slots.get(name)
+        slot = self.shape.slots.get(name)
         if slot is None:
-            self.key, self.arriving, self.certain = name, self.shape.others, True
-            return
+            self.slot, self.key, self.arriving, self.certain = None, name, self.shape.others, True
+        else:
+            self.choose(slot)
+
+    def choose(self, slot: Slot) -> None:
+        """The next value goes to this field."""
+        self.slot = slot
         self.key = slot.name
         self.arriving = slot.node
         self.certain = slot.firm
@@ -136,6 +164,19 @@ class ObjectFrame(Frame):
             self._extra[self.key] = value
         else:
             self.values[self.key] = value
+
+    def asks(self, node: Node) -> str | None:
+        return self.slot.name if node.informed and self.slot is not None else None
+
+    def in_company(
+        self, name: str, text: str, inner: list[Any], *, closing: bool
+    ) -> tuple[SchemaValidator, str, list[Any]]:
+        before = self.shape.before(name)
+        if self.bad or any(other not in self.values for other in before):
+            raise TooEarly
+        parts = [f"{json.dumps(other)}:{number}," for number, other in enumerate(before, len(inner))]
+        values = [*inner, *(self.values[other] for other in before)]
+        return self.shape.informed(name, closing), f"{{{''.join(parts)}{json.dumps(name)}:{text}}}", values
 
     def extra(self) -> dict[str, Any]:
         return self._extra or {}

@@ -15,18 +15,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from .arguments import decode_once
-from .frames import MISSING, Base, DictFrame, Frame, ObjectFrame, open_frame
-from .json_stream import ARRAY, CLOSE, KEY, OBJECT, SCALAR, STRING, Change, JSONStream, JSONStreamError
-from .plans import Done, Node, NotNull, TaggedShape, plan_for, taken
-from .records import GROWN, OPENED, SEALED, SET, Record, Text, Undecided, Skipped, path_of, placed
+from .core_schemas import Done, NotNull
+from .frames import MISSING, Base, DictFrame, Frame, ObjectFrame, Skipped, TooEarly, Undecided, open_frame
+from .json_stream import OBJECT, Change, JSONStream, JSONStreamError
+from .plans import Node, Slot, TaggedShape, plan_for, taken
+from .records import (
+    GROWN,
+    OPENED,
+    SEALED,
+    SET,
+    UNSEEN,
+    FieldState,
+    Path,
+    PathChange,
+    Record,
+    Steps,
+    Text,
+    changed,
+    closed_items,
+    field_state,
+    followed,
+    located,
+    location,
+    new_text,
+    path_changes,
+    sifted,
+)
 from .snapshots import is_partial
 
-__all__ = ["MISSING", "Done", "Growing", "NotNull", "is_partial", "plan_for"]
+__all__ = ["MISSING", "Done", "Growing", "NotNull", "PathChange", "is_partial", "plan_for"]
 
 _HELD: Final = object()  # in place of a value: it did not validate, or nobody can say yet
 
@@ -55,6 +78,8 @@ class Growing:
         self._error: ValidationError | None = None
         self._records: list[Record] = []  # of this feed
         self._shown: list[Record] = []  # of the last feed that changed something visible
+        self._awaiting = 0  # open frames that NotNull fields may hold back
+        self._held: Frame | None = None  # the outermost that is held back
         self._value: Any = MISSING
         self._stale = False
         self._steps: tuple[Callable[[Change], None], ...] = (
@@ -113,14 +138,30 @@ class Growing:
                 self._pass_by(change)
 
     def _notice(self) -> bool:
+        if self._awaiting or self._held is not None:
+            self._sift()
         for record in self._records:
-            if record[2] != SEALED:
-                break
-        else:
-            return False
-        self._shown = self._records
-        self._stale = True
-        return True
+            if record[2] <= SET:
+                self._shown = self._records
+                self._stale = True
+                return True
+        return False
+
+    def _sift(self) -> None:
+        """Take out of sight what happened in an object that waits for a field, until the field is there."""
+        self._flush()
+        looks: dict[Frame, Any] = {}
+        frame, value, held = self._frame, MISSING, None
+        while frame.parent is not None:
+            looks[frame] = value = frame.show(value)
+            held = frame if value is MISSING else held
+            frame = frame.parent
+        before, self._held = self._held, held
+        for hidden in (held, before):
+            if hidden is not None and hidden in looks:
+                self._records = sifted(self._records, hidden)
+        if before is not None and before is not held and looks.get(before, MISSING) is not MISSING:
+            self._records.append((before.parent or before, before.place, OPENED, looks[before]))
 
     # The steps: one for each kind of change
 
@@ -168,7 +209,8 @@ class Growing:
             self._check_key(frame, frame.shape.keys)
 
     def _check_key(self, frame: DictFrame, keys: SchemaValidator) -> None:
-        found = self._judged(frame, True, keys, f"{{{json.dumps(frame.loc)}:null}}")
+        text = f"{{{json.dumps(frame.loc)}:null}}"
+        found = self._judged(frame, frame.firm, None, lambda: keys.validate_json(text, context=self._context))
         if found is _HELD:
             frame.arriving = None
         else:
@@ -246,7 +288,6 @@ class Growing:
         self._frame = parent
         if value is _HELD:
             value = frame.show(MISSING)
-            parent.bad = True
             if value is not MISSING:
                 parent.put(value)
         else:
@@ -260,16 +301,146 @@ class Growing:
     # Complete values
 
     def _settle(self, text: str, raw: str | None = None) -> None:
-        """Put what has closed and is no container of the plan into the frame, when it validates."""
+        """Put what has closed, and is no container that was taken apart, into the frame when it validates."""
         frame = self._frame
         node = frame.arriving
         assert node is not None
         frame.odd |= node.shape is not None
-        slot = frame.slot if type(frame) is ObjectFrame else None
-        if slot is not None and slot.picks:
-            self._pick(frame, slot, from_json(text))
-        elif slot is not None and node.informed:
-            self._settle_informed(frame, slot, text)
+        if type(frame) is ObjectFrame and frame.slot is None and frame.shape.extra == "forbid":
+            text = f"{{{json.dumps(frame.loc)}:{text}}}"
+            self._judged(frame, frame.firm, None, lambda: frame.shape.forbidding.validate_json(text))
+        elif type(frame) is ObjectFrame and frame.slot is not None and frame.slot.picks:
+            self._pick(frame, frame.slot.picks, from_json(text))
         else:
-            self._place(frame, self._judged(frame, frame.certain and node.firm, node.validator, text), raw)
+            self._place(frame, node, text, raw)
         frame.passed()
+
+    def _place(self, frame: Frame, node: Node, text: str, raw: str | None = None) -> None:
+        firm = frame.firm and frame.certain and node.firm
+        value = self._judged(frame, firm, node, lambda: self._read(frame, node, text))
+        if value is not _HELD:
+            frame.put(value)
+            seen = raw is None or value != raw or type(value) is not str
+            self._records.append((frame, frame.key, SET if seen else SEALED, value))
+
+    def _pick(self, frame: ObjectFrame, picks: list[tuple[Slot, Steps]], document: Any) -> None:
+        """Give the fields that are made of parts of one value their parts."""
+        for slot, path in picks:
+            part = followed(document, path)
+            if part is not MISSING:
+                frame.choose(slot)
+                if frame.arriving is not None:
+                    self._place(frame, frame.arriving, json.dumps(part))
+
+    def _whole(self, frame: Frame, end: int) -> Any:
+        """What a container has become now that it has closed."""
+        node, parent = frame.node, frame.parent
+        assert parent is not None
+        place = frame.outer[0] if frame.outer else node
+        from_text = frame.odd or node.wants_text or any(outer.whole for outer in frame.outer)
+        if frame.bad and not from_text:
+            parent.bad = True
+            return _HELD
+        if node.trivial and not frame.outer and not frame.odd:
+            return frame.values
+
+        def closed() -> Any:
+            if not from_text:
+                with suppress(ValidationError):
+                    return self._assembled(frame, end)
+            return self._read(parent, place, self._kept.cut(frame.start, end))
+
+        return self._judged(parent, parent.firm and parent.certain and place.firm, place, closed)
+
+    def _assembled(self, frame: Frame, end: int) -> Any:
+        """The closed container, made of the values that have closed inside it."""
+        assert frame.parent is not None
+        text = self._kept.without(frame.start, end, frame.spans or [])
+        value = self._validated(frame.parent, frame.node, text, frame.taken, closing=True)
+        for outer in reversed(frame.outer):
+            if outer.judged or outer.shells:
+                value = self._validated(frame.parent, outer, "0", [value], closing=True)
+        return value
+
+    def _read(self, frame: Frame, node: Node, text: str) -> Any:
+        """The value at the key of a frame, from its own text, after the repair that a whole answer would get."""
+        return self._validated(frame, node, text, [], closing=False)
+
+    def _validated(self, frame: Frame, node: Node, text: str, inner: list[Any], *, closing: bool) -> Any:
+        validator = node.closing if closing else node.validator
+        name = frame.asks(node)
+        if name is not None:
+            validator, text, inner = frame.in_company(name, text, inner, closing=closing)
+        token = taken.set(inner)
+        try:
+            if closing:
+                value = validator.validate_json(text, context=self._context)
+            else:
+                value, repairs = decode_once(validator, text, self._context)
+                frame.odd |= bool(repairs)
+        finally:
+            taken.reset(token)
+        return value if name is None else value[0][name]
+
+    def _judged(self, frame: Frame, firm: bool, node: Node | None, validate: Callable[[], Any]) -> Any:
+        """What `validate` returns for the arriving value; `_HELD` when it fails and the end has to decide."""
+        try:
+            return validate()
+        except ValidationError as error:
+            frame.bad = True
+            if firm and self._fail_fast:
+                named = node is None or frame.asks(node) is not None  # the error itself names the key
+                place = (*location(frame), *(() if named or frame.parent is None else (frame.loc,)))
+                self._error = located(error, place, self._plan.validator.title)
+                raise self._error from None
+        except TooEarly:
+            frame.odd = True
+        except Exception:  # a validator of the user raised something of its own: the root will raise it again
+            frame.bad = True
+        return _HELD
+
+    # Snapshots, and what changed
+
+    @property
+    def value(self) -> Any:
+        """The newest snapshot, which no later text will change; `MISSING` before there is one."""
+        if self._stale:
+            self._stale = False
+            self._value = self._snapshot()
+        return self._value
+
+    def _snapshot(self) -> Any:
+        self._flush()
+        frame, value = self._frame, MISSING
+        while frame.parent is not None:
+            value = frame.show(value)
+            frame = frame.parent
+        return frame.values.get(frame.key, value)
+
+    def _flush(self) -> None:
+        """Show the open string as it is now."""
+        if self._pieces and self._growing and self._frame.arriving is not None:
+            self._string += "".join(self._pieces)
+            self._pieces.clear()
+            self._frame.put(self._frame.arriving.dressed(self._string))
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """The paths that the last feed with a visible change changed."""
+        return changed(self._shown)
+
+    def changes(self) -> list[PathChange]:
+        """What that feed changed, in order; applied one after the other, they rebuild the value."""
+        return list(path_changes(self._shown))
+
+    def closed_items(self, path: Path = ()) -> list[Any]:
+        """The elements of the list at `path` that closed in the last feed, validated."""
+        return closed_items(self._records, path)
+
+    def new_text(self, path: Path = ()) -> str:
+        """What the last feed added to the string at `path`."""
+        return new_text(self._records, path)
+
+    def field_state(self, path: Path) -> FieldState:
+        """`pending`: nothing of it is there; `growing`: it has begun; `done`: it has closed."""
+        return field_state(self._frame, self._pieces is not None or self._aside is not None, path)

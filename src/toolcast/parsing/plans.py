@@ -179,13 +179,14 @@ class Node:
     @cached_property
     def closing(self) -> SchemaValidator:
         """Validates the container from a text in which numbers stand for the containers inside it."""
-        return self.source.validator(self._closing(self.schema))
+        return self.source.validator(self.closing_schema())
 
-    def _closing(self, schema: Schema) -> Any:
-        schema = self.source.resolved(schema)
+    def closing_schema(self, schema: Schema | None = None) -> Any:
+        """The schema of `closing`, which leaves the references of the others alone."""
+        schema = self.source.resolved(schema or self.schema)
         copy = {key: value for key, value in schema.items() if key != "ref"}
         if schema is not self.core:
-            return {**copy, "schema": self._closing(schema["schema"])}
+            return {**copy, "schema": self.closing_schema(schema["schema"])}
         assert self.shape is not None
         return self.shape.closing(copy)
 
@@ -223,7 +224,7 @@ class ObjectShape:
             if field.get("init_only"):
                 self.slots[name].node = None
         self._set_extra(object_of(source, core), config)
-        self._informed: dict[str, SchemaValidator] = {}
+        self._informed: dict[tuple[str, bool], SchemaValidator] = {}
 
     def _add_slots(self, name: str, paths: list[Path]) -> None:
         if any(len(path) > 1 for path in paths):
@@ -262,13 +263,14 @@ class ObjectShape:
         names = list(self.nodes)
         return names[: names.index(name)]
 
-    def informed(self, name: str) -> SchemaValidator:
+    def informed(self, name: str, closing: bool) -> SchemaValidator:
         """Validates the field in an object that holds it and, as numbers, the fields before it."""
-        if name not in self._informed:
+        if (name, closing) not in self._informed:
             fields = {other: core_schema.model_field(_TAKE) for other in self.before(name)}
-            fields[name] = core_schema.model_field(self.nodes[name].schema)
-            self._informed[name] = self.source.validator(core_schema.model_fields_schema(fields))
-        return self._informed[name]
+            node = self.nodes[name]
+            fields[name] = core_schema.model_field(node.closing_schema() if closing else node.schema)
+            self._informed[name, closing] = self.source.validator(core_schema.model_fields_schema(fields))
+        return self._informed[name, closing]
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """The schema with `take` for every field that is taken apart."""

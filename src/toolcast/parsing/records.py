@@ -7,21 +7,28 @@ anybody asks; everything else here is worked out when somebody does.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .frames import Frame
+from pydantic import BaseModel, RootModel
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
+
+from .frames import MISSING, Frame
 
 OPENED: Final = 0  # a container or a string is there, with nothing in it
 GROWN: Final = 1  # more text of an open string
 SET: Final = 2  # a value has closed, and shows for the first time or otherwise than before
 SEALED: Final = 3  # a value has closed and looks as before
 UNSEEN: Final = 4  # more text of a string that does not show
+HIDDEN: Final = 5  # what has opened does not show
+_OUT_OF_SIGHT = {OPENED: HIDDEN, GROWN: UNSEEN, SET: SEALED, SEALED: SEALED, UNSEEN: UNSEEN, HIDDEN: HIDDEN}
 
 Record = tuple[Frame, Any, int, Any]
 Path = str | tuple[str | int, ...]
 Steps = tuple[Any, ...]
+FieldState = Literal["pending", "growing", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +99,91 @@ def _is_at(frame: Frame, key: Any, steps: Steps) -> bool:
 
 def sifted(records: list[Record], held: Frame) -> list[Record]:
     """The records when `held` does not show: what happened in it is kept, out of sight."""
-    return [record if not _inside(record[0], held) else unseen for record in records if (unseen := _unseen(record))]
+    return [_unseen(record) if _inside(record, held) else record for record in records]
 
 
 def _unseen(record: Record) -> Record:
     frame, key, kind, value = record
-    return frame, key, UNSEEN if kind == GROWN else SEALED, value
+    return frame, key, _OUT_OF_SIGHT[kind], value
 
 
-def _inside(frame: Frame | None, outer: Frame) -> bool:
+def _inside(record: Record, outer: Frame) -> bool:
+    frame: Frame | None = record[0]
+    if frame is outer.parent and record[1] == outer.place and record[2] == OPENED:
+        return True
     while frame is not None and frame is not outer:
         frame = frame.parent
     return frame is outer
+
+
+def field_state(innermost: Frame, busy: bool, path: Path) -> FieldState:
+    """The state of the field at `path`. `busy`: the value that the innermost frame waits for has begun."""
+    frames = [innermost]
+    while frames[-1].parent is not None:
+        frames.append(frames[-1].parent)
+    steps = ("value", *steps_of(path))
+    for number, step in enumerate(steps):
+        frame = frames.pop()
+        at_end = number == len(steps) - 1
+        if (frames and str(frames[-1].place) == step) or (not frames and busy and str(frame.key) == step):
+            if at_end:
+                return "growing"
+            if frames:
+                continue
+            return "pending"
+        return "pending" if followed(frame, steps[number:]) is MISSING else "done"
+    raise AssertionError("a path has a last step")
+
+
+def followed(value: Any, steps: Steps) -> Any:
+    """What stands at a path inside a value; `MISSING` if nothing does."""
+    for step in steps:
+        parts = _parts(value)
+        if isinstance(parts, Mapping):
+            value = next((part for key, part in parts.items() if str(key) == str(step)), MISSING)
+        else:
+            value = parts[int(step)] if str(step).isdigit() and int(step) < len(parts) else MISSING
+    return value
+
+
+def _parts(value: Any) -> Mapping[Any, Any] | Sequence[Any]:
+    """What is inside a value, by its keys or places."""
+    if isinstance(value, Frame):
+        return value.values if isinstance(value.values, list) else {**value.values, **value.extra()}
+    while isinstance(value, RootModel):
+        value = value.__dict__.get("root")
+    if isinstance(value, BaseModel):
+        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if isinstance(value, (Mapping, list, tuple)):
+        return value
+    return getattr(value, "__dict__", {})
+
+
+def location(frame: Frame) -> Steps:
+    """How Pydantic calls the place of a frame in the location of an error: keys as they came, and tags."""
+    steps: list[Any] = []
+    while frame.parent is not None:
+        steps = [frame.parent.loc, *frame.tags, *steps]
+        frame = frame.parent
+    return tuple(steps[1:])
+
+
+def located(error: ValidationError, prefix: Steps, title: str) -> ValidationError:
+    """The error as the root would have given it: under its title, with the whole way to the place."""
+    details = [
+        InitErrorDetails(
+            type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"], ctx=line.get("ctx", {})
+        )
+        for line in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(title, details, input_type="json")
+
+
+def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
+    with suppress(KeyError):  # a type of error that the user's validator made up
+        PydanticKnownError(line["type"], line.get("ctx"))  # type: ignore
+        return line["type"]
+    return PydanticCustomError(line["type"], line["msg"], line.get("ctx"))
 
 
 class Text:

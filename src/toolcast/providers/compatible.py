@@ -79,9 +79,7 @@ OPENAI = Service(
     "https://api.openai.com/v1",
     key_env=("OPENAI_API_KEY",),
     url_env=("OPENAI_BASE_URL",),
-    header_env=MappingProxyType(
-        {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-    ),
+    header_env=MappingProxyType({"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}),
     max_tokens_field="max_completion_tokens",
     id_limit=40,
     rules=(

@@ -79,9 +79,7 @@ class _Lines:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise LimitExceeded(
-                f"one event of the answer is longer than {self._limit} bytes: the service ends no line"
-            )
+            raise LimitExceeded(f"one event of the answer is longer than {self._limit} bytes: the service ends no line")
 
 
 class ServerSentEvents(_Lines):

@@ -60,8 +60,8 @@ _FORMATS = {
 }
 _NATIVE_FORMATS = ("date", "uuid", "ipv4", "email")
 _KEYS = "^[A-Za-z0-9_ -]{1,30}$"
-# Beside a number, Pydantic's other spelling of a Decimal: a string with this pattern, or in some versions with
-# none. (So `float | str` is written as a number, too.)
+# Beside a number, Pydantic's other spelling of a Decimal: a string with this pattern, or in some versions
+# with none. (So `float | str` is written as a number, too.)
 _DECIMAL = "^(?!^[-+.]*$)"
 
 
@@ -79,16 +79,16 @@ def parameters_schema(parameters: Mapping[str, Any], limits: Limits | None = Non
 
 
 def calls_schema(
-    tools: Sequence[ToolSpec], *, parallel: bool = False, limits: Limits | None = None
+    tools: Sequence[ToolSpec], *, parallel: bool = False, named: bool = False, limits: Limits | None = None
 ) -> Schema:
     """The schema of the answer that calls one of `tools`, or several times some of them if `parallel`.
 
-    One tool: its arguments. Several: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of those.
+    One tool, unless `named`: its arguments. Else: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of those.
     """
     limits = limits or Limits()
     rewriting = _Rewriting(limits)
     roots = {tool.name: rewriting.root(tool.parameters, f"tool {tool.name!r}") for tool in tools}
-    if len(tools) == 1 and not parallel:
+    if len(tools) == 1 and not parallel and not named:
         return rewriting.finish(roots[tools[0].name])
     calls = [_object({"name": {"const": name}, "arguments": root}) for name, root in roots.items()]
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
@@ -145,6 +145,10 @@ def _references(schema: Any) -> Iterable[str]:
         yield from _references(value)
 
 
+def _list(value: Any) -> list[object]:
+    return cast("list[object]", value if isinstance(value, list) else [value])
+
+
 def _mapping(schema: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
 
@@ -180,8 +184,7 @@ class _Rewriting:
             if keyword in body:
                 return rewrite(self, body)
         types: Any = body.get("type")
-        several: list[Any] = types if isinstance(types, list) else [types]
-        return _one_of(self._by_type(body, type) for type in several)
+        return _one_of(self._by_type(body, type) for type in _list(types))
 
     def _by_type(self, schema: Mapping[str, Any], type: Any) -> Schema | None:
         rewrite = self._types.get(type)

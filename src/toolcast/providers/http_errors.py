@@ -79,9 +79,7 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
         fault = Fault(f"redirected to {where}, which is not followed: base_url should name that address")
     elif not fault.message:
         kind = headers.get("content-type", "a body without a type").partition(";")[0]
-        fault = Fault(
-            f"{kind}: {escape(source.mask(text.strip())[:_LONGEST], quote=False)}" if text.strip() else ""
-        )
+        fault = Fault(f"{kind}: {escape(source.mask(text.strip())[:_LONGEST], quote=False)}" if text.strip() else "")
     retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
     return _error(fault, status, source, retry, request_id(headers))
 
@@ -89,11 +87,7 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
 def stream_error(body: object, source: Source) -> LLMError:
     """The error that arrived inside an answer with status 200; `body` is the decoded JSON that holds it."""
     fault = read_fault(body)
-    code = (
-        fault.code or str(cast("dict[str, Any]", body).get("status", ""))
-        if isinstance(body, dict)
-        else fault.code
-    )
+    code = fault.code or str(cast("dict[str, Any]", body).get("status", "")) if isinstance(body, dict) else fault.code
     status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
     return _error(fault, status, source, None, None)
 
@@ -163,9 +157,7 @@ def _decoded(body: bytes, content_type: str) -> str:
     return body.decode("latin-1")
 
 
-def _error(
-    fault: Fault, status: int | None, source: Source, retry: bool | None, request: str | None
-) -> LLMError:
+def _error(fault: Fault, status: int | None, source: Source, retry: bool | None, request: str | None) -> LLMError:
     kind = _kind(fault, status)
     what = shortened(source.mask(fault.message)) or "no further words"
     at = f" ({status})" if status else ""
@@ -243,9 +235,7 @@ def _kind(fault: Fault, status: int | None) -> type[LLMError]:
     named = f"{fault.type} {fault.code}".lower()
     if status is None:
         return next((kind for kind, telling in _BY_TYPE if telling.search(named)), ServerError)
-    if status == 400 and re.search(
-        r"api_key_invalid|api key not valid|invalid_api_key|incorrect api key", words
-    ):
+    if status == 400 and re.search(r"api_key_invalid|api key not valid|invalid_api_key|incorrect api key", words):
         return AuthFailed
     if "model_not_found" in named or (status == 400 and "overloaded" in named):
         return NotFound if "model_not_found" in named else Overloaded

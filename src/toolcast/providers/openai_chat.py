@@ -68,18 +68,14 @@ class OpenAIChatWire:
             if not conversation.model or _CONTROL.search(conversation.model):
                 raise BadRequest(f"{conversation.model!r} is no name of a model")
             body = _Body(self._service, conversation, settings)
-            return HTTPRequest(
-                "POST", self._url, self._headers(conversation.stream), body.encoded(), tuple(body.notes)
-            )
+            return HTTPRequest("POST", self._url, self._headers(conversation.stream), body.encoded(), tuple(body.notes))
         except BadRequest as error:
             error.provider, error.model = self._service.name, conversation.model
             raise
 
     def decoder(self, conversation: Conversation) -> OpenAIChatDecoder:
         """A fresh decoder for one answer, streamed or whole."""
-        return OpenAIChatDecoder(
-            self._source(conversation.model), conversation, think_tags=self._service.think_tags
-        )
+        return OpenAIChatDecoder(self._source(conversation.model), conversation, think_tags=self._service.think_tags)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""
@@ -177,9 +173,7 @@ class _Body:
         if not isinstance(name, str) or (choice is name and name in ("auto", "required", "none", "any")):
             return None
         if name not in self._names.wire:
-            raise BadRequest(
-                f"tool_choice names {name!r}, which is not among the tools: {list(self._names.wire)}"
-            )
+            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {list(self._names.wire)}")
         return name
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
@@ -330,9 +324,7 @@ def _effort(thinking: bool | str | int) -> str:
         return "medium" if thinking else "none"
     if isinstance(thinking, str):
         return thinking
-    return (
-        "none" if thinking <= 0 else "low" if thinking <= 2048 else "medium" if thinking <= 8192 else "high"
-    )
+    return "none" if thinking <= 0 else "low" if thinking <= 2048 else "medium" if thinking <= 8192 else "high"
 
 
 def _budget(thinking: bool | str | int) -> int | None:
@@ -343,9 +335,7 @@ def _reasoning(thinking: bool | str | int) -> dict[str, Any]:
     budget = _budget(thinking)
     if budget:
         return {"reasoning": {"max_tokens": budget}}
-    return {
-        "reasoning": {"enabled": thinking} if isinstance(thinking, bool) else {"effort": _effort(thinking)}
-    }
+    return {"reasoning": {"enabled": thinking} if isinstance(thinking, bool) else {"effort": _effort(thinking)}}
 
 
 def _enable_thinking(thinking: bool | str | int) -> dict[str, Any]:

@@ -42,10 +42,10 @@ _STOP: dict[str, StopReason] = {
     "network_error": "error",
     "insufficient_system_resource": "error",
 }
+# So many bytes tell what a body is, and are shown where it is nothing that could be read.
+_START = 1000
 # Fields of a delta that say nothing a caller needs.
-_SILENT = frozenset(
-    ("role", "name", "channel", "token_id", "index", "finish_reason", "audio_id", "obfuscation")
-)
+_SILENT = frozenset(("role", "name", "channel", "token_id", "index", "finish_reason", "audio_id", "obfuscation"))
 
 
 class OpenAIChatDecoder:
@@ -55,6 +55,7 @@ class OpenAIChatDecoder:
         self._source = source
         self._frames = ServerSentEvents()
         self._streamed: bool | None = None
+        self._sniffing = True
         self._head = bytearray()
         before = sum(len(message.tool_calls) for message in conversation.messages)
         self._calls = ToolCalls(ToolNames(conversation.tools), before)
@@ -91,7 +92,7 @@ class OpenAIChatDecoder:
             raise self._failure
         out: list[Event] = []
         try:
-            if not self._streamed:
+            if self._sniffing:
                 data = self._sniffed(data)
             for event, payload in self._frames.feed(data):
                 if self._over:
@@ -135,11 +136,15 @@ class OpenAIChatDecoder:
 
     def _sniffed(self, data: bytes) -> bytes:
         """What of the body is for the event machine, once its first byte that is no white space is known."""
+        if self._streamed:
+            self._head += data[:_START]
+            self._sniffing = len(self._head) < _START
+            return data
         self._head += data
         if self._streamed is None:
-            head = self._head = self._head.lstrip(b"\xef\xbb\xbf \t\r\n")
-            if head:
-                self._streamed = bytes(head[:1]) not in (b"{", b"[", b"<")
+            self._head = self._head.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if self._head:
+                self._streamed = bytes(self._head[:1]) not in (b"{", b"[", b"<")
         if self._streamed:
             return bytes(self._head)
         if len(self._head) > LIMIT:
@@ -175,7 +180,7 @@ class OpenAIChatDecoder:
         if self._over:
             return
         if self._finish is None:
-            start = bytes(self._head[:200])
+            start = bytes(self._head[:_START])
             if self._spoken or start.startswith((b":", b"data", b"event", b"id", b"retry")):
                 raise self._truncated()
             raise self._unreadable(start)
@@ -185,7 +190,7 @@ class OpenAIChatDecoder:
         return StreamTruncated("the answer broke off before its end marker. Send the request again.")
 
     def _unreadable(self, body: bytes) -> MalformedEvent:
-        start = shortened(self._source.mask(body[:1000].decode("utf-8", "replace")))
+        start = shortened(self._source.mask(body[:_START].decode("utf-8", "replace")))
         shown = f"begins with {start!r}" if start else "is empty"
         return MalformedEvent(f"the answer is no chat completion: it {shown}. Check that base_url is right.")
 
@@ -291,16 +296,11 @@ class OpenAIChatDecoder:
 
     def _thought_details(self, value: Any, out: list[Event]) -> None:
         for detail in _list(value):
-            new = _dict(detail)
+            if not (new := _dict(detail)):
+                continue
             last = self._details[-1] if self._details else {}
-            if (
-                last
-                and all(last.get(name) == new.get(name) for name in ("type", "index"))
-                and "data" not in new
-            ):
-                joined = {
-                    name: (last.get(name) or "") + (new.get(name) or "") for name in _GROWING if name in new
-                }
+            if last and all(last.get(name) == new.get(name) for name in ("type", "index")) and "data" not in new:
+                joined = {name: (last.get(name) or "") + (new.get(name) or "") for name in _GROWING if name in new}
                 last.update({name: value for name, value in new.items() if value is not None}, **joined)
             else:
                 self._details.append(dict(new))
@@ -334,9 +334,7 @@ class OpenAIChatDecoder:
             out += self._tags.close()
         told = _STOP.get(self._finish or "", "other")
         called = self._calls.finish(out, cut=told in ("max_tokens", "content_filter"))
-        out.append(
-            Finish(_stop_reason(told, called=called, refused=self._refused), self._model, self._finish)
-        )
+        out.append(Finish(_stop_reason(told, called=called, refused=self._refused), self._model, self._finish))
         self._over = True
 
 

@@ -178,9 +178,7 @@ class ToolCalls:
         return self._names.own(name)
 
     def _is_complete_name(self, name: str) -> bool:
-        return name in self._offered and not any(
-            other != name and other.startswith(name) for other in self._offered
-        )
+        return name in self._offered and not any(other != name and other.startswith(name) for other in self._offered)
 
 
 class _Entry:

@@ -117,9 +117,7 @@ def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
         return Plain()
     if encodings in (["gzip"], ["x-gzip"], ["deflate"]):
         return Inflated(encodings[0].removeprefix("x-"), limit)
-    raise MalformedEvent(
-        f"the body comes in an encoding that was not asked for: {', '.join(encodings)[:100]!r}"
-    )
+    raise MalformedEvent(f"the body comes in an encoding that was not asked for: {', '.join(encodings)[:100]!r}")
 
 
 def _deflate(start: bytes) -> Inflate | None:

@@ -22,7 +22,7 @@ import anyio
 from ..errors import ConnectFailed, LLMError, StreamBusy, StreamClosed, StreamInterrupted
 from ..providers.wire import HTTPRequest
 from .bodies import Inflated, Plain, decoder
-from .failures import Told, checked, kinds, library_of, revealed
+from .failures import Told, checked, guard_logs, kinds, library_of, revealed
 from .shielding import GRACE, Loop, apart, hand_over, unbroken
 
 
@@ -69,6 +69,7 @@ class _Door:
         self.limit = limit
         self.open: set[_Open] = set()
         self.library = library_of(client)
+        guard_logs()
         self.failures = kinds(self.library)
         self._client = client
         self._owned = owned
@@ -86,9 +87,7 @@ class _Door:
             request.url,
             headers=revealed(request.headers),
             content=request.body,
-            timeout=self.library.Timeout(
-                **dict(zip(("connect", "pool", "read", "write"), limits, strict=True))
-            ),
+            timeout=self.library.Timeout(**dict(zip(("connect", "pool", "read", "write"), limits, strict=True))),
             extensions={"trace": trace},
         )
 
@@ -141,9 +140,7 @@ class SyncDoor(_Door):
                 raise
         return self._sent(request, _Trail(), connect, read)
 
-    def _sent(
-        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
-    ) -> SyncReply:
+    def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
         with Told(self.library, request):
             response = self._client.send(
                 self._request(request, trail.see, connect, connect, read, read),
@@ -246,18 +243,15 @@ class SyncReply(_Reply):
 
 
 class AsyncDoor(_Door):
-    """Requests over one async client, in the event loop that it belongs to."""
+    """Requests over one async client, in the event loop that runs here; closed when that ends, or by `close`.
 
-    def __init__(self, client: Any, owned: bool, limit: int, loop: Loop) -> None:
+    Then `gone` is called.
+    """
+
+    def __init__(self, client: Any, owned: bool, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
         super().__init__(client, owned, limit)
         self.loop = loop
-        self._keeper: AsyncGenerator[None] | None = None
-
-    def keep(self, gone: Callable[[], object]) -> None:
-        """Have the loop close this door before it ends, and call `gone` then.
-
-        A loop closes the async generators that it has seen begin: asyncio.run and trio.run both do.
-        """
+        # A loop closes the async generators that it has seen begin; asyncio.run and trio.run both do.
         self._keeper = self._kept_open(gone)
         with suppress(StopIteration):
             self._keeper.__anext__().send(None)
@@ -275,8 +269,7 @@ class AsyncDoor(_Door):
 
     async def close(self) -> None:
         """Close all that is open, and the client if it is ours."""
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        await self._keeper.aclose()
 
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> HttpxAsyncReply:
         """The answer to `request`, its body unread."""
@@ -301,9 +294,7 @@ class AsyncDoor(_Door):
                 response = await apart(send, _undo)
         # httpcore reads the body's limit when the body begins, and each read here comes with its own.
         sent.extensions["timeout"]["read"] = None
-        kept = _Open(
-            response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
-        )
+        kept = _Open(response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw())
         self.open.add(kept)
         return HttpxAsyncReply(self, kept, request)
 

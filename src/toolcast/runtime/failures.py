@@ -7,9 +7,11 @@ ours or, like a cancellation, as itself. `library` is httpx, or the fork of it t
 
 from __future__ import annotations
 
+import logging
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar, Token
 from re import compile as regex
 from types import ModuleType, TracebackType
 from urllib.parse import urlsplit
@@ -20,6 +22,12 @@ from ..providers.wire import HTTPRequest, Secret
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = regex(r"[\t\x20-\x7e]*")
 _MASK = "**********"
+_LOGGERS = ["httpx", "httpx2"] + [
+    f"{core}.{part}"
+    for core in ("httpcore", "httpcore2")
+    for part in ("connection", "http11", "http2", "proxy", "socks")
+]
+_in_flight: ContextVar[HTTPRequest | None] = ContextVar("in_flight", default=None)
 
 
 def library_of(client: object) -> ModuleType:
@@ -29,6 +37,12 @@ def library_of(client: object) -> ModuleType:
         if hasattr(library, "RemoteProtocolError"):
             return library
     raise TypeError(f"a client of httpx or httpx2 is needed, not {type(client).__name__}")
+
+
+def guard_logs() -> None:
+    """Have the libraries' own logs hold no key, which a server may have sent back to them."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_mask_record)
 
 
 def kinds(library: ModuleType) -> tuple[type[Exception], ...]:
@@ -42,7 +56,9 @@ class Told:
     Where a body is being read, a wait that was too long is the builtin `TimeoutError`.
     """
 
-    __slots__ = ("_before", "_library", "_reading", "_request")
+    __slots__ = ("_before", "_library", "_reading", "_request", "_token")
+
+    _token: Token[HTTPRequest | None]
 
     def __init__(self, library: ModuleType, request: HTTPRequest, *, reading: bool = False) -> None:
         self._library = library
@@ -51,10 +67,12 @@ class Told:
 
     def __enter__(self) -> None:
         self._before = sys.exception()
+        self._token = _in_flight.set(self._request)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
     ) -> None:
+        _in_flight.reset(self._token)
         if error is None or isinstance(error, LLMError):
             return
         strip(error, self._request, self._before)
@@ -116,6 +134,12 @@ def _chain(error: BaseException, before: BaseException | None = None) -> Iterato
             yield link
             ahead += (link.__cause__, link.__context__)
             ahead += getattr(link, "exceptions", ())
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
+    if (request := _in_flight.get()) is not None:
+        record.msg, record.args = _masked(record.getMessage(), request), ()
+    return True
 
 
 def _masked(text: str, request: HTTPRequest) -> str:

@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
+from functools import lru_cache
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,8 @@ from ..providers.wire import HTTPRequest
 from .bodies import LIMIT
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
     from .connections import AsyncDoor, SyncDoor
@@ -268,9 +271,7 @@ class _Doors:
         if (door := self._sync.get(pid)) is not None:
             return door
         with self._lock(pid):
-            if pid not in self._sync:
-                self._sync[pid] = self._new_sync()
-            return self._sync[pid]
+            return self._sync.get(pid) or self._sync.setdefault(pid, self._new_sync())
 
     def running(self) -> AsyncDoor:
         """The door of the event loop that runs here."""
@@ -282,8 +283,7 @@ class _Doors:
         # Only this loop's thread makes this loop's door.
         with self._lock(pid):
             self._forget_closed()
-            door = self._loops[pid, loop] = self._new_async(loop)
-        door.keep(lambda: self._loops.pop((pid, loop), None))
+            door = self._loops[pid, loop] = self._new_async(pid, loop)
         return door
 
     def abandon(self) -> None:
@@ -310,16 +310,18 @@ class _Doors:
 
         from .connections import SyncDoor
 
-        client = self._client or httpx.Client(limits=self._limits(), headers=_USER_AGENT)
+        client = self._client or httpx.Client(limits=self._limits(), headers=_USER_AGENT, verify=_trust())
         return SyncDoor(client, self._client is None, self._max_inflated)
 
-    def _new_async(self, loop: Loop) -> AsyncDoor:
+    def _new_async(self, pid: int, loop: Loop) -> AsyncDoor:
         import httpx
 
         from .connections import AsyncDoor
 
-        client = self._async_client or httpx.AsyncClient(limits=self._limits(), headers=_USER_AGENT)
-        return AsyncDoor(client, self._async_client is None, self._max_inflated, loop)
+        client = self._async_client or httpx.AsyncClient(limits=self._limits(), headers=_USER_AGENT, verify=_trust())
+        return AsyncDoor(
+            client, self._async_client is None, self._max_inflated, loop, lambda: self._loops.pop((pid, loop), None)
+        )
 
     def _limits(self) -> httpx.Limits:
         import httpx
@@ -332,3 +334,15 @@ class _Doors:
 
 
 _USER_AGENT = {"user-agent": "toolcast"}
+
+
+def _trust() -> ssl.SSLContext:
+    """Whose certificates are believed. Reading them takes longer than all else about a client, so they are kept."""
+    return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(4)
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()

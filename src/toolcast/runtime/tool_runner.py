@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from ..errors import CallError, OutputTruncated, UnknownToolError
+from ..errors import CallError, OutputTruncated, TryAgain, UnknownToolError
 from ..messages import ToolCallPart
 from ..tools import CallableTool, Read, ToolOutput
 
@@ -126,4 +126,4 @@ def _told(error: Exception | None) -> str:
     """`error` in words for the model."""
     if isinstance(error, CallError):
         return error.message
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"

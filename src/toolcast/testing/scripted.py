@@ -9,7 +9,16 @@ from typing import Any, get_args
 from pydantic_core import to_json
 
 from ..errors import ToolcastError
-from ..events import Event, Finish, StopReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart, UsageReport
+from ..events import (
+    Event,
+    Finish,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+    UsageReport,
+)
 from ..llms import FunctionCallingLLM, LLMMetadata
 from ..messages import Message, ToolCallPart
 from ..providers.wire import ToolChoice
@@ -107,7 +116,9 @@ def _end(stop_reason: StopReason) -> Iterator[Event]:
 
 
 def _all(answer: Any, types: tuple[type, ...]) -> bool:
-    return isinstance(answer, (list, tuple)) and bool(answer) and all(isinstance(item, types) for item in answer)
+    return (
+        isinstance(answer, (list, tuple)) and bool(answer) and all(isinstance(item, types) for item in answer)
+    )
 
 
 def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:

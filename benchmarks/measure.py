@@ -1,0 +1,132 @@
+"""How the figures are taken: CPU time of the whole process, rows in turn, the least of several rounds.
+
+The pieces tell the time themselves: between two of them, at a few places, stands a stop that only notes how late it
+is. So a row is measured exactly as it runs, and all rows at the same places. The garbage collector runs with the
+thresholds that Python sets, after a full collection before each run.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from statistics import median
+from time import process_time
+from typing import Any
+
+from documents import Document, chat_events
+from rows import Read, Row
+
+WINDOWS = ((0.20, 0.30), (0.45, 0.55), (0.90, 1.00))
+"""The parts of a document for whose pieces a cost is given: around 25 % and 50 %, and before 100 %."""
+
+_ENOUGH = 10_000  # pieces in one measurement: a short document is read several times
+
+
+class Marked:
+    """Pieces that note the time in `times` whenever a reader comes past one of the places."""
+
+    def __init__(self, pieces: Sequence[Any], places: Sequence[int]) -> None:
+        self.times: list[float] = []
+        edges = [0, *places, len(pieces)]
+        self._parts = [pieces[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+    def __iter__(self) -> Iterator[Any]:
+        stops = [self._note() for _ in self._parts[1:]]
+        first, *others = self._parts
+        return chain(first, *chain.from_iterable(zip(stops, others, strict=True)))
+
+    def _note(self) -> Iterator[Any]:
+        self.times.append(process_time())
+        yield from ()
+
+
+@dataclass
+class Figures:
+    """What one row took for one document: seconds for all of it, and per piece at each window, by round."""
+
+    whole: list[float] = field(default_factory=list)
+    windows: list[list[float]] = field(default_factory=list)
+
+    @property
+    def least(self) -> float:
+        """Seconds for the whole document, in the best round."""
+        return min(self.whole)
+
+    @property
+    def spread(self) -> float:
+        """How much more the median round took than the best."""
+        return median(self.whole) / self.least - 1
+
+    @property
+    def per_piece(self) -> list[float]:
+        """Seconds for one piece at each window, each in its best round."""
+        return [min(window) for window in zip(*self.windows, strict=True)]
+
+    @property
+    def growth(self) -> float:
+        """The cost of a piece at the end, in those at the first window."""
+        costs = self.per_piece
+        return costs[-1] / costs[0]
+
+
+def compare(rows: Sequence[Row], document: Document, size: int, rounds: int) -> dict[Row, Figures]:
+    """The figures of each row for the document in pieces of `size` characters."""
+    figures = {row: Figures() for row in rows}
+    sources = {True: chat_events(document.pieces(size), document.type.__name__), False: document.pieces(size)}
+    for row in rows:  # once for nothing: what is made on the first use is not of interest here
+        row.prepare(document, sources[row.from_wire])()
+    for _ in range(rounds):
+        for row, found in figures.items():
+            _measure(row, document, sources, found)
+    return figures
+
+
+def _measure(row: Row, document: Document, sources: dict[bool, list[Any]], found: Figures) -> None:
+    count, head = len(sources[False]), int(row.from_wire)  # one event comes before those of the pieces
+    places = [head + int(count * place) for window in WINDOWS for place in window]
+    marked = [Marked(sources[row.from_wire], places) for _ in range(_ENOUGH // count or 1)]
+    reads = [row.prepare(document, pieces) for pieces in marked]
+    gc.collect()
+    begun = process_time()
+    for read in reads:
+        read()
+    found.whole.append((process_time() - begun) / len(reads))
+    costs = [least / number for least, number in zip(_least(marked), _steps(places), strict=True)]
+    found.windows.append(costs)
+
+
+def _least(marked: Sequence[Marked]) -> list[float]:
+    """Seconds for each window, the least of all readings of this round."""
+    return [min(window) for window in zip(*(_steps(pieces.times) for pieces in marked), strict=True)]
+
+
+def _steps(edges: Sequence[Any]) -> list[Any]:
+    """How far it is from each first to each second of the edges."""
+    return [end - start for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def held(read: Read) -> tuple[int, int]:
+    """The most bytes that Python had allocated during `read`, and those that its result keeps."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        result = read()
+        peak = tracemalloc.get_traced_memory()[1]
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    del result
+    return peak, kept
+
+
+def import_time(statements: str, rounds: int) -> float:
+    """Seconds of wall clock for these statements in a fresh interpreter, in the best round."""
+    code = f"from time import perf_counter as now; begun = now()\n{statements}\nprint(now() - begun)"
+    command = [sys.executable, "-c", code]
+    return min(float(subprocess.check_output(command, text=True)) for _ in range(rounds))

@@ -1,0 +1,150 @@
+"""The ways to read a stream, one row of the tables each: limits that nothing can beat, and toolcast's own layers.
+
+A row is prepared outside the measured time and gives a function without parameters, which reads all pieces and returns
+the last object it saw. Rows that start from the wire read server-sent events as bytes, the others pieces of JSON text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from documents import Document
+from jiter import from_json
+
+from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.parsing.json_stream import JSONStream
+from toolcast.parsing.partials import Growing, plan_for
+from toolcast.testing import Recorded, ReplayNetwork
+
+Read = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the tables."""
+
+    name: str
+    prepare: Callable[[Document, Iterable[Any]], Read]
+    from_wire: bool = False
+
+
+def concatenate(document: Document, pieces: Iterable[str]) -> Read:
+    """The text, and nothing done with it."""
+
+    def read() -> str:
+        text = ""
+        for piece in pieces:
+            text += piece
+        return text
+
+    return read
+
+
+def validate_once(document: Document, pieces: Iterable[str]) -> Read:
+    """The object, from the whole text."""
+
+    def read() -> Any:
+        return document.type.model_validate_json("".join(pieces))
+
+    return read
+
+
+def split_events(document: Document, pieces: Iterable[bytes]) -> Read:
+    """The decoded payload of each event."""
+
+    def read() -> Any:
+        rest = b""
+        payload: Any = None
+        for piece in pieces:
+            *events, rest = (rest + piece).split(b"\n\n")
+            for event in events:
+                if event != b"data: [DONE]":
+                    payload = from_json(event[6:])
+        return payload
+
+    return read
+
+
+def parse(document: Document, pieces: Iterable[str]) -> Read:
+    """The changes that each piece brings."""
+
+    def read() -> bool:
+        stream = JSONStream()
+        for piece in pieces:
+            stream.feed(piece)
+        stream.close()
+        return stream.done
+
+    return read
+
+
+def grow(document: Document, pieces: Iterable[str]) -> Read:
+    """A typed snapshot for each piece that changed something."""
+    plan = plan_for(document.type)
+
+    def read() -> Any:
+        growing = Growing(plan)
+        item: Any = None
+        for piece in pieces:
+            if growing.feed(piece):
+                item = growing.value
+        return item
+
+    return read
+
+
+def stream(document: Document, pieces: Iterable[bytes]) -> Read:
+    """The public stream, from the bytes of the wire to the validated object."""
+    make = _orchestrator(document, pieces)
+
+    def read() -> Any:
+        item: Any = None
+        for item in make.stream():
+            pass
+        return item
+
+    return read
+
+
+def astream(document: Document, pieces: Iterable[bytes]) -> Read:
+    """The public async stream, on asyncio."""
+    make = _orchestrator(document, pieces)
+
+    async def consume() -> Any:
+        item: Any = None
+        async for item in make.astream():
+            pass
+        return item
+
+    return lambda: _runner.run(consume())
+
+
+def keep(document: Document, pieces: Iterable[bytes]) -> Read:
+    """Every snapshot of the public stream, all kept."""
+    make = _orchestrator(document, pieces)
+    return lambda: list(make.stream())
+
+
+def _orchestrator(document: Document, pieces: Iterable[bytes]) -> ToolOrchestratingLLM[Any]:
+    network = ReplayNetwork(Recorded(pieces))
+    llm = OpenAI("gpt-4o-mini", api_key="none", base_url="http://localhost/v1", network=network)
+    return ToolOrchestratingLLM(document.type, prompt="Make one.", llm=llm)
+
+
+_runner = asyncio.Runner()
+
+LIMIT = Row("limit: split SSE, decode payloads", split_events, from_wire=True)
+SYNC = Row("toolcast: SSE bytes to snapshots", stream, from_wire=True)
+ASYNC = Row("toolcast: the same, async", astream, from_wire=True)
+ROWS = (
+    Row("limit: concatenate", concatenate),
+    Row("limit: validate once at the end", validate_once),
+    LIMIT,
+    Row("toolcast: parse only", parse),
+    Row("toolcast: text to snapshots", grow),
+    SYNC,
+    ASYNC,
+)

@@ -1,0 +1,55 @@
+"""What is asked of an LLM, once: one frozen value, in no service's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .messages import Message, user
+from .providers.wire import Conversation, NamedTool, ToolChoice
+from .settings import Settings
+from .tools import CallableTool
+
+Messages: TypeAlias = str | Message | Iterable[Message | str]
+"""What may stand where messages are expected; a string is a user message."""
+
+Tools: TypeAlias = Iterable[Any]
+"""What may stand where tools are expected: tools, types, functions, orchestrators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked of an LLM, once."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[CallableTool, ...] = ()
+    tool_choice: ToolChoice = None
+    settings: Settings = field(default_factory=Settings)
+    parallel: bool = False
+    stream: bool = False
+
+    def conversation(self, model: str) -> Conversation:
+        """This, as a wire takes it."""
+        tools = () if self.tool_choice == "none" else tuple(tool.spec for tool in self.tools)
+        choice = self.tool_choice if tools else None
+        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream)
+
+
+def as_messages(messages: Messages) -> list[Message]:
+    """Messages from what a caller may pass: a string is a user message."""
+    if isinstance(messages, (str, Message)):
+        messages = [messages]
+    return [user(message) if isinstance(message, str) else message for message in messages]
+
+
+def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
+    """`choice`, a tool's name made a `NamedTool`. Raises ValueError for a name that no tool has."""
+    if not isinstance(choice, str) or choice in ("auto", "required", "none"):
+        return choice
+    if choice not in names:
+        offered = ", ".join(names) or "no tools"
+        raise ValueError(
+            f"tool_choice={choice!r} is neither 'auto', 'required', 'none' nor one of the tools: {offered}"
+        )
+    return NamedTool(choice)

@@ -1,0 +1,292 @@
+"""Text that spells tool calls in JSON -> the events of tool calls. For services that obey no `tool_choice`.
+
+Such a service is held to a schema instead, and what it writes as text is the call. Three forms: one tool,
+its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of those. The
+text is read by the JSON machine as it arrives, and the raw text of each `arguments` is handed on at once,
+so arguments grow as if the service had streamed a tool call. Text that does not begin with `{` stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..errors import BadRequest, LLMError, MalformedEvent
+from ..events import Event, Finish, RawEvent, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from ..parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
+from .wire import Conversation, Decoder, NamedTool, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the answer is: calls of `tools`, several if `parallel`; or just text, if it is not `forced`."""
+
+    tools: tuple[ToolSpec, ...]
+    parallel: bool = False
+    forced: bool = True
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the answer is the arguments of the one tool and nothing else."""
+        return len(self.tools) == 1 and not self.parallel and self.forced
+
+
+def form_of(conversation: Conversation) -> Form | None:
+    """What a tool choice comes to; None where no tool may be called. `BadRequest` for a tool not offered."""
+    choice = conversation.tool_choice
+    name = _named(choice)
+    tools = conversation.tools
+    if name is not None:
+        tools = tuple(tool for tool in tools if tool.name == name)
+        if not tools:
+            offered = [tool.name for tool in conversation.tools]
+            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {offered}")
+        return Form(tools, conversation.parallel)
+    if choice in ("required", "any"):
+        if not tools:
+            raise BadRequest(f"tool_choice={choice!r} needs tools")
+        return Form(tools, conversation.parallel)
+    if choice not in (None, "auto", "none"):
+        raise BadRequest(f"tool_choice={choice!r} is not understood here; use a tool's name")
+    return Form(tools, conversation.parallel, forced=False) if tools and choice != "none" else None
+
+
+def _named(choice: object) -> str | None:
+    if isinstance(choice, NamedTool):
+        return choice.name
+    if isinstance(choice, str):
+        return None if choice in ("auto", "required", "any", "none") else choice
+    if isinstance(choice, Mapping):
+        found = cast("Mapping[str, Any]", choice)
+        name = (found.get("function") or found).get("name")
+        return name if isinstance(name, str) else None
+    return None
+
+
+def calls_before(conversation: Conversation) -> int:
+    """The number of calls already made: generated ids go on from there."""
+    return sum(len(message.tool_calls) for message in conversation.messages)
+
+
+class ForcedDecoder:
+    """The events of `inner`, with its text read as the calls that `form` asks for."""
+
+    def __init__(self, inner: Decoder, form: Form, before: int) -> None:
+        self._inner = inner
+        self._calls = ForcedCalls(form, before)
+        self._damaged = False
+        self._failure: LLMError | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes."""
+        return self._translated(self._inner.feed(data))
+
+    def close(self) -> list[Event]:
+        """The last events. Raises `MalformedEvent` where a damaged event may have held a piece of a call."""
+        out = self._translated(self._inner.close())
+        if self._failure is not None:
+            raise self._failure
+        return out
+
+    def _translated(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case TextDelta(text):
+                    out += self._calls.feed(text)
+                case RawEvent(str(data), damaged=True):
+                    self._damaged |= data.lstrip().startswith("{")
+                    out.append(event)
+                case Finish():
+                    self._finish(event, out)
+                case _:
+                    out.append(event)
+        return out
+
+    def _finish(self, event: Finish, out: list[Event]) -> None:
+        if self._damaged:
+            # Raised at the end: what came before it has not been handed out yet.
+            self._failure = MalformedEvent(
+                "an event in the middle of the answer could not be read, so the arguments may lack a piece. "
+                "Send the request again."
+            )
+            return
+        out += self._calls.finish(cut=event.stop_reason == "max_tokens")
+        called = self._calls.count and event.stop_reason in ("end_turn", "stop_sequence", "other")
+        out.append(Finish("tool_use", event.model, event.raw) if called else event)
+
+
+class ForcedCalls:
+    """The calls in one answer's text, cut anywhere."""
+
+    def __init__(self, form: Form, before: int = 0) -> None:
+        self._form = form
+        self._before = before
+        self.count = 0
+        """The number of calls begun."""
+        self._blank: str = ""
+        self._is_text = False
+        self._reading: _Calls | None = None
+        self._bare: list[str] = []
+
+    def feed(self, text: str) -> list[Event]:
+        """The events that `text` completes."""
+        out: list[Event] = []
+        if not (self._is_text or self._bare or self._reading):
+            text = self._begin(text, out)
+        if not text:
+            return out
+        if self._is_text:
+            out.append(TextDelta(text))
+        elif self._reading is not None:
+            self._reading.feed(text, out)
+        else:
+            self._bare.append(text)
+            out.append(ToolCallDelta(self._id(), text))
+        return out
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """The last events. `cut`: a limit stopped the model, so the last call may be half."""
+        out: list[Event] = []
+        if self._bare:
+            arguments = "".join(self._bare)
+            name = self._form.tools[0].name
+            out.append(ToolCallDone(self._id(), name, arguments, cut and not _is_whole(arguments)))
+        elif self._reading is not None:
+            self._reading.finish(out, cut=cut)
+        elif self._blank:
+            out.append(TextDelta(self._blank))
+        return out
+
+    def started(self, name: str, out: list[Event]) -> str:
+        """Announce a call and give its id."""
+        self.count += 1
+        out.append(ToolCallStart(self._id(), name))
+        return self._id()
+
+    def _begin(self, text: str, out: list[Event]) -> str:
+        """What is left of `text` once its first character has told what the answer is."""
+        text = self._blank + text
+        start = text.lstrip()
+        self._blank = "" if start else text
+        if not start:
+            return ""
+        if start[0] != "{":
+            self._is_text = True
+            return text
+        if self._form.is_bare:
+            self.started(self._form.tools[0].name, out)
+        else:
+            self._reading = _Calls(self, 3 if self._form.parallel else 1)
+        return start
+
+    def _id(self) -> str:
+        return f"call_{self._before + self.count}"
+
+
+def _is_whole(text: str) -> bool:
+    stream = JSONStream()
+    try:
+        stream.feed(text)
+        stream.close()
+    except JSONStreamError:
+        return False
+    return True
+
+
+class _Calls:
+    """Reads objects with a `name` and `arguments` that stand at one depth of the text."""
+
+    def __init__(self, owner: ForcedCalls, depth: int) -> None:
+        self._owner = owner
+        self._stream = JSONStream()
+        self._depth = depth
+        self._now = 0
+        self._key = ""
+        self._offset = 0
+        self._whole: list[str] = []
+        self._broken = False
+        self._call = _Call()
+
+    def feed(self, text: str, out: list[Event]) -> None:
+        self._whole.append(text)
+        if self._broken:
+            return
+        begin, self._offset = self._offset, self._offset + len(text)
+        try:
+            changes = self._stream.feed(text)
+        except JSONStreamError:
+            self._broken = True
+            return
+        unsent = begin
+        for change in changes:
+            unsent = self._change(change, text, begin, unsent, out)
+        if self._call.open:
+            self._grow(text[unsent - begin :], out)
+
+    def finish(self, out: list[Event], *, cut: bool) -> None:
+        if self._call.id:
+            self._done(out, truncated=cut and not self._call.closed)
+        elif not self._owner.count:
+            out.append(TextDelta("".join(self._whole)))
+
+    def _change(self, change: Change, text: str, begin: int, unsent: int, out: list[Event]) -> int:
+        """Follow one change; gives the offset of the first character of the arguments not yet handed on."""
+        kind = change[0]
+        if kind in (OBJECT, ARRAY):
+            self._now += 1
+            if self._now == self._depth + 1 and self._key == "arguments":
+                self._call.open = True
+                return int(change[1])
+        elif kind == CLOSE:
+            if self._now == self._depth + 1 and self._call.open:
+                self._grow(text[unsent - begin : change[1] - begin], out)
+                self._call.open, self._call.closed = False, True
+            elif self._now == self._depth and self._call.id:
+                self._done(out)
+            self._now -= 1
+        elif self._now == self._depth:
+            self._member(change, out)
+        return unsent
+
+    def _member(self, change: Change, out: list[Event]) -> None:
+        kind = change[0]
+        if kind == KEY:
+            self._key = change[1]
+        elif kind == GROW and self._key == "name":
+            self._call.name += change[1]
+        elif kind == GROW and self._key == "arguments":
+            self._grow(change[1], out)  # an object written as a string: its text is the arguments
+        elif kind == STRING_END and self._key == "name":
+            self._call.id = self._owner.started(self._call.name, out)
+            held, self._call.pieces = self._call.pieces, []
+            self._grow("".join(held), out)
+        elif kind == STRING_END and self._key == "arguments":
+            self._call.closed = True
+
+    def _grow(self, text: str, out: list[Event]) -> None:
+        if not text:
+            return
+        self._call.pieces.append(text)
+        if self._call.id:
+            out.append(ToolCallDelta(self._call.id, text))
+
+    def _done(self, out: list[Event], *, truncated: bool = False) -> None:
+        call = self._call
+        out.append(ToolCallDone(call.id, call.name, "".join(call.pieces) or "{}", truncated))
+        self._call = _Call()
+        self._key = ""
+
+
+class _Call:
+    """The call being read. Its id is empty until its name is known; text before that waits in `pieces`."""
+
+    __slots__ = ("closed", "id", "name", "open", "pieces")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.open = False
+        self.closed = False
