@@ -284,7 +284,7 @@ def test_a_cut_stream_at_every_event(face: Face) -> None:
 
 def test_a_damaged_event_inside_a_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     pieces = album_stream()
-    pieces[6] = pieces[6][:40] + b"\n\n"
+    pieces[4] = pieces[4][:40] + b"\n\n"
     heard: list[str] = []
     make, network, _ = maker(Recorded(pieces))
     seen = face.stream(make.with_(observer=lambda _, state: heard.append(state)))

@@ -87,5 +87,6 @@ def test_media_from_files(tmp_path: Path) -> None:
         made = part.from_file(str(path))
         assert (made.data, made.media_type) == (b"data", media_type)
     assert DocumentPart.from_file(tmp_path / "a.pdf").name == "a.pdf"
+    (tmp_path / "unknown").touch()
     with pytest.raises(ValueError, match="media_type"):
         ImagePart.from_file(tmp_path / "unknown")

@@ -352,7 +352,9 @@ def test_invalid_arguments_raise_and_say_which(face: Face) -> None:
     assert isinstance(error, ValueError)
     streamed = face.stream(make, topic="x").error
     assert isinstance(streamed, ValidationError)
-    assert streamed.errors() == error.errors()
+    assert [(fault["loc"], fault["type"], fault["msg"]) for fault in streamed.errors()] == [
+        (fault["loc"], fault["type"], fault["msg"]) for fault in error.errors()
+    ]
 
 
 def test_the_same_errors_streamed_and_whole_without_fail_fast(face: Face) -> None:

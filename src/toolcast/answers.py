@@ -55,6 +55,16 @@ class Reader:
             return [self._read_text(response)]
         return self._read_calls(calls if self.parallel else calls[:1], response)
 
+    def value_of(self, call: ToolCallPart) -> Any:
+        """The object that a complete call makes; None where its arguments are not valid, or it is a function's."""
+        tool = self.tools.get(call.name)
+        if tool is None or tool.output_type is None:
+            return None
+        try:
+            return tool.read(call.arguments, self.context).value
+        except (ValidationError, TryAgain):
+            return None
+
     def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ReadCall]:
         good: list[ReadCall] = []
         first: CallError | None = None

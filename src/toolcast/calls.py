@@ -21,13 +21,18 @@ from .errors import (
     TryAgain,
     ValidationError,
 )
-from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted
+from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
 from .exchange import Call, Source, start_call
 from .llms import FunctionCallingLLM
+from .flows import Collect, Path
+from .messages import ToolCallPart
 from .objects import StreamingObjectProcessor
+from .parsing.partials import MISSING, Growing
+from .parsing.records import FieldState, steps_of
 from .runtime.network import Outside
 from .states import Trace
 from .usage import Usage
+from .views import numbered, value_at, view_of
 
 logger = logging.getLogger("toolcast")
 
@@ -114,7 +119,8 @@ def _next(recipe: Recipe, response: ChatResponse, error: CallError | TryAgain, c
     call.blame(error)
     if recipe.max_attempts > 1:
         return recipe.again(response, error)
-    raise call.sign(_final(error, response)) from error.__cause__
+    final = _final(error, response)
+    raise call.sign(final) from final.__cause__
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:
@@ -138,6 +144,8 @@ class ObjectFlow:
         self.trace = trace
         self.ended = False
         self.event: Event | None = None
+        self.fed: Growing | None = None
+        self.parallel = recipe.ask.parallel
         self._recipe = recipe
         self._outside = outside
         self._call: Call | None = None
@@ -177,7 +185,9 @@ class ObjectFlow:
             return False
         self.event = self._queue[self._position]
         self._position += 1
+        feeds = self.processor.feeds
         self._take(self.event)
+        self.fed = self.processor.growing if self.processor.feeds != feeds else None
         return True
 
     @property
@@ -215,6 +225,43 @@ class ObjectFlow:
         if self._result is None:
             raise StreamClosed("the stream was closed before its end, so there is no final object")
         return self._result.output
+
+    @property
+    def output(self) -> Any:
+        """The validated output, or None where there is none."""
+        return None if self._result is None else self._result.output
+
+    @property
+    def call_index(self) -> int:
+        """The number of the call that grew last."""
+        return self.processor.index
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """The paths that the last item changed."""
+        growing = self.processor.growing
+        paths = () if growing is None or self.ended else growing.changed
+        return tuple(numbered(self.call_index, path) for path in paths) if self.parallel else paths
+
+    def field_state(self, path: Path) -> FieldState:
+        """How much of the field at `path` has arrived."""
+        steps = steps_of(path)
+        if self._result is not None:
+            return "pending" if value_at(self._result.output, steps) is MISSING else "done"
+        calls = self.processor.calls
+        index = steps[0] if self.parallel and steps else "0"
+        if not index.isdecimal() or int(index) >= len(calls):
+            return "pending"
+        return calls[int(index)].field_state(steps[1:] if self.parallel else steps)
+
+    def view(self, kind: str, path: Path | None = None) -> Collect:
+        """A way to look at this call."""
+        return view_of(self, kind, path)
+
+    def read_done(self, event: ToolCallDone) -> Any:
+        """The validated object of a complete call; None if it is not valid, which the end will say."""
+        call = ToolCallPart(event.id, event.name, event.arguments, event.truncated)
+        return self._recipe.reader.value_of(call)
 
     async def fill(self) -> None:
         """Wait for more events; at the end of an answer read it, and ask again where that is due."""

@@ -186,12 +186,12 @@ class Exchange:
     async def _read(self, body: Body) -> bytes:
         now = self._outside.now()
         phase, until = self._next_limit(now)
+        if until is not None and until <= now:
+            raise self._too_late(phase)
         try:
-            data = await body.read(None if until is None else max(until - now, 0.001))
+            data = await body.read(None if until is None else until - now)
         except Timeout as error:
             raise self._too_late(phase) from error.__cause__
-        if self._call.deadline is not None and self._outside.now() > self._call.deadline:
-            raise self._too_late("total")
         if not self._conversation.stream:
             self._first_token_by = None
         return data

@@ -13,7 +13,7 @@ import pydantic
 
 from .errors import ValidationError
 from .events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from .parsing.partials import Growing
+from .parsing.partials import MISSING, Growing
 from .parsing.plans import plan_for
 from .tools import CallableTool, output_tools
 
@@ -47,6 +47,7 @@ class StreamingObjectProcessor:
         self._growing: dict[str, Growing] = {}
         self._names: dict[str, str] = {}
         self._latest: Growing | None = None
+        self.feeds = 0
         self._text: str | None = ""
 
     def process(self, event: Event) -> Any:
@@ -63,12 +64,13 @@ class StreamingObjectProcessor:
         """The newest snapshot."""
         if self._parallel:
             return self.cur_objects
-        return self._latest.value if self._latest is not None else None
+        value = MISSING if self._latest is None else self._latest.value
+        return None if value is MISSING else value
 
     @property
     def cur_objects(self) -> list[Any]:
         """The newest snapshot of every call that shows anything, in the order in which they began."""
-        return [growing.value for growing in self._growing.values() if growing.started]
+        return [growing.value for growing in self._growing.values() if growing.value is not MISSING]
 
     @property
     def growing(self) -> Growing | None:
@@ -113,6 +115,7 @@ class StreamingObjectProcessor:
 
     def _feed(self, id: str, growing: Growing, text: str) -> bool:
         self._latest = growing
+        self.feeds += 1
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:

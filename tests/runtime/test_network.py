@@ -373,6 +373,20 @@ def test_a_forked_child_opens_its_own_connection(server: Loopback, network: Http
     assert server.accepted == 2
 
 
+def test_a_child_leaves_its_parents_connections_alone(
+    server: Loopback, network: HttpxNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        server.answer(whole(b"one"))
+        body = await opened(async_outside(network), server)
+        with monkeypatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            network.close()
+        assert await rest(body) == [b"one"]
+
+    anyio.run(main)
+
+
 def test_the_real_clock() -> None:
     clock = SystemClock()
     assert clock.now() <= clock.now()

@@ -100,7 +100,7 @@ def test_cancellations_wait_for_the_end_of_a_call(forward: int, cancels: int, fi
         return "done"
 
     async def main() -> None:
-        task = asyncio.ensure_future(unbroken(work, forward))  # type: ignore[arg-type]  # an awaitable generator
+        task = asyncio.create_task(unbroken(work, forward))
         await ticks(1)
         for _ in range(cancels):
             task.cancel()
@@ -183,3 +183,16 @@ def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
         return current_loop() is asyncio.get_running_loop()
 
     assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_step_has_a_time_limit(backend: str) -> None:
+    async def main() -> None:
+        assert await unbroken(partial(anyio.sleep, 0), 1, limit=5.0) is None
+        with pytest.raises(TimeoutError):
+            await unbroken(anyio.sleep_forever, 1, limit=0.01)
+        with anyio.move_on_after(0.01) as scope:
+            await unbroken(anyio.sleep_forever, 1, limit=5.0)
+        assert scope.cancelled_caught
+
+    anyio.run(main, backend=backend)

@@ -57,10 +57,27 @@ class Source:
             schema = self.definitions[schema["schema_ref"]]
         return schema
 
-    def validator(self, schema: Any) -> SchemaValidator:
+    def validator(self, schema: Any, *, changed: bool = False) -> SchemaValidator:
+        """A validator for a schema found here. `changed`: it is not what the classes in it say of themselves."""
         if self.definitions:
-            schema = core_schema.definitions_schema(schema, list(self.definitions.values()))  # type: ignore[arg-type]  # Schema is the read-only face of CoreSchema
-        return SchemaValidator(schema, self.config)
+            schema = core_schema.definitions_schema(schema, list(self.definitions.values()))
+        make: Any = _without_prebuilt if changed else SchemaValidator
+        validator: SchemaValidator = make(schema, self.config)
+        return validator
+
+
+def _without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
+    """Not with the validators that model classes bring along, which know nothing of a changed schema.
+
+    Older versions of pydantic-core cannot be told so. There a changed schema may be passed over; what it was
+    changed for then does not validate, and the caller falls back on the whole text.
+    """
+    make: Any = SchemaValidator
+    try:
+        validator: SchemaValidator = make(schema, config, _use_prebuilt=False)
+    except TypeError:
+        validator = make(schema, config)
+    return validator
 
 
 def object_of(source: Source, core: Schema) -> Schema:

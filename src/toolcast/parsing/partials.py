@@ -253,7 +253,7 @@ class Growing:
             frame.put(node.dressed(text))
         else:
             self._records.append((frame, frame.key, UNSEEN, text))
-        self._settle(json.dumps(text), text)
+        self._settle(json.dumps(text), text if self._growing else None)
 
     def _scalar(self, change: Change) -> None:
         frame = self._frame

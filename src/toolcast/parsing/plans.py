@@ -179,7 +179,7 @@ class Node:
     @cached_property
     def closing(self) -> SchemaValidator:
         """Validates the container from a text in which numbers stand for the containers inside it."""
-        return self.source.validator(self.closing_schema())
+        return self.source.validator(self.closing_schema(), changed=True)
 
     def closing_schema(self, schema: Schema | None = None) -> Any:
         """The schema of `closing`, which leaves the references of the others alone."""
@@ -269,7 +269,7 @@ class ObjectShape:
             fields = {other: core_schema.model_field(_TAKE) for other in self.before(name)}
             node = self.nodes[name]
             fields[name] = core_schema.model_field(node.closing_schema() if closing else node.schema)
-            self._informed[name, closing] = self.source.validator(core_schema.model_fields_schema(fields))
+            self._informed[name, closing] = self.source.validator(core_schema.model_fields_schema(fields), changed=True)
         return self._informed[name, closing]
 
     def closing(self, schema: dict[str, Any]) -> Any:

@@ -57,7 +57,7 @@ def path_of(frame: Frame, key: Any) -> Steps:
 
 
 def _public(steps: Steps) -> Path:
-    if any("." in str(step) for step in steps):
+    if any(step == "" or "." in str(step) for step in steps):
         return steps
     return ".".join(map(str, steps))
 

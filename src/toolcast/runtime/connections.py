@@ -360,11 +360,7 @@ class HttpxAsyncReply(_Reply):
     async def _piece(self, limit: float | None) -> bytes | None:
         raw: bytes
         try:
-            if limit is None:
-                raw = await unbroken(self._step, forward=1)
-            else:
-                with anyio.fail_after(limit):
-                    raw = await unbroken(self._step, forward=1)
+            raw = await unbroken(self._step, 1, limit)
         except StopAsyncIteration:
             return None
         return raw

@@ -121,6 +121,8 @@ def strip(error: BaseException, request: HTTPRequest, before: BaseException | No
     for link in _chain(error, before):
         link.__traceback__ = None
         link.args = tuple(_masked(arg, request) if isinstance(arg, str) else arg for arg in link.args)
+        if isinstance(link, OSError) and link.strerror:
+            link.strerror = _masked(link.strerror, request)
         if vars(link).get("_request") is not None:
             vars(link)["_request"] = None
 

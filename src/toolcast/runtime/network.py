@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
 
@@ -319,9 +319,8 @@ class _Doors:
         from .connections import AsyncDoor
 
         client = self._async_client or httpx.AsyncClient(limits=self._limits(), headers=_USER_AGENT, verify=_trust())
-        return AsyncDoor(
-            client, self._async_client is None, self._max_inflated, loop, lambda: self._loops.pop((pid, loop), None)
-        )
+        gone = partial(self._loops.pop, (pid, loop), None)
+        return AsyncDoor(client, self._async_client is None, self._max_inflated, loop, gone)
 
     def _limits(self) -> httpx.Limits:
         import httpx

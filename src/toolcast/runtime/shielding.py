@@ -7,7 +7,7 @@ loop claims for itself and closes (asyncio) or warns about (trio) in its own tim
 both away:
 
     apart       one call in a task of its own: cancelled once, waited for, however often the caller is
-    cancelled unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop
+    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop
     hand_over   a last call given to another loop, by somebody who cannot wait for it
 """
 
@@ -72,22 +72,39 @@ async def _ended(task: asyncio.Task[T]) -> None:
             continue
 
 
-@coroutine
-def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> Generator[Any, Any, T]:
+async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0, limit: float | None = None) -> T:
     """Await `call()`, letting `forward` cancellations through; later ones wait until it has ended.
 
-    They do not wait for ever: what is cancelled again and again is broken off after all.
+    They do not wait for ever: what is cancelled again and again is broken off after all. `TimeoutError` after
+    `limit` seconds; under asyncio only a call that does not end at once pays for a timer.
     """
+    if limit is not None and "trio" in sys.modules and not isinstance(current_loop(), asyncio.AbstractEventLoop):
+        with anyio.fail_after(limit):
+            return await unbroken(call, forward)
+    try:
+        step, wanted = _begun(call)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    if limit is None:
+        return await _finished(step, wanted, forward)
+    async with asyncio.timeout(limit):
+        return await _finished(step, wanted, forward)
+
+
+def _begun(call: Callable[[], Awaitable[T]]) -> tuple[Generator[Any, Any, T], Any]:
+    """The first step of `call()`, which no event loop may claim, and what it waits for."""
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
         step = call().__await__()
-        wanted = next(step)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+        return step, next(step)
     finally:
         sys.set_asyncgen_hooks(*hooks)
+
+
+@coroutine
+def _finished(step: Generator[Any, Any, T], wanted: Any, forward: int) -> Generator[Any, Any, T]:
     held: BaseException | None = None
     patience = _PATIENCE
     while True:
@@ -107,7 +124,7 @@ def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> Generator[An
         except StopIteration as end:
             if held is not None:
                 raise held from None
-            result = end.value
+            result: T = end.value
             return result
 
 

@@ -43,8 +43,8 @@ class ScriptedLLM(FunctionCallingLLM):
     """An LLM whose answers are given in advance, in order.
 
     An answer is: a string (text), an exception (raised), a `ToolCallPart` or a list of them (tool calls), a list
-    of events (as they are, even without a `Finish`: a stream that breaks off), or any other object (a call of
-    the tool that makes it). Text and arguments come in pieces of `chunk` characters. `requests` are what was
+    of events (as they are, even without a `Finish`: a stream that breaks off), a dict (the arguments of the
+    first tool), or any other object (a call of the tool that makes it). Text and arguments come in pieces of `chunk` characters. `requests` are what was
     asked so far.
     """
 
@@ -96,6 +96,8 @@ class ScriptedLLM(FunctionCallingLLM):
             yield from answer
         elif _all(answer, (ToolCallPart,)):
             yield from self._calls(answer)
+        elif isinstance(answer, dict):
+            yield from self._calls([_call_with(answer, asked.tools)])
         else:
             yield from self._calls([_call_for(answer, asked.tools)])
 
@@ -127,5 +129,8 @@ def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
         arguments = tool.arguments_for(answer)
         if arguments is not None:
             return ToolCallPart("call_1", tool.name, arguments)
-    name = tools[0].name if tools else "none"
-    return ToolCallPart("call_1", name, to_json(answer).decode())
+    return _call_with(answer, tools)
+
+
+def _call_with(arguments: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
+    return ToolCallPart("call_1", tools[0].name if tools else "none", to_json(arguments).decode())

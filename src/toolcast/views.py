@@ -1,0 +1,172 @@
+"""Ways to look at one streamed call, event by event: its events, list items, text, changes.
+
+A view is asked after every event what it found, and once more after the end what it still owes: what only the
+validated result shows, because the answer had to be repaired or came without pieces. In a stream of parallel calls
+every path begins with the number of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from .events import Event, Restarted, ToolCallDone
+from .flows import Collect, Path
+from .parsing.partials import MISSING, Growing
+from .parsing.records import PathChange, steps_of
+
+
+class Viewed(Protocol):
+    """What a view sees of the call."""
+
+    event: Event | None
+    ended: bool
+    parallel: bool
+
+    @property
+    def fed(self) -> Growing | None:
+        """What the last event made grow, if anything."""
+        ...
+
+    @property
+    def call_index(self) -> int: ...
+    @property
+    def output(self) -> Any:
+        """The result, or None where there is none."""
+        ...
+
+    def read_done(self, event: ToolCallDone) -> Any:
+        """The validated object of a complete call; None if it is not valid."""
+        ...
+
+
+def view_of(call: Viewed, kind: str, path: Path | None) -> Collect:
+    """The view called `kind`: `events`, `items`, `text` or `changes`."""
+    return _KINDS[kind](call, steps_of(path or ()))
+
+
+class _View:
+    """What all views share: where they look, and starting afresh when the model is asked again."""
+
+    def __init__(self, call: Viewed, steps: tuple[str, ...]) -> None:
+        self.call = call
+        self.steps = steps
+        self.start()
+
+    def start(self) -> None:
+        """Begin again."""
+
+    def __call__(self) -> list[Any]:
+        if self.call.ended:
+            owed = [] if self.call.output is None else self.owed(self.call.output)
+            self.owed = _nothing  # type: ignore[method-assign]  # what was owed is owed once
+            return owed
+        if type(self.call.event) is Restarted:
+            self.start()
+        return self.found()
+
+    def found(self) -> list[Any]:
+        """What the last event brought."""
+        growing = self.call.fed
+        if growing is None:
+            return []
+        if not self.call.parallel:
+            return self.seen(growing, self.steps)
+        if self.steps[:1] == (str(self.call.call_index),):
+            return self.seen(growing, self.steps[1:])
+        return []
+
+    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+        """What was found in what grew."""
+        return []
+
+    def owed(self, output: Any) -> list[Any]:
+        """What the result shows and was not found before."""
+        return []
+
+
+def _nothing(output: Any) -> list[Any]:
+    return []
+
+
+class _Events(_View):
+    def found(self) -> list[Any]:
+        return [self.call.event]
+
+
+class _Items(_View):
+    def start(self) -> None:
+        self.given = 0
+
+    def found(self) -> list[Any]:
+        if not self.call.parallel or self.steps:
+            return super().found()
+        event = self.call.event
+        made = self.call.read_done(event) if isinstance(event, ToolCallDone) else None
+        self.given += made is not None
+        return [] if made is None else [made]
+
+    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+        items = growing.closed_items(steps)
+        self.given += len(items)
+        return items
+
+    def owed(self, output: Any) -> list[Any]:
+        whole = value_at(output, self.steps)
+        return list(whole[self.given :]) if isinstance(whole, (list, tuple)) else []
+
+
+class _Text(_View):
+    def start(self) -> None:
+        self.given = ""
+
+    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+        text = growing.new_text(steps)
+        self.given += text
+        return [text] if text else []
+
+    def owed(self, output: Any) -> list[Any]:
+        whole = value_at(output, self.steps)
+        rest = whole[len(self.given) :] if isinstance(whole, str) and whole.startswith(self.given) else ""
+        return [rest] if rest else []
+
+
+class _Changes(_View):
+    def found(self) -> list[Any]:
+        growing = self.call.fed
+        if growing is None:
+            return []
+        if not self.call.parallel:
+            return list(growing.changes())
+        return [replace(one, path=numbered(self.call.call_index, one.path)) for one in growing.changes()]
+
+    def owed(self, output: Any) -> list[Any]:
+        return [PathChange("", "set", output)]
+
+
+_KINDS: Mapping[str, Callable[[Viewed, tuple[str, ...]], Collect]] = {
+    "events": _Events,
+    "items": _Items,
+    "text": _Text,
+    "changes": _Changes,
+}
+
+
+def numbered(index: int, path: Path) -> Path:
+    """`path` inside the call of this number."""
+    if isinstance(path, tuple):
+        return (str(index), *path)
+    return f"{index}.{path}" if path else str(index)
+
+
+def value_at(value: Any, steps: tuple[str, ...]) -> Any:
+    """What stands at a path inside `value`; `MISSING` where nothing does."""
+    for step in steps:
+        if isinstance(value, Mapping):
+            value = value.get(step, MISSING)
+        elif isinstance(value, (list, tuple)):
+            value = value[int(step)] if step.isdecimal() and int(step) < len(value) else MISSING
+        else:
+            value = getattr(value, step, MISSING)
+    return value
