@@ -13,7 +13,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from statistics import median
 from time import process_time
 from typing import Any
@@ -33,7 +33,7 @@ class Marked:
     def __init__(self, pieces: Sequence[Any], places: Sequence[int]) -> None:
         self.times: list[float] = []
         edges = [0, *places, len(pieces)]
-        self._parts = [pieces[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        self._parts = [pieces[start:end] for start, end in pairwise(edges)]
 
     def __iter__(self) -> Iterator[Any]:
         stops = [self._note() for _ in self._parts[1:]]

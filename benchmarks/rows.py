@@ -101,10 +101,10 @@ def stream(document: Document, pieces: Iterable[bytes]) -> Read:
     make = _orchestrator(document, pieces)
 
     def read() -> Any:
-        item: Any = None
+        last: Any = None
         for item in make.stream():
-            pass
-        return item
+            last = item
+        return last
 
     return read
 
@@ -114,10 +114,10 @@ def astream(document: Document, pieces: Iterable[bytes]) -> Read:
     make = _orchestrator(document, pieces)
 
     async def consume() -> Any:
-        item: Any = None
+        last: Any = None
         async for item in make.astream():
-            pass
-        return item
+            last = item
+        return last
 
     return lambda: _runner.run(consume())
 

@@ -372,7 +372,8 @@ class ObjectFlow:
         assert self._call is not None
         self._recipe = _next(self._recipe, response, error, self._call)
         self._source, self._failure, self._damage = None, None, None
-        self._queue, self._position = [Restarted(len(self._call.attempts) + 1, str(error))], 0
+        restarted: list[Event] = [Restarted(len(self._call.attempts) + 1, str(error))]
+        self._queue, self._position = restarted, 0
         if self.trace.state == "receiving_chunk":
             self.trace.step("asked_again")
 

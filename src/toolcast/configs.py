@@ -6,7 +6,7 @@ thread or task and what it starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ class _Configs:
     @contextmanager
     def use(
         self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Other defaults inside a `with` block; what is None stays as it was."""
         changes = {name: value for name, value in (("llm", llm), ("settings", settings)) if value is not None}
         token = _here.set({**(_here.get() or {}), **changes})
@@ -72,7 +72,7 @@ def replacement() -> FunctionCallingLLM | None:
 
 
 @contextmanager
-def replace_llm(llm: FunctionCallingLLM) -> Iterator[None]:
+def replace_llm(llm: FunctionCallingLLM) -> Generator[None]:
     """Every call inside the block goes to `llm`, whatever LLM it was made with."""
     token = _replacement.set(llm)
     try:

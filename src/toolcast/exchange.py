@@ -23,7 +23,7 @@ from .events import (
     UsageReport,
 )
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
-from .retries import RetryPolicy, next_wait, retry_after
+from .retries import RetryPolicy, next_wait, retry_after, should_retry
 from .runtime.network import Body, Outside
 from .settings import Settings
 from .usage import Usage
@@ -36,7 +36,10 @@ _ERROR_BODY_LIMIT = 64 * 1024
 class Source(Protocol):
     """Where the events of one answer come from."""
 
-    request_id: str | None
+    @property
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        ...
 
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""
@@ -179,7 +182,10 @@ class Exchange:
         while len(content) < _ERROR_BODY_LIMIT and (data := await self._read(body)):
             content += data
         error = wire.error(body.status, body.headers, bytes(content))
-        error.retry_after = retry_after(body.headers, self._outside.time())
+        waits = retry_after(body.headers, self._outside.time())
+        error.retry_after = error.retry_after if waits is None else waits
+        told = should_retry(body.headers)
+        error.retryable = error.retryable if told is None else told
         error.request_id = error.request_id or _request_id(body.headers)
         return error
 
@@ -190,7 +196,7 @@ class Exchange:
             raise self._too_late(phase)
         try:
             data = await body.read(None if until is None else until - now)
-        except Timeout as error:
+        except (TimeoutError, Timeout) as error:
             raise self._too_late(phase) from error.__cause__
         if not self._conversation.stream:
             self._first_token_by = None

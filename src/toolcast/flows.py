@@ -18,8 +18,8 @@ Collect: TypeAlias = Callable[[], list[Any]]
 class Events(Protocol):
     """The events of one answer, however they are had."""
 
-    request_id: str | None
-
+    @property
+    def request_id(self) -> str | None: ...
     async def pull(self) -> list[Event]: ...
 
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypedDict, TypeVar, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
 from typing_extensions import TypeForm, Unpack
 
@@ -32,6 +32,7 @@ from .streams import AsyncObjectStream, ObjectStream
 from .tools import CallableTool, output_tools
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 Prompt = str | PromptTemplate | ChatPromptTemplate | Sequence[Any]
 
@@ -81,8 +82,8 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @overload
     def __init__(
-        self: ToolOrchestratingLLM[list[T]],
-        output_cls: TypeForm[T],
+        self: ToolOrchestratingLLM[list[S]],
+        output_cls: TypeForm[S],
         prompt: Prompt,
         llm: FunctionCallingLLM | str | None = None,
         *,
@@ -275,8 +276,8 @@ class ToolOrchestratingLLM(Generic[T]):
             response = self._decoded(response)
         reads = self._reader().read(response)
         values = without_loop.run(run_reads(reads, outside))
-        output: T = list(values) if self._parallel else values[0]
-        return output
+        output: Any = list(values) if self._parallel else values[0]
+        return cast("T", output)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
         """This call as a tool for a model: its arguments are the values of the prompt's holes."""
@@ -336,7 +337,7 @@ class ToolOrchestratingLLM(Generic[T]):
         return folded.response(**self._llm.known)
 
 
-def _usable(llm: FunctionCallingLLM | str | None) -> FunctionCallingLLM:
+def _usable(llm: object) -> FunctionCallingLLM:
     """The LLM to call; raises where there is none, or one that cannot call functions."""
     chosen = Configs.llm if llm is None else llm
     if chosen is None:

@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 from urllib.parse import urlsplit
 
@@ -30,6 +31,9 @@ from .tools import CallableTool
 
 if TYPE_CHECKING:
     from .providers.compatible import Service as Row
+    from .providers.grammar import Limits
+    from .providers.llama_cpp import LlamaCppWire
+    from .runtime.local_model import LocalServer, ServerOptions
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
@@ -150,7 +154,7 @@ class ServiceLLM(FunctionCallingLLM):
         return state | {"_key": None, "_made": None, "_network": None, "_auth": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         FunctionCallingLLM.__init__(self, settings=self.settings, system_prompt=self.system_prompt)
 
 

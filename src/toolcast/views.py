@@ -7,9 +7,9 @@ every path begins with the number of the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from .events import Event, Restarted, ToolCallDone
 from .flows import Collect, Path
@@ -114,7 +114,7 @@ class _Items(_View):
 
     def owed(self, output: Any) -> list[Any]:
         whole = value_at(output, self.steps)
-        return list(whole[self.given :]) if isinstance(whole, (list, tuple)) else []
+        return list(cast("Sequence[Any]", whole)[self.given :]) if isinstance(whole, (list, tuple)) else []
 
 
 class _Text(_View):
@@ -163,10 +163,14 @@ def numbered(index: int, path: Path) -> Path:
 def value_at(value: Any, steps: tuple[str, ...]) -> Any:
     """What stands at a path inside `value`; `MISSING` where nothing does."""
     for step in steps:
-        if isinstance(value, Mapping):
-            value = value.get(step, MISSING)
-        elif isinstance(value, (list, tuple)):
-            value = value[int(step)] if step.isdecimal() and int(step) < len(value) else MISSING
-        else:
-            value = getattr(value, step, MISSING)
+        value = _inside(value, step)
     return value
+
+
+def _inside(value: Any, step: str) -> Any:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(step, MISSING)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        return items[int(step)] if step.isdecimal() and int(step) < len(items) else MISSING
+    return getattr(value, step, MISSING)

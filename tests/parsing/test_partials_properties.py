@@ -14,6 +14,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, RootModel, create_model
+
 from toolcast.parsing.partials import MISSING, Growing, is_partial, plan_for
 
 
@@ -204,7 +205,9 @@ def test_changes_applied_one_by_one_rebuild_the_value(stream: tuple[Any, Any, li
         if not visible:
             continue
         for change in growing.changes():
-            path = change.path if isinstance(change.path, tuple) else tuple(change.path.split(".") if change.path else ())
+            path = (
+                change.path if isinstance(change.path, tuple) else tuple(change.path.split(".") if change.path else ())
+            )
             _apply(rebuilt, ("root", *path), change.kind, change.value)
         assert _plain(rebuilt["root"]) == _plain(growing.value)
 

@@ -188,6 +188,11 @@ def test_tool_calls_and_results() -> None:
     ]  # fmt: skip
 
 
+def test_a_user_message_of_results_alone_says_nothing_more() -> None:
+    messages = body(user(ToolResultPart("x", "4")), user())["messages"]
+    assert messages == [{"role": "tool", "tool_call_id": "x", "content": "4"}, {"role": "user", "content": ""}]
+
+
 def test_long_ids_are_shortened_alike_in_call_and_result() -> None:
     call = ToolCallPart("functions.f:0" * 9, "f")
     asked, answered = body(assistant(call), tool_result(call, "4"))["messages"]
@@ -553,7 +558,7 @@ STREAMS = [
                  [RawEvent({"annotations": [1]}), END], id="unknown field"),
     pytest.param(sse({"choices": None, "prompt_filter_results": [1]}, {"choices": [None, {"delta": None}]}, stop()),
                  [RawEvent({"choices": None, "prompt_filter_results": [1]}), END], id="no choices, no delta"),
-    pytest.param(sse({"choices": [{"index": 1, "delta": {"content": "no"}}, {"delta": {"content": "yes"}}]}, stop()),
+    pytest.param(sse({"choices": [{"index": 1, "delta": {"content": "no"}}, {"index": "0", "delta": {"content": "yes"}}]}, stop()),
                  [TextDelta("yes"), END], id="several choices"),
     pytest.param(sse({"choices": [{"text": "a"}]}, {"choices": [{"text": "b", "finish_reason": "stop"}]}),
                  [TextDelta("a"), TextDelta("b"), Finish("end_turn", None, "stop")], id="legacy text"),
@@ -712,9 +717,9 @@ def test_thoughts_between_tags(texts: list[str], expected: list[Event]) -> None:
 
 PIECES = st.sampled_from([
     b"data: ", b"data:", b"\n\n", b"\r\n", b"\r", b"event: error\n", b"[DONE]", b"{", b"}", b": x\n", b"\xff",
-    b"\xef\xbb\xbf", sse({"content": "a"}), sse(CALL), sse(stop()), sse(None), sse(usage(prompt_tokens=1)), b'{"error":',
-    b"null", b"<html>", b'data: {"choices":', b'[{"delta":', b'{"tool_calls":', b'{"content":', b'"\\ud83d"', b"]",
-    b"1e999", b'"choices"', b":",
+    b"\xef\xbb\xbf", sse({"content": "a"}), sse(CALL), sse(stop()), sse(None), sse(usage(prompt_tokens=1)),
+    b'{"error":', b"null", b"<html>", b'data: {"choices":', b'[{"delta":', b'{"tool_calls":', b'{"content":',
+    b'"\\ud83d"', b"]", b"1e999", b'"choices"', b":",
 ])  # fmt: skip
 
 

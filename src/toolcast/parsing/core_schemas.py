@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
 
 from pydantic_core import SchemaValidator, core_schema
-from typing_extensions import ReadOnly, TypeAliasType, get_type_hints
+from typing_extensions import ReadOnly, get_type_hints
 
 Schema = Mapping[str, Any]
 Path = tuple[Any, ...]
@@ -21,6 +21,9 @@ FUNCTIONS = frozenset({"function-after", "function-before", "function-wrap", "fu
 """The schemas that call a validator of the user, or of a library type."""
 OBJECTS: Mapping[str, str] = {"model": "model-fields", "dataclass": "dataclass-args", "typed-dict": "typed-dict"}
 """The schemas of things with named fields, and the schema that lists the fields."""
+LISTS: Any = (list, tuple)
+MAPPINGS: Any = Mapping
+"""To be used with `isinstance`: typed as Any, so that what is inside of an Any stays one."""
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
 
 
@@ -38,6 +41,7 @@ Done: Final = _Marker.DONE
 NotNull: Final = _Marker.NOT_NULL
 """`Annotated[T, NotNull]`: hold the object back until this field of it is there, and not null."""
 
+
 class Source:
     """Where a schema stands: the definitions it refers to, the configuration in force, what lies around it."""
 
@@ -45,7 +49,7 @@ class Source:
         self.definitions = definitions
         self.config = config
         self.shadowed = shadowed
-        self.shapes: dict[Any, Shape] = {}
+        self.shapes: dict[Any, Any] = {}  # of plans.py, by reference
 
     def within(self, config: Any, shadowed: bool) -> Source:
         inside = Source(self.definitions, config, shadowed=shadowed)
@@ -60,7 +64,8 @@ class Source:
     def validator(self, schema: Any, *, changed: bool = False) -> SchemaValidator:
         """A validator for a schema found here. `changed`: it is not what the classes in it say of themselves."""
         if self.definitions:
-            schema = core_schema.definitions_schema(schema, list(self.definitions.values()))
+            definitions: Any = list(self.definitions.values())
+            schema = core_schema.definitions_schema(schema, definitions)
         make: Any = _without_prebuilt if changed else SchemaValidator
         validator: SchemaValidator = make(schema, self.config)
         return validator
@@ -94,11 +99,12 @@ def raw_validators(source: Source, core: Schema) -> bool:
 
 
 def fields_of(source: Source, core: Schema) -> list[tuple[str, Schema]] | None:
+    """The fields of an object; None where its schema is of another form."""
     inner = object_of(source, core)
     if inner["type"] != OBJECTS[core["type"]]:
         return None
-    fields = inner["fields"]
-    return [(field["name"], field) for field in fields] if isinstance(fields, list) else list(fields.items())
+    fields: Any = inner["fields"]
+    return [(field["name"], field) for field in fields] if isinstance(fields, LISTS) else list(fields.items())
 
 
 def paths_of(name: str, field: Schema, config: Schema) -> list[Path]:
@@ -120,16 +126,17 @@ def tag_keys(discriminator: Any) -> frozenset[str]:
     """The keys that may hold the tag; none where it is found in another way."""
     if isinstance(discriminator, str):
         return frozenset({discriminator})
-    if not isinstance(discriminator, list):
+    if not isinstance(discriminator, LISTS):
         return frozenset()
     paths = _alias_paths(discriminator)
     return frozenset(str(path[0]) for path in paths) if all(len(path) == 1 for path in paths) else frozenset()
 
 
 def has_functions(schema: Any, source: Source, seen: frozenset[str] = frozenset()) -> bool:
-    if isinstance(schema, (list, tuple)):
+    """Whether validating calls anything but Pydantic."""
+    if isinstance(schema, LISTS):
         return any(has_functions(part, source, seen) for part in schema)
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, MAPPINGS):
         return False
     kind = schema.get("type")
     if kind == "definition-ref":
@@ -159,7 +166,7 @@ def bare(hint: Any) -> tuple[Any, frozenset[Any]]:
         if origin is Annotated:
             markers.update(mark for mark in hint.__metadata__ if isinstance(mark, _Marker))
             hint = hint.__origin__
-        elif isinstance(hint, TypeAliasType):
+        elif hasattr(hint, "__value__"):  # a type alias, of `typing` or of `typing_extensions`
             hint = hint.__value__
         elif isinstance(hint, NewType):
             hint = hint.__supertype__
@@ -172,5 +179,3 @@ def bare(hint: Any) -> tuple[Any, frozenset[Any]]:
             hint = get_args(hint)[0]
         else:
             return hint, frozenset(markers)
-
-

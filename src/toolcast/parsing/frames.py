@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .plans import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape
+from .plans import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape, shelled
 
 
 class _Missing:
@@ -39,8 +39,25 @@ class TooEarly(Exception):
 class Frame:
     """What all frames have: `values`, what has closed, and `place`, the key in the frame around it."""
 
-    __slots__ = ("arriving", "bad", "certain", "firm", "key", "loc", "node", "odd", "outer", "parent", "place")
-    __slots__ += ("spans", "start", "tags", "taken", "values")
+    __slots__ = (
+        "arriving",
+        "bad",
+        "certain",
+        "firm",
+        "key",
+        "loc",
+        "node",
+        "odd",
+        "outer",
+        "parent",
+        "place",
+        "shells",
+        "spans",
+        "start",
+        "tags",
+        "taken",
+        "values",
+    )
 
     values: Any
 
@@ -55,6 +72,7 @@ class Frame:
         self.outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
         self.tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
         self.certain = True  # the arriving value will be used, whatever the container may yet hold
+        self.shells = node.shells
         self.firm = True  # a value in here that cannot validate stops everything
         self.odd = False  # something came in another shape than planned: only the whole text tells
         self.bad = False  # something in here did not validate, so neither will this
@@ -95,7 +113,7 @@ class Frame:
 
     def dressed(self, values: Any) -> Any:
         """The snapshot that these values make."""
-        return self.node.dressed(values) if self.node.shells else values
+        return shelled(values, self.shells) if self.shells else values
 
 
 class Base(Frame):
@@ -188,7 +206,7 @@ class ObjectFrame(Frame):
                 return MISSING
         if shape.dress is not None:
             values = shape.dress(values, self._extra and self._extra.copy())
-        return self.node.dressed(values) if self.node.shells else values
+        return shelled(values, self.shells) if self.shells else values
 
 
 class DictFrame(Frame):
@@ -297,5 +315,5 @@ class Undecided(Skipped):
             self._pieces.append(change[1])
         elif self._at_tag and kind in (STRING_END, SCALAR):
             tag = "".join(self._pieces) if kind == STRING_END else from_json(change[1])
-            name, self.member = self.shape.members.get(tag, (None, None))
-            self.tags = (*self.tags, name)
+            self.member = self.shape.members.get(tag)
+            self.tags = (*self.tags, tag)

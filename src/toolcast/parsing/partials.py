@@ -1,57 +1,40 @@
 """Half-filled values: JSON that is still arriving goes in, growing instances of a type come out.
 
-Strategy: the changes of a `JSONStream` walk the plan of the type (plans.py) over the frames of the open containers
-(frames.py). What closes is validated from its own JSON text, in JSON mode, and put into the frame around it. What
-is open costs nothing until somebody looks: `value` copies the open path; `changed` and `changes` are worked out
-from the records of the last feed. So a feed costs what its own text asks for, however much came before.
+Strategy: the changes of a `JSONStream` walk (walking.py) the plan of the type (plans.py) over the frames of the open
+containers (frames.py). What closes is validated from its own JSON text and put into the frame around it. What is
+open costs nothing until somebody looks: `value` copies the open path, the rest is worked out from the records of
+the last feed. So a feed costs what its own text asks for, however much came before.
 
 Rules: the root is never validated here; the caller does that from the whole text, as a call that was not streamed
-would. A value that cannot validate stops the stream (fail fast) if nothing can mend it: no before, wrap or plain
-validator on the field or around it, one name only. Otherwise it stays as it last looked, or hidden, and the end
-decides; so it does when a validator raises anything else. Broken JSON stops the snapshots, not the text.
+would. Broken JSON stops the snapshots, not the text.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
-from pydantic_core import SchemaValidator, ValidationError, from_json
-
-from .arguments import decode_once
 from .core_schemas import Done, NotNull
-from .frames import MISSING, Base, DictFrame, Frame, ObjectFrame, Skipped, TooEarly, Undecided, open_frame
-from .json_stream import OBJECT, Change, JSONStream, JSONStreamError
-from .plans import Node, Slot, TaggedShape, plan_for, taken
+from .frames import MISSING, Frame
+from .json_stream import JSONStream, JSONStreamError
+from .plans import Node, plan_for
 from .records import (
-    GROWN,
     OPENED,
-    SEALED,
     SET,
-    UNSEEN,
     FieldState,
     Path,
     PathChange,
     Record,
-    Steps,
-    Text,
     changed,
     closed_items,
     field_state,
-    followed,
-    located,
-    location,
     new_text,
     path_changes,
     sifted,
 )
 from .snapshots import is_partial
+from .walking import Walk
 
-__all__ = ["MISSING", "Done", "Growing", "NotNull", "PathChange", "is_partial", "plan_for"]
-
-_HELD: Final = object()  # in place of a value: it did not validate, or nobody can say yet
+__all__ = ["MISSING", "Done", "FieldState", "Growing", "NotNull", "Path", "PathChange", "is_partial", "plan_for"]
 
 
 class Growing:
@@ -59,347 +42,57 @@ class Growing:
 
     `wrapped`: the text is `{"value": ...}`, and everything here is of what is inside. `fail_fast`: `feed` raises
     pydantic's `ValidationError` as soon as a closed value cannot validate. `context` is for the user's validators.
+    `broken` is the syntax error that stopped the snapshots, if there was one.
     """
 
-    def __init__(
-        self, plan: Node, *, wrapped: bool = False, fail_fast: bool = True, context: Any = None
-    ) -> None:
+    def __init__(self, plan: Node, *, wrapped: bool = False, fail_fast: bool = True, context: Any = None) -> None:
         self.broken: JSONStreamError | None = None
-        self._plan = plan
-        self._fail_fast = fail_fast
-        self._context = context
         self._json = JSONStream()
-        self._kept = Text()
-        self._base = self._frame = Base(plan, wrapped)
-        self._aside: Skipped | None = None  # what the changes go to while a container is not taken apart
-        self._string = ""  # the open string value, without what is in `_pieces`
-        self._pieces: list[str] | None = None  # None: nobody wants the open string
-        self._growing = False  # the open string is shown
-        self._error: ValidationError | None = None
-        self._records: list[Record] = []  # of this feed
+        self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
         self._shown: list[Record] = []  # of the last feed that changed something visible
-        self._awaiting = 0  # open frames that NotNull fields may hold back
-        self._held: Frame | None = None  # the outermost that is held back
+        self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
         self._stale = False
-        self._steps: tuple[Callable[[Change], None], ...] = (
-            self._open,
-            self._open,
-            self._key,
-            self._begin_string,
-            self._grow,
-            self._end_string,
-            self._scalar,
-            self._close,
-        )
-
-    # Text in
 
     def feed(self, text: str) -> bool:
-        """Whether the next piece of the text changed anything visible."""
-        self._kept.add(text)
+        """Whether the next piece of the text changed anything visible. Raises `ValidationError`: see `fail_fast`."""
+        walk = self._walk
+        walk.kept.add(text)
         if self.broken is not None:
             return False
-        if self._error is not None:
-            raise self._error
-        self._records = []
+        if walk.error is not None:
+            raise walk.error
+        walk.records = []
         try:
             changes = self._json.feed(text)
         except JSONStreamError as error:
             self.broken = error
             return False
-        self._walk(changes)
-        return self._notice()
+        if not changes:
+            return False
+        try:
+            walk.take(changes)
+        finally:
+            visible = self._notice()
+        return visible
 
     def close(self) -> bool:
         """End the text; whether that changed anything visible. `JSONStreamError` if it is not complete JSON."""
         if self.broken is not None:
             raise self.broken
-        self._records = []
+        self._walk.records = []
         try:
             changes = self._json.close()
         except JSONStreamError as error:
             self.broken = error
             raise
-        self._walk(changes)
+        self._walk.take(changes)
         return self._notice()
 
     @property
     def text(self) -> str:
         """All of the text so far."""
-        return self._kept.whole()
-
-    def _walk(self, changes: list[Change]) -> None:
-        steps = self._steps
-        for change in changes:
-            if self._aside is None:
-                steps[change[0]](change)
-            else:
-                self._pass_by(change)
-
-    def _notice(self) -> bool:
-        if self._awaiting or self._held is not None:
-            self._sift()
-        for record in self._records:
-            if record[2] <= SET:
-                self._shown = self._records
-                self._stale = True
-                return True
-        return False
-
-    def _sift(self) -> None:
-        """Take out of sight what happened in an object that waits for a field, until the field is there."""
-        self._flush()
-        looks: dict[Frame, Any] = {}
-        frame, value, held = self._frame, MISSING, None
-        while frame.parent is not None:
-            looks[frame] = value = frame.show(value)
-            held = frame if value is MISSING else held
-            frame = frame.parent
-        before, self._held = self._held, held
-        for hidden in (held, before):
-            if hidden is not None and hidden in looks:
-                self._records = sifted(self._records, hidden)
-        if before is not None and before is not held and looks.get(before, MISSING) is not MISSING:
-            self._records.append((before.parent or before, before.place, OPENED, looks[before]))
-
-    # The steps: one for each kind of change
-
-    def _open(self, change: Change) -> None:
-        frame = self._frame
-        node = frame.arriving
-        if frame.parent is None and change[0] == OBJECT and self._base.unwrap():
-            return
-        if node is None:
-            self._aside = Skipped(change[1])
-        else:
-            self._enter(node, change[0], change[1], (), ())
-
-    def _enter(self, node: Node, bracket: int, start: int, outer: tuple[Node, ...], tags: tuple[Any, ...]) -> None:
-        shape = node.shape
-        if shape is None or shape.bracket != bracket:
-            self._aside = Skipped(start)
-        elif isinstance(shape, TaggedShape):
-            self._aside = Undecided(start, shape, (*outer, node), tags)
-        else:
-            parent = self._frame
-            frame = self._frame = open_frame(parent, node, start)
-            frame.outer, frame.tags = outer, tags
-            self._awaiting += bool(shape.awaited)
-            self._records.append((parent, parent.key, OPENED, {} if bracket == OBJECT else []))
-
-    def _pass_by(self, change: Change) -> None:
-        aside = self._aside
-        assert aside is not None
-        if aside.passes(change):
-            return
-        self._aside = None
-        if isinstance(aside, Undecided) and aside.member is not None:
-            self._enter(aside.member, OBJECT, aside.start, aside.outer, aside.tags)
-            self._walk(aside.held)
-        elif self._frame.arriving is None or self._frame.parent is None:  # the root is the caller's to validate
-            self._frame.passed()
-        else:
-            self._settle(self._kept.cut(aside.start, change[1]))
-
-    def _key(self, change: Change) -> None:
-        frame = self._frame
-        frame.meet(change[1])
-        if type(frame) is DictFrame and frame.shape.keys is not None:
-            self._check_key(frame, frame.shape.keys)
-
-    def _check_key(self, frame: DictFrame, keys: SchemaValidator) -> None:
-        text = f"{{{json.dumps(frame.loc)}:null}}"
-        found = self._judged(frame, frame.firm, None, lambda: keys.validate_json(text, context=self._context))
-        if found is _HELD:
-            frame.arriving = None
-        else:
-            (frame.key,) = found
-            frame.values.pop(frame.key, None)
-
-    def _begin_string(self, change: Change) -> None:
-        frame = self._frame
-        node = frame.arriving
-        if node is None:
-            self._pieces = None
-            return
-        self._string = ""
-        self._pieces = []
-        self._growing = node.grows
-        if node.grows:
-            frame.put(node.dressed(""))
-            self._records.append((frame, frame.key, OPENED, ""))
-
-    def _grow(self, change: Change) -> None:
-        if self._pieces is not None:
-            self._pieces.append(change[1])
-            if self._growing:
-                self._records.append((self._frame, self._frame.key, GROWN, change[1]))
-
-    def _end_string(self, change: Change) -> None:
-        frame = self._frame
-        node = frame.arriving
-        if node is None or self._pieces is None:
-            frame.passed()
-            return
-        text = self._string + "".join(self._pieces)
-        self._pieces = None
-        if node.plain_text:
-            frame.put(text)
-            self._records.append((frame, frame.key, SEALED, text))
-            frame.passed()
-            return
-        if self._growing:
-            frame.put(node.dressed(text))
-        else:
-            self._records.append((frame, frame.key, UNSEEN, text))
-        self._settle(json.dumps(text), text if self._growing else None)
-
-    def _scalar(self, change: Change) -> None:
-        frame = self._frame
-        node = frame.arriving
-        if node is None:
-            frame.passed()
-            return
-        text = change[1]
-        if text == "null" and node.nullable:
-            value = None
-        elif node.quick is None:
-            self._settle(text)
-            return
-        else:
-            try:
-                value = node.quick(text)
-            except (ValueError, KeyError):  # a number or a word where another one is planned: Pydantic knows
-                self._settle(text)
-                return
-        frame.put(value)
-        self._records.append((frame, frame.key, SET, value))
-        frame.passed()
-
-    def _close(self, change: Change) -> None:
-        frame = self._frame
-        parent = frame.parent
-        if parent is None:  # the object around a wrapped value
-            return
-        end: int = change[1]
-        self._awaiting -= bool(frame.node.shape and frame.node.shape.awaited)
-        value = _HELD if parent.parent is None else self._whole(frame, end)
-        self._frame = parent
-        if value is _HELD:
-            value = frame.show(MISSING)
-            if value is not MISSING:
-                parent.put(value)
-        else:
-            parent.put(value)
-            self._records.append((parent, parent.key, SEALED if frame.node.trivial else SET, value))
-        if parent.spans is not None:
-            parent.spans.append((frame.start, end))
-            parent.taken.append(value)
-        parent.passed()
-
-    # Complete values
-
-    def _settle(self, text: str, raw: str | None = None) -> None:
-        """Put what has closed, and is no container that was taken apart, into the frame when it validates."""
-        frame = self._frame
-        node = frame.arriving
-        assert node is not None
-        frame.odd |= node.shape is not None
-        if type(frame) is ObjectFrame and frame.slot is None and frame.shape.extra == "forbid":
-            text = f"{{{json.dumps(frame.loc)}:{text}}}"
-            self._judged(frame, frame.firm, None, lambda: frame.shape.forbidding.validate_json(text))
-        elif type(frame) is ObjectFrame and frame.slot is not None and frame.slot.picks:
-            self._pick(frame, frame.slot.picks, from_json(text))
-        else:
-            self._place(frame, node, text, raw)
-        frame.passed()
-
-    def _place(self, frame: Frame, node: Node, text: str, raw: str | None = None) -> None:
-        firm = frame.firm and frame.certain and node.firm
-        value = self._judged(frame, firm, node, lambda: self._read(frame, node, text))
-        if value is not _HELD:
-            frame.put(value)
-            seen = raw is None or value != raw or type(value) is not str
-            self._records.append((frame, frame.key, SET if seen else SEALED, value))
-
-    def _pick(self, frame: ObjectFrame, picks: list[tuple[Slot, Steps]], document: Any) -> None:
-        """Give the fields that are made of parts of one value their parts."""
-        for slot, path in picks:
-            part = followed(document, path)
-            if part is not MISSING:
-                frame.choose(slot)
-                if frame.arriving is not None:
-                    self._place(frame, frame.arriving, json.dumps(part))
-
-    def _whole(self, frame: Frame, end: int) -> Any:
-        """What a container has become now that it has closed."""
-        node, parent = frame.node, frame.parent
-        assert parent is not None
-        place = frame.outer[0] if frame.outer else node
-        from_text = frame.odd or node.wants_text or any(outer.whole for outer in frame.outer)
-        if frame.bad and not from_text:
-            parent.bad = True
-            return _HELD
-        if node.trivial and not frame.outer and not frame.odd:
-            return frame.values
-
-        def closed() -> Any:
-            if not from_text:
-                with suppress(ValidationError):
-                    return self._assembled(frame, end)
-            return self._read(parent, place, self._kept.cut(frame.start, end))
-
-        return self._judged(parent, parent.firm and parent.certain and place.firm, place, closed)
-
-    def _assembled(self, frame: Frame, end: int) -> Any:
-        """The closed container, made of the values that have closed inside it."""
-        assert frame.parent is not None
-        text = self._kept.without(frame.start, end, frame.spans or [])
-        value = self._validated(frame.parent, frame.node, text, frame.taken, closing=True)
-        for outer in reversed(frame.outer):
-            if outer.judged or outer.shells:
-                value = self._validated(frame.parent, outer, "0", [value], closing=True)
-        return value
-
-    def _read(self, frame: Frame, node: Node, text: str) -> Any:
-        """The value at the key of a frame, from its own text, after the repair that a whole answer would get."""
-        return self._validated(frame, node, text, [], closing=False)
-
-    def _validated(self, frame: Frame, node: Node, text: str, inner: list[Any], *, closing: bool) -> Any:
-        validator = node.closing if closing else node.validator
-        name = frame.asks(node)
-        if name is not None:
-            validator, text, inner = frame.in_company(name, text, inner, closing=closing)
-        token = taken.set(inner)
-        try:
-            if closing:
-                value = validator.validate_json(text, context=self._context)
-            else:
-                value, repairs = decode_once(validator, text, self._context)
-                frame.odd |= bool(repairs)
-        finally:
-            taken.reset(token)
-        return value if name is None else value[0][name]
-
-    def _judged(self, frame: Frame, firm: bool, node: Node | None, validate: Callable[[], Any]) -> Any:
-        """What `validate` returns for the arriving value; `_HELD` when it fails and the end has to decide."""
-        try:
-            return validate()
-        except ValidationError as error:
-            frame.bad = True
-            if firm and self._fail_fast:
-                named = node is None or frame.asks(node) is not None  # the error itself names the key
-                place = (*location(frame), *(() if named or frame.parent is None else (frame.loc,)))
-                self._error = located(error, place, self._plan.validator.title)
-                raise self._error from None
-        except TooEarly:
-            frame.odd = True
-        except Exception:  # a validator of the user raised something of its own: the root will raise it again
-            frame.bad = True
-        return _HELD
-
-    # Snapshots, and what changed
+        return self._walk.kept.whole()
 
     @property
     def value(self) -> Any:
@@ -410,19 +103,40 @@ class Growing:
         return self._value
 
     def _snapshot(self) -> Any:
-        self._flush()
-        frame, value = self._frame, MISSING
+        self._walk.flush()
+        frame, value = self._walk.frame, MISSING
         while frame.parent is not None:
             value = frame.show(value)
             frame = frame.parent
         return frame.values.get(frame.key, value)
 
-    def _flush(self) -> None:
-        """Show the open string as it is now."""
-        if self._pieces and self._growing and self._frame.arriving is not None:
-            self._string += "".join(self._pieces)
-            self._pieces.clear()
-            self._frame.put(self._frame.arriving.dressed(self._string))
+    def _notice(self) -> bool:
+        """Whether anything visible changed since the records were emptied."""
+        if self._walk.awaiting or self._held is not None:
+            self._sift()
+        for record in self._walk.records:
+            if record[2] <= SET:
+                self._shown = self._walk.records
+                self._stale = True
+                return True
+        return False
+
+    def _sift(self) -> None:
+        """Take out of sight what happened in an object that waits for a field, until the field is there."""
+        walk = self._walk
+        walk.flush()
+        looks: dict[Frame, Any] = {}
+        frame, value, held = walk.frame, MISSING, None
+        while frame.parent is not None:
+            looks[frame] = value = frame.show(value)
+            held = frame if value is MISSING else held
+            frame = frame.parent
+        before, self._held = self._held, held
+        for hidden in (held, before):
+            if hidden is not None and hidden in looks:
+                walk.records = sifted(walk.records, hidden)
+        if before is not None and before.parent is not None and looks.get(before, MISSING) is not MISSING:
+            walk.records.append((before.parent, before.place, OPENED, looks[before]))
 
     @property
     def changed(self) -> tuple[Path, ...]:
@@ -435,12 +149,12 @@ class Growing:
 
     def closed_items(self, path: Path = ()) -> list[Any]:
         """The elements of the list at `path` that closed in the last feed, validated."""
-        return closed_items(self._records, path)
+        return closed_items(self._walk.records, path)
 
     def new_text(self, path: Path = ()) -> str:
         """What the last feed added to the string at `path`."""
-        return new_text(self._records, path)
+        return new_text(self._walk.records, path)
 
     def field_state(self, path: Path) -> FieldState:
         """`pending`: nothing of it is there; `growing`: it has begun; `done`: it has closed."""
-        return field_state(self._frame, self._pieces is not None or self._aside is not None, path)
+        return field_state(self._walk.frame, self._walk.busy, path)

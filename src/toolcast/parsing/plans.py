@@ -21,7 +21,6 @@ Nodes and shapes are made when they are first met, so a recursive type is no spe
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
@@ -50,8 +49,9 @@ from .core_schemas import (
 from .json_stream import ARRAY, OBJECT
 from .snapshots import dresser, partial_class
 
-_SAYS_NOTHING = {"type", "strict", "ref", "metadata", "serialization", "schema", "items_schema"}
-_SAYS_NOTHING |= {"keys_schema", "values_schema", "coerce_numbers_to_str"}
+# What the schema of a plain value may hold: nothing of this changes or limits it.
+_HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
+_SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
 _QUICK: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
@@ -69,6 +69,17 @@ def _take(place: int | None) -> Any:
 _TAKE: Final = core_schema.no_info_plain_validator_function(_take)
 
 
+Shells = tuple[Callable[..., Any], ...]
+"""What makes the root models around a value, half-filled ones, the outermost first."""
+
+
+def shelled(value: Any, shells: Shells) -> Any:
+    """The value in its root models."""
+    for shell in reversed(shells):
+        value = shell({"root": value})
+    return value
+
+
 class Node:
     """One place of a type: how its value is validated, and what of it may be shown before it is complete."""
 
@@ -81,7 +92,7 @@ class Node:
         self.informed = False  # one that may ask for the fields before it
         self.whole = False  # one that wants to see the raw data
         self.firm = True  # when the complete value does not validate, nothing can mend that
-        self.shells: tuple[Callable[..., Any], ...] = ()  # make the root models around the value, outermost first
+        self.shells: Shells = ()
         self.hint, self.markers = bare(hint)
         self.config = source.config
         self.core = self._strip(schema)
@@ -128,12 +139,6 @@ class Node:
             return False
         return self.hint is str if self.judged else kind == "str"
 
-    def dressed(self, value: Any) -> Any:
-        """The value in the root models around it, half-filled ones."""
-        for shell in reversed(self.shells):
-            value = shell({"root": value})
-        return value
-
     @cached_property
     def validator(self) -> SchemaValidator:
         """Validates the complete value from its own JSON text."""
@@ -154,7 +159,8 @@ class Node:
         key = self.core["ref"], source.shadowed
         if key not in source.shapes:
             source.shapes[key] = make(self.core, source, self.hint)
-        return source.shapes[key]
+        shape: Shape = source.shapes[key]
+        return shape
 
     def _hidden(self, kind: str) -> bool:
         """Whether validators would run once more for taking this apart inside of what sees its raw data."""
@@ -210,9 +216,9 @@ class ObjectShape:
     bracket = OBJECT
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
-        config = core.get("config") or {}
-        fields = dict(fields_of(source, core) or ())
-        hints = hints_of(core["cls"]) if "cls" in core else {}
+        config: Schema = core.get("config") or {}
+        fields: dict[str, Schema] = dict(fields_of(source, core) or ())
+        hints: Schema = hints_of(core["cls"]) if "cls" in core else {}
         self.source = source.within(config, source.shadowed)
         self.firm = not raw_validators(source, core) and not core.get("custom_init")
         self.dress = None if core["type"] == "typed-dict" else dresser(partial_class(core["cls"]))
@@ -220,17 +226,15 @@ class ObjectShape:
         self.awaited = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
         self.slots: dict[str, Slot] = {}
         for name, field in fields.items():
-            self._add_slots(name, paths_of(name, field, config))
-            if field.get("init_only"):
-                self.slots[name].node = None
+            self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))
         self._set_extra(object_of(source, core), config)
         self._informed: dict[tuple[str, bool], SchemaValidator] = {}
 
-    def _add_slots(self, name: str, paths: list[Path]) -> None:
+    def _add_slots(self, name: str, paths: list[Path], *, shown: bool) -> None:
         if any(len(path) > 1 for path in paths):
             self.nodes[name] = self.nodes[name].undivided()
         for rank, (key, *rest) in enumerate(paths):
-            slot = Slot(name, self.nodes[name], rank, firm=len(paths) == 1)
+            slot = Slot(name, self.nodes[name] if shown else None, rank, firm=len(paths) == 1)
             held = self.slots.get(str(key))
             if held is None and not rest:
                 self.slots[str(key)] = slot
@@ -268,7 +272,8 @@ class ObjectShape:
         if (name, closing) not in self._informed:
             fields = {other: core_schema.model_field(_TAKE) for other in self.before(name)}
             node = self.nodes[name]
-            fields[name] = core_schema.model_field(node.closing_schema() if closing else node.schema)
+            schema: Any = node.closing_schema() if closing else node.schema
+            fields[name] = core_schema.model_field(schema)
             self._informed[name, closing] = self.source.validator(core_schema.model_fields_schema(fields), changed=True)
         return self._informed[name, closing]
 
@@ -337,10 +342,7 @@ class TaggedShape:
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
         self.keys = tag_keys(core["discriminator"])
-        self.members = {
-            tag.value if isinstance(tag, enum.Enum) else tag: (tag, Node(schema, source))
-            for tag, schema in core["choices"].items()
-        }
+        self.members = {tag: Node(schema, source) for tag, schema in core["choices"].items()}
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """`take`: the member has been validated by its own node."""

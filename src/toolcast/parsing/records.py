@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
+from .core_schemas import LISTS, MAPPINGS
 from .frames import MISSING, Frame
 
 OPENED: Final = 0  # a container or a string is there, with nothing in it
@@ -149,12 +150,12 @@ def followed(value: Any, steps: Steps) -> Any:
 def _parts(value: Any) -> Mapping[Any, Any] | Sequence[Any]:
     """What is inside a value, by its keys or places."""
     if isinstance(value, Frame):
-        return value.values if isinstance(value.values, list) else {**value.values, **value.extra()}
+        return value.values if isinstance(value.values, LISTS) else {**value.values, **value.extra()}
     while isinstance(value, RootModel):
         value = value.__dict__.get("root")
     if isinstance(value, BaseModel):
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}
-    if isinstance(value, (Mapping, list, tuple)):
+    if isinstance(value, MAPPINGS) or isinstance(value, LISTS):
         return value
     return getattr(value, "__dict__", {})
 
@@ -170,20 +171,22 @@ def location(frame: Frame) -> Steps:
 
 def located(error: ValidationError, prefix: Steps, title: str) -> ValidationError:
     """The error as the root would have given it: under its title, with the whole way to the place."""
-    details = [
-        InitErrorDetails(
-            type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"], ctx=line.get("ctx", {})
-        )
-        for line in error.errors(include_url=False)
-    ]
+    details: list[InitErrorDetails] = []
+    for line in error.errors(include_url=False):
+        detail = InitErrorDetails(type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"])
+        if "ctx" in line:
+            detail["ctx"] = line["ctx"]
+        details.append(detail)
     return ValidationError.from_exception_data(title, details, input_type="json")
 
 
 def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
+    kind: Any = line["type"]
+    message: Any = line["msg"]
     with suppress(KeyError):  # a type of error that the user's validator made up
-        PydanticKnownError(line["type"], line.get("ctx"))  # type: ignore
+        PydanticKnownError(kind, line.get("ctx"))
         return line["type"]
-    return PydanticCustomError(line["type"], line["msg"], line.get("ctx"))
+    return PydanticCustomError(kind, message, line.get("ctx"))
 
 
 class Text:

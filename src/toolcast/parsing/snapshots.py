@@ -15,13 +15,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from functools import lru_cache, partial
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import PydanticUndefined, SchemaSerializer, core_schema
 
-_new = object.__new__
+from .core_schemas import LISTS, MAPPINGS
+
+_DICT: Any = dict
+_TUPLE: Any = tuple
+_ModelMeta: Any = type(BaseModel)
+_new: Any = object.__new__
 _assign = object.__setattr__
 
 
@@ -63,7 +69,8 @@ def is_partial(item: object) -> bool:
 @lru_cache(maxsize=1024)
 def partial_class(cls: type) -> type:
     """The subclass whose instances are the half-filled ones of a model or dataclass."""
-    make: Callable[..., type]
+    meta: Any = type(cls)
+    make: Callable[..., Any] = meta
     namespace: dict[str, Any] = {
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
@@ -75,9 +82,8 @@ def partial_class(cls: type) -> type:
         namespace |= _model_namespace(cls)
         # Past Pydantic's metaclass, which would compile the class again, but not past ABCMeta, which keeps
         # isinstance() right.
-        make = partial(super(type(BaseModel), type(cls)).__new__, type(cls))
-    else:
-        make = type(cls)
+        past: Any = super(_ModelMeta, meta)
+        make = partial(past.__new__, meta)
     made: type = make(cls.__name__, (Partial, cls), namespace)
     return made
 
@@ -104,8 +110,16 @@ def dresser(cls: type) -> Callable[..., Any]:
 
 
 def _private_defaults(private: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {name: attribute.get_default() for name, attribute in private.items()}
+    defaults = {name: _private_default(attribute) for name, attribute in private.items()}
     return {name: value for name, value in defaults.items() if value is not PydanticUndefined}
+
+
+def _private_default(attribute: Any) -> Any:
+    if attribute.default_factory is None:
+        return deepcopy(attribute.default)
+    if getattr(attribute, "default_factory_takes_validated_data", False):
+        return None  # it asks for a whole object
+    return attribute.default_factory()
 
 
 def _ignore(item: Any, value: Any) -> None:
@@ -163,22 +177,26 @@ def _revived(whole: type, values: dict[str, Any], extra: Any, private: Any) -> A
 
 def _plain(value: Any) -> Any:
     """The value with every whole model in it turned into a partial of what was set."""
+    cls: Any = type(value)
     if isinstance(value, Partial):
         return value
     if isinstance(value, BaseModel):
         known = value.model_fields_set
         values = {name: part for name, part in value.__dict__.items() if name in known}
-        return dresser(partial_class(type(value)))(values, value.__pydantic_extra__)
+        return dresser(partial_class(cls))(values, value.__pydantic_extra__)
+    if _is_dataclass(value):
+        values = {name: getattr(value, name) for name in _fields(cls) if hasattr(value, name)}
+        return dresser(partial_class(cls))(values)
     return _mapped(value, lambda part, _: _plain(part))
 
 
 def _mapped(value: Any, change: Callable[[Any, Any], Any]) -> Any:
     """A copy of a list, tuple or dict with every part changed; other values as they are."""
-    if isinstance(value, dict):
+    if isinstance(value, _DICT):
         return {key: change(part, key) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, LISTS):
         parts = [change(part, index) for index, part in enumerate(value)]
-        if isinstance(value, tuple):
+        if isinstance(value, _TUPLE):
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         return parts
     return value
@@ -207,12 +225,12 @@ class _Dump:
             return self.value(value.__dict__.get("root"), include, exclude)
         if isinstance(value, BaseModel) or _is_dataclass(value):
             return self._object(value, include, exclude)
-        if not isinstance(value, (list, tuple, dict)):
+        if not isinstance(value, (_DICT, *LISTS)):
             return value
         parts = {place: self.value(*inside) for place, *inside in _kept(value, include, exclude)}
-        if isinstance(value, dict):
+        if isinstance(value, _DICT):
             return parts
-        return tuple(parts.values()) if isinstance(value, tuple) else list(parts.values())
+        return tuple(parts.values()) if isinstance(value, _TUPLE) else list(parts.values())
 
     def _object(self, item: Any, include: Any, exclude: Any) -> dict[str, Any]:
         fields = _fields(type(item))
@@ -239,8 +257,8 @@ class _Dump:
 
 def _kept(parts: Any, include: Any, exclude: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
     """The parts that `include` and `exclude` let through: place, part, and what they say of its inside."""
-    size = 0 if isinstance(parts, dict) else len(parts)
-    for place, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
+    size = 0 if isinstance(parts, _DICT) else len(parts)
+    for place, part in parts.items() if isinstance(parts, _DICT) else enumerate(parts):
         inner, outer = _within(include, place, size), _within(exclude, place, size)
         if outer is not True and (include is None or inner is not None):
             yield place, part, None if inner is True else inner, outer
@@ -254,7 +272,7 @@ def _within(choice: Any, place: Any, size: int) -> Any:
     if choice is None:
         return None
     keys = [key for key in (place, place - size if size else place, "__all__") if key in choice]
-    if not keys or not isinstance(choice, Mapping):
+    if not keys or not isinstance(choice, MAPPINGS):
         return True if keys else None
     inner = choice[keys[0]]
     return True if inner is ... or inner is True else inner or None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from jiter import from_json
 
@@ -131,22 +131,30 @@ def _system(conversation: Conversation, form: Form | None) -> Message:
     """The one system message; without any, small models answer nonsense."""
     said = [message.text for message in conversation.messages if message.role == "system"]
     text = "\n\n".join(said) or "You are a helpful assistant."
-    return Message("system", (TextPart(text if form is None else f"{text}\n\n{describe(form)}"),))
+    shown = frozenset(call.name for message in conversation.messages for call in message.tool_calls)
+    return Message("system", (TextPart(text if form is None else f"{text}\n\n{describe(form, shown)}"),))
 
 
-def describe(form: Form) -> str:
-    """What the model is told about the tools: name, description, and a worked example of a call."""
-    lines = [_described(tool, form) for tool in form.tools]
+def describe(form: Form, shown: frozenset[str] = frozenset()) -> str:
+    """What the model is told about the tools: name, description, and the shape of a call.
+
+    Not the shape of the tools in `shown`: calls of those are in the history, and a small model that is given a
+    made-up example beside a real one copies from the wrong one.
+    """
+    lines = [_described(tool, form, tool.name in shown) for tool in form.tools]
     if form.is_bare:
         return lines[0]
     return "\n".join(["You can use these tools:", *lines])
 
 
-def _described(tool: ToolSpec, form: Form) -> str:
+def _described(tool: ToolSpec, form: Form, shown: bool) -> str:
+    words = f"{tool.description}\nAnswer with JSON" if form.is_bare else f"{tool.name}: {tool.description}"
+    if shown:
+        return f"{words}." if form.is_bare else words
     example = _example(tool.parameters, tool.parameters.get("$defs", {}), 0)
     if form.is_bare:
-        return f"{tool.description}\nAnswer with JSON like this: {_json(example)}"
-    return f"{tool.name}: {tool.description} Example: {_json(_call(tool.name, example, form))}"
+        return f"{words} like this: {_json(example)}"
+    return f"{words} Example: {_json(_call(tool.name, example, form))}"
 
 
 def _call(name: str, arguments: Any, form: Form) -> Any:
@@ -162,7 +170,7 @@ def _example(schema: Any, definitions: Mapping[str, Any], depth: int) -> Any:
     """A value that shows the shape of `schema`."""
     if depth > 6 or not isinstance(schema, Mapping):
         return None
-    node: dict[str, Any] = {**schema}
+    node = cast("Mapping[str, Any]", schema)
     if "$ref" in node:
         return _example(definitions.get(str(node["$ref"]).removeprefix("#/$defs/")), definitions, depth + 1)
     for given in ("examples", "enum"):

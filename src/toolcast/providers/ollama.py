@@ -210,7 +210,11 @@ def _renamed(schema: Any, prefix: str) -> Any:
 def _messages(message: Message, names: ToolNames) -> Iterator[dict[str, Any]]:
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     for result in results:
-        sent: dict[str, Any] = {"role": "tool", "tool_name": names.wire.get(result.name, result.name), "content": result.content}
+        sent: dict[str, Any] = {
+            "role": "tool",
+            "tool_name": names.wire.get(result.name, result.name),
+            "content": result.content,
+        }
         if result.images:
             sent["images"] = [_image(image) for image in result.images]
         yield {**sent, "tool_call_id": result.call_id}

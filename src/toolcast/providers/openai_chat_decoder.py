@@ -217,7 +217,7 @@ class OpenAIChatDecoder:
             self._usage((_dict(chunk["x_groq"])).get("usage"), out)
 
     def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
-        if choice.get("index"):
+        if choice.get("index") and choice["index"] != "0":
             return
         delta: dict[str, Any] | None = choice.get("delta")
         if delta is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pydantic_core import to_json
 
@@ -118,9 +118,10 @@ def _end(stop_reason: StopReason) -> Iterator[Event]:
 
 
 def _all(answer: Any, types: tuple[type, ...]) -> bool:
-    return (
-        isinstance(answer, (list, tuple)) and bool(answer) and all(isinstance(item, types) for item in answer)
-    )
+    if not isinstance(answer, (list, tuple)):
+        return False
+    items = cast("Sequence[Any]", answer)
+    return bool(items) and all(isinstance(item, types) for item in items)
 
 
 def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:

@@ -1,0 +1,143 @@
+"""The streaming benchmark: `python benchmarks/bench.py`, or `nox -s bench`.
+
+Reads documents of several sizes in small pieces, through limits that no library can beat and through toolcast, and
+prints what each cost. Ratios taken in one run are the message; times differ from machine to machine. The figures are
+also written into docs/performance.md, unless `--print-only` is given. Takes one to two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from statistics import median
+
+from documents import Document, LooseOrders, album, chat_events, essay, orders
+from measure import Figures, compare, held, import_time
+from page import circumstances, table, write
+from rows import ASYNC, LIMIT, ROWS, SYNC, Row, keep, stream
+
+LIST = "40 KB list"
+MOST_ROUNDS = 7
+# Each document with its rounds and rows: long ones need fewer, and the longest only the rows that are compared.
+PLAN: tuple[tuple[Document, int, tuple[Row, ...]], ...] = (
+    (album(), MOST_ROUNDS, ROWS),
+    (orders(20, "4 KB list"), MOST_ROUNDS, ROWS),
+    (orders(200, LIST), MOST_ROUNDS, ROWS),
+    (orders(200, "40 KB, optional", LooseOrders), 5, ROWS),
+    (essay(), 5, ROWS),
+    (orders(2_000, "400 KB list"), 2, ROWS),
+    (orders(5_000, "1 MB list"), 2, (LIMIT, SYNC)),
+)
+MODULES = {
+    "`import pydantic`": "import pydantic; pydantic.BaseModel",
+    "`import httpx`": "import httpx",
+    "`import toolcast`": "import toolcast",
+    "an orchestrator with `OpenAI(...)`, ready to be called": (
+        "import pydantic, toolcast\n"
+        "class Album(pydantic.BaseModel): title: str\n"
+        "llm = toolcast.OpenAI('gpt-4o-mini', api_key='none')\n"
+        "toolcast.ToolOrchestratingLLM(Album, 'An album about {topic}', llm)"
+    ),
+}
+
+Results = dict[Document, dict[Row, Figures]]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--print-only", action="store_true", help="leave docs/performance.md as it is")
+    print_only = options.parse_args().print_only
+    parts = []
+    for part in report():
+        print(part, end="\n\n", flush=True)
+        parts.append(part)
+    if not print_only:
+        write("\n\n".join(parts))
+
+
+def report() -> Iterator[str]:
+    """The parts of the figures, as they are ready."""
+    four = _measured(4)
+    yield circumstances(MOST_ROUNDS, _spread(four))
+    yield "**Whole document, 4 characters a piece** (ms; in brackets: times the SSE limit)"
+    yield totals(four)
+    yield "**The same at each place** (us a piece around 25 %, around 50 % and before 100 %; growth: last / first)"
+    yield places(four)
+    sixteen = _measured(16)
+    yield "**Whole document, 16 characters a piece** (ms; in brackets: times the SSE limit)"
+    yield totals(sixteen)
+    yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
+    yield memory()
+    yield "**Import** (ms of wall clock in a fresh interpreter, least of 7)"
+    yield imports()
+
+
+def _measured(size: int) -> Results:
+    return {document: compare(rows, document, size, rounds) for document, rounds, rows in PLAN}
+
+
+def _spread(results: Results) -> float:
+    return median(figures.spread for found in results.values() for figures in found.values())
+
+
+def totals(results: Results) -> str:
+    """Every row and document: the time for all of it, and its ratio to the SSE limit."""
+    lines = [[row.name, *(_total(found, row) for found in results.values())] for row in ROWS]
+    lines.append(["async in sync", *(_ratio(found, ASYNC, SYNC) for found in results.values())])
+    return table(["", *(document.name for document in results)], lines)
+
+
+def _total(found: dict[Row, Figures], row: Row) -> str:
+    if row not in found:
+        return ""
+    return f"{_ms(found[row].least)} ({found[row].least / found[LIMIT].least:.1f})"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.{3 if seconds < 1e-4 else 2 if seconds < 0.01 else 1}f}"
+
+
+def _ratio(found: dict[Row, Figures], one: Row, other: Row) -> str:
+    return f"{found[one].least / found[other].least:.2f}" if one in found and other in found else ""
+
+
+def places(results: Results) -> str:
+    """Every row and long document: what one piece costs, early and late."""
+    long = {document: found for document, found in results.items() if len(document.text) > 30_000}
+    lines = [[row.name, *(_places(found.get(row)) for found in long.values())] for row in ROWS]
+    return table(["", *(document.name for document in long)], lines)
+
+
+def _places(figures: Figures | None) -> str:
+    if figures is None:
+        return ""
+    costs = " / ".join(f"{seconds * 1e6:.2f}" for seconds in figures.per_piece)
+    return f"{costs} ({figures.growth:.2f})"
+
+
+def memory() -> str:
+    """What the public stream needs, beside the size of the text and of the object that it makes."""
+    lines = []
+    for document in (orders(200, LIST), essay(), orders(2_000, "400 KB list")):
+        events = chat_events(document.pieces(4), document.type.__name__)
+        stream(document, events)()
+        peak, kept = held(stream(document, events))
+        lines.append([document.name, _kb(len(document.text)), _kb(kept), _kb(peak)])
+    document = orders(200, f"{LIST}, every snapshot kept")
+    _, kept = held(keep(document, chat_events(document.pieces(4), document.type.__name__)))
+    lines.append([document.name, _kb(len(document.text)), _kb(kept), ""])
+    return table(["", "text, KB", "what is left, KB", "peak, KB"], lines)
+
+
+def _kb(size: int) -> str:
+    return f"{size / 1000:,.0f}"
+
+
+def imports() -> str:
+    """How long it takes until there is something to work with."""
+    return table(["", "ms"], [[name, f"{import_time(code, 7) * 1e3:.0f}"] for name, code in MODULES.items()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The figures as tables: for the terminal, and between two marks of docs/performance.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- figures: begin, written by `nox -s bench` -->", "<!-- figures: end -->"
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table whose columns are as wide as they must be; all but the first are flush right."""
+    cells = [list(head), *(list(line) for line in lines)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    ruler = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    padded = [
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        for line in (cells[0], ruler, *cells[1:])
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+def circumstances(rounds: int, spread: float) -> str:
+    """On what, and how, the figures were taken."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("toolcast", "pydantic", "jiter", "httpx"))
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return (
+        f"Taken on {datetime.now(UTC):%Y-%m-%d} with {python}, {packages}; {platform.system()} on {_processor()}, "
+        f"{os.cpu_count()} cores. CPU time of the process, the least of up to {rounds} rounds, rows in turn; in the "
+        f"median row the median round took {spread:.0%} more. The garbage collector runs with Python's thresholds, "
+        "after a full collection before each measurement."
+    )
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return named or platform.processor() or platform.machine()
+
+
+def write(figures: str) -> None:
+    """Put the figures between the marks of the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")

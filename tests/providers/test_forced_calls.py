@@ -1,0 +1,218 @@
+"""forced_calls.py: text that spells calls, whole and cut everywhere, and what a tool choice comes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcast.errors import BadRequest, MalformedEvent
+from toolcast.events import (
+    Accumulator,
+    Event,
+    Finish,
+    RawEvent,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+    UsageReport,
+)
+from toolcast.messages import Message, ToolCallPart
+from toolcast.providers.forced_calls import ForcedCalls, ForcedDecoder, Form, calls_before, form_of
+from toolcast.providers.wire import Conversation, NamedTool, ToolChoice, ToolSpec
+from toolcast.usage import Usage
+
+ADD = ToolSpec("add", "Adds.", {"type": "object"})
+SING = ToolSpec("sing", "Sings.", {"type": "object"})
+BARE, ONE_OF, SEVERAL = Form((ADD,)), Form((ADD, SING)), Form((ADD, SING), parallel=True)
+FREE = Form((ADD,), forced=False)
+
+
+def _joined(pieces: list[str], form: Form, *, cut: bool = False) -> list[Event]:
+    """The events of the pieces, neighbouring deltas joined."""
+    calls = ForcedCalls(form, before=2)
+    out: list[Event] = []
+    for event in [*(e for piece in pieces for e in calls.feed(piece)), *calls.finish(cut=cut)]:
+        last = out[-1] if out else None
+        if isinstance(event, ToolCallDelta) and isinstance(last, ToolCallDelta) and last.id == event.id:
+            out[-1] = ToolCallDelta(event.id, last.arguments + event.arguments)
+        elif isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            out[-1] = TextDelta(last.text + event.text)
+        else:
+            out.append(event)
+    return out
+
+
+def _events(text: str, form: Form, *, cut: bool = False) -> list[Event]:
+    """The events of `text`, the same for every cut in two, character by character, and with empty pieces."""
+    whole = _joined([text], form, cut=cut)
+    for at in range(len(text) + 1):
+        assert _joined([text[:at], "", text[at:]], form, cut=cut) == whole
+    assert _joined(list(text), form, cut=cut) == whole
+    return whole
+
+
+def _call(id: str, name: str, arguments: str, *, truncated: bool = False) -> list[Event]:
+    delta: list[Event] = [ToolCallDelta(id, arguments)] if arguments else []
+    return [ToolCallStart(id, name), *delta, ToolCallDone(id, name, arguments or "{}", truncated)]
+
+
+FIRST = '{"a": 1, "b": {"c": ["}", "\\u00e9"]}}'
+CASES: dict[str, tuple[Form, str, list[Event]]] = {
+    "one tool": (BARE, f" \n{FIRST}", _call("call_3", "add", FIRST)),
+    "one of several": (ONE_OF, f'{{"name": "add", "arguments": {FIRST}}}', _call("call_3", "add", FIRST)),
+    "arguments first": (ONE_OF, f'{{"arguments": {FIRST}, "name": "add"}}', _call("call_3", "add", FIRST)),
+    "a call by choice": (FREE, '{"name": "add", "arguments": {}}', _call("call_3", "add", "{}")),
+    "none given": (ONE_OF, '{"name": "sing"}', _call("call_3", "sing", "")),
+    "written as a string": (
+        ONE_OF,
+        '{"name": "add", "arguments": "{\\"a\\": 1}"}',
+        _call("call_3", "add", '{"a": 1}'),
+    ),
+    "other members": (
+        ONE_OF,
+        '{"x": {"name": "no", "arguments": {}}, "name": "add", "y": [1], "arguments": {"a": 2}, "z": "arguments"}',
+        _call("call_3", "add", '{"a": 2}'),
+    ),
+    "several calls": (
+        SEVERAL,
+        f'{{"calls": [{{"name": "add", "arguments": {FIRST}}}, {{"name": "sing", "arguments": {{}}}}]}}',
+        [*_call("call_3", "add", FIRST), *_call("call_4", "sing", "{}")],
+    ),
+    "text": (FREE, "  It is {391}.", [TextDelta("  It is {391}.")]),
+    "text where a call was forced": (BARE, "I cannot.", [TextDelta("I cannot.")]),
+    "nothing": (BARE, "", []),
+    "white space": (BARE, " \n", [TextDelta(" \n")]),
+    "no call in it": (ONE_OF, '{"answer": 42}', [TextDelta('{"answer": 42}')]),
+    "no JSON": (ONE_OF, "{answer: 42} or so", [TextDelta("{answer: 42} or so")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_becomes_calls(name: str) -> None:
+    form, text, expected = CASES[name]
+    assert _events(text, form) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "arguments", "truncated"),
+    [
+        (BARE, '{"a": [1, 2', '{"a": [1, 2', True),
+        (BARE, '{"a": 1}', '{"a": 1}', False),
+        (ONE_OF, '{"name": "add", "arguments": {"a": "x', '{"a": "x', True),
+        (ONE_OF, '{"name": "add", "arguments": {"a": 1}', '{"a": 1}', False),
+        (ONE_OF, '{"name": "add", "arg', "{}", True),
+    ],
+)
+def test_a_limit_cuts_a_call(form: Form, text: str, arguments: str, truncated: bool) -> None:
+    assert _events(text, form, cut=True)[-1] == ToolCallDone("call_3", "add", arguments, truncated)
+
+
+def test_text_that_stops_being_json_ends_the_call_where_it_was() -> None:
+    events = _joined(['{"name": "add", "arguments": {"a": 1', "oops", "}}"], ONE_OF)
+    assert events[-1] == ToolCallDone("call_3", "add", '{"a": 1')
+
+
+def test_arguments_grow_as_they_are_written() -> None:
+    calls = ForcedCalls(ONE_OF)
+    seen = [calls.feed(piece) for piece in ('{"name": "add", "arguments": {"a"', ': "x', 'yz"}', "}")]
+    assert seen == [
+        [ToolCallStart("call_1", "add"), ToolCallDelta("call_1", '{"a"')],
+        [ToolCallDelta("call_1", ': "x')],
+        [ToolCallDelta("call_1", 'yz"}')],
+        [ToolCallDone("call_1", "add", '{"a": "xyz"}')],
+    ]
+
+
+OFFERED = (ADD, SING)
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (None, Form(OFFERED, forced=False)),
+        ("auto", Form(OFFERED, forced=False)),
+        ("none", None),
+        ("required", Form(OFFERED)),
+        ("any", Form(OFFERED)),
+        ("sing", Form((SING,))),
+        (NamedTool("add"), BARE),
+        ({"type": "function", "function": {"name": "add"}}, BARE),
+        ({"type": "tool", "name": "add"}, BARE),
+    ],
+)
+def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: Form | None) -> None:
+    assert form_of(Conversation("m", (), OFFERED, choice)) == expected
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "words"),
+    [
+        (OFFERED, NamedTool("fly"), "'fly', which is not among the tools"),
+        ((), "required", "needs tools"),
+        (OFFERED, {"mode": "x"}, "is not understood"),
+    ],
+)
+def test_a_choice_that_cannot_be(tools: tuple[ToolSpec, ...], choice: ToolChoice, words: str) -> None:
+    with pytest.raises(BadRequest, match=words):
+        form_of(Conversation("m", (), tools, choice))
+
+
+def test_no_tools_and_calls_made_before() -> None:
+    assert form_of(Conversation("m", ())) is None
+    made = Message("assistant", (ToolCallPart("1", "add"), ToolCallPart("2", "add")))
+    assert calls_before(Conversation("m", (made, made))) == 4
+
+
+class _Inner:
+    """A decoder that gives out what it was made with."""
+
+    def __init__(self, *events: Event, last: tuple[Event, ...] = ()) -> None:
+        self._events, self._last = list(events), list(last)
+
+    def feed(self, data: bytes) -> list[Event]:
+        return self._events
+
+    def close(self) -> list[Event]:
+        return self._last
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "stop_reason"),
+    [
+        ('{"a": 1}', "end_turn", "tool_use"),
+        ('{"a": 1}', "max_tokens", "max_tokens"),
+        ("No.", "end_turn", "end_turn"),
+        ('{"a": 1}', "content_filter", "content_filter"),
+    ],
+)
+def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopReason, stop_reason: StopReason) -> None:
+    usage = UsageReport(Usage(1, 2))
+    decoder = ForcedDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), BARE, 0)
+    events = decoder.feed(b"") + decoder.close()
+    accumulator = Accumulator()
+    for event in events:
+        accumulator.apply(event)
+    assert events[-1] == Finish(stop_reason, "m", "raw")
+    assert usage in events
+    called: Any = [json.loads(call.arguments) for call in accumulator.message().tool_calls]
+    assert called == ([{"a": 1}] if text != "No." else [])
+
+
+def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
+    damaged = RawEvent('{"message":', damaged=True)
+    decoder = ForcedDecoder(_Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), BARE, 0)
+    events = decoder.feed(b"")
+    assert damaged in events
+    assert not any(isinstance(event, (Finish, ToolCallDone)) for event in events)
+    with pytest.raises(MalformedEvent, match="may lack a piece"):
+        decoder.close()
+
+
+def test_noise_costs_nothing() -> None:
+    decoder = ForcedDecoder(_Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), BARE, 0)
+    assert decoder.feed(b"")[-1] == Finish("tool_use")
+    assert decoder.close() == []

@@ -1,0 +1,138 @@
+"""The benchmark measures what it says: documents that parse, rows that end in the right object.
+
+And what the benchmark shows in time is counted here: a piece's steps and allocations are those of every other piece
+that says the same, however much came before.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.parsing.partials import Growing, plan_for
+from toolcast.testing import Recorded, ReplayNetwork
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    documents, rows, measure = (import_module(name) for name in ("documents", "rows", "measure"))
+
+DOCUMENTS = {
+    "album": (documents.album(), 300),
+    "list": (documents.orders(20, "list"), 4_000),
+    "optional": (documents.orders(20, "optional", documents.LooseOrders), 4_000),
+    "essay": (documents.essay(), 40_000),
+}
+
+
+@pytest.fixture(params=DOCUMENTS)
+def document(request: pytest.FixtureRequest) -> Any:
+    """Each document in turn."""
+    return DOCUMENTS[request.param][0]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_size(name: str) -> None:
+    document, size = DOCUMENTS[name]
+    assert size * 0.9 < len(document.text) < size * 1.1
+    assert document.whole == document.type.model_validate_json(document.text)
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_pieces_are_the_text(document: Any, size: int) -> None:
+    pieces = document.pieces(size)
+    assert "".join(pieces) == document.text
+    assert {len(piece) for piece in pieces[:-1]} == {size}
+
+
+def test_every_row_ends_in_the_right_object(document: Any) -> None:
+    pieces = document.pieces(16)
+    events = documents.chat_events(pieces, document.type.__name__)
+    last = {row.name: row.prepare(document, events if row.from_wire else pieces)() for row in rows.ROWS}
+    assert last.pop("limit: concatenate") == document.text
+    assert last.pop("limit: split SSE, decode payloads")["usage"]["completion_tokens"] == len(pieces)
+    assert last.pop("toolcast: parse only") is True
+    snapshot = last.pop("toolcast: text to snapshots")
+    assert isinstance(snapshot, document.type)
+    assert snapshot.model_dump() == document.whole.model_dump()
+    assert list(last.values()) == [document.whole] * 3
+    assert rows.keep(document, events)()[-1] == document.whole
+
+
+def test_the_time_is_noted_where_a_reader_passes() -> None:
+    marked = measure.Marked([1, 2, 3, 4], [1, 3])
+    seen = [(piece, len(marked.times)) for piece in marked]
+    assert seen == [(1, 0), (2, 1), (3, 1), (4, 2)]
+
+
+# Steps and allocations, counted.
+
+SIZE = 4
+ITEM = documents.orders(1, "one").text.removeprefix('{"orders":[').removesuffix("]}") + ","
+ITEM += " " * (-len(ITEM) % SIZE)
+START = '{"orders": ['
+EARLY, LATE, COUNT = 80, 230, 250
+PER_ITEM = len(ITEM) // SIZE
+
+
+def pieces() -> list[str]:
+    """A list of one item again and again, cut at the same places of each."""
+    assert len(START) % SIZE == 0
+    text = START + ITEM * COUNT
+    return [text[start : start + SIZE] for start in range(0, len(text), SIZE)]
+
+
+def growing() -> Iterator[Any]:
+    """The newest snapshot after each piece of text."""
+    machine = Growing(plan_for(documents.Orders))
+    for piece in pieces():
+        machine.feed(piece)
+        yield machine.value
+
+
+class Paced:
+    """Events, of which a reader gets one more for each `allowed`."""
+
+    def __init__(self, events: list[bytes]) -> None:
+        self.given = 0
+        self._events = events
+
+    def __iter__(self) -> Iterator[bytes]:
+        for event in self._events:
+            self.given += 1
+            yield event
+
+
+def streamed() -> Iterator[Any]:
+    """The newest snapshot of the public stream; None where a piece brought no new one."""
+    events = Paced(documents.chat_events(pieces(), "Orders"))
+    llm = OpenAI("m", api_key="none", base_url="http://localhost/v1", network=ReplayNetwork(Recorded(events)))
+    for item in ToolOrchestratingLLM(documents.Orders, "Make one.", llm).stream():
+        yield from [None] * (events.given - 2 - seen)
+        yield item
+
+
+def steps(read: Iterator[Any], first: int, count: int) -> int:
+    """How many functions are called for the `count` pieces after the `first`."""
+    for _ in range(first):
+        next(read)
+    calls = 0
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        for _ in range(count):
+            next(read)
+    finally:
+        sys.setprofile(None)
+    return calls
