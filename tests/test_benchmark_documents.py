@@ -97,25 +97,25 @@ def growing() -> Iterator[Any]:
         yield machine.value
 
 
-class Paced:
-    """Events, of which a reader gets one more for each `allowed`."""
+def streamed() -> Iterator[Any]:
+    """Every item of the public stream, and how many pieces it took as None before it."""
+    events = documents.chat_events(pieces(), "Orders")
+    given = -1  # one event comes before those of the pieces
 
-    def __init__(self, events: list[bytes]) -> None:
-        self.given = 0
-        self._events = events
-
-    def __iter__(self) -> Iterator[bytes]:
-        for event in self._events:
-            self.given += 1
+    def counted() -> Iterator[bytes]:
+        nonlocal given
+        for event in events:
+            given += 1
             yield event
 
-
-def streamed() -> Iterator[Any]:
-    """The newest snapshot of the public stream; None where a piece brought no new one."""
-    events = Paced(documents.chat_events(pieces(), "Orders"))
-    llm = OpenAI("m", api_key="none", base_url="http://localhost/v1", network=ReplayNetwork(Recorded(events)))
+    network = ReplayNetwork(Recorded(counted()))
+    llm = OpenAI("m", api_key="none", base_url="http://localhost/v1", network=network)
+    told = 0
     for item in ToolOrchestratingLLM(documents.Orders, "Make one.", llm).stream():
-        yield from [None] * (events.given - 2 - seen)
+        while told + 1 < given:
+            told += 1
+            yield None
+        told += 1
         yield item
 
 
@@ -136,3 +136,36 @@ def steps(read: Iterator[Any], first: int, count: int) -> int:
     finally:
         sys.setprofile(None)
     return calls
+
+
+def kept_blocks(read: Iterator[Any], first: int, count: int) -> int:
+    """How many small blocks are allocated for the snapshots of the `count` pieces after the `first`, all kept."""
+    snapshots = [next(read) for _ in range(first)]
+    gc.collect()
+    gc.disable()
+    try:
+        before = sys.getallocatedblocks()
+        for _ in range(count):
+            snapshots.append(next(read))
+        return sys.getallocatedblocks() - before
+    finally:
+        gc.enable()
+
+
+PATHS: dict[str, Callable[[], Iterator[Any]]] = {"text to snapshots": growing, "public stream": streamed}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_steps_do_not_depend_on_what_came_before(path: str) -> None:
+    places = [len(START) // SIZE + PER_ITEM * item for item in (EARLY, LATE)]
+    early, late = (steps(PATHS[path](), place, PER_ITEM) for place in places)
+    assert early == late > PER_ITEM
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:
+    """Lists of more than 64 pointers are no small blocks: the pointer copy of the open list is not counted."""
+    places = [len(START) // SIZE + PER_ITEM * item for item in (EARLY, LATE)]
+    early, late = (kept_blocks(PATHS[path](), place, PER_ITEM * 10) for place in places)
+    assert early == pytest.approx(late, rel=0.01)
+    assert early > PER_ITEM

@@ -145,6 +145,7 @@ class ObjectFlow:
         self.ended = False
         self.event: Event | None = None
         self.fed: Growing | None = None
+        self.shown = False
         self.parallel = recipe.ask.parallel
         self._recipe = recipe
         self._outside = outside
@@ -186,7 +187,7 @@ class ObjectFlow:
         self.event = self._queue[self._position]
         self._position += 1
         feeds = self.processor.feeds
-        self._take(self.event)
+        self.shown = self._take(self.event)
         self.fed = self.processor.growing if self.processor.feeds != feeds else None
         return True
 

@@ -25,6 +25,7 @@ from .events import (
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
 from .retries import RetryPolicy, next_wait, retry_after, should_retry
 from .runtime.network import Body, Outside
+from .runtime.shielding import Loop, current_loop, hand_over
 from .settings import Settings
 from .usage import Usage
 
@@ -265,8 +266,10 @@ class IteratedEvents:
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], call: Call) -> None:
+    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call) -> None:
         self._events = events
+        self._outside = outside
+        self._loop: Loop | None = None
         self._call = call
         self._usage = Usage()
         self._finished = False
@@ -274,8 +277,10 @@ class IteratedEvents:
 
     async def pull(self) -> list[Event]:
         """The next event, alone in a list; an empty list at the end."""
+        if self._loop is None and self._outside.concurrent:
+            self._loop = current_loop()
         try:
-            event = await anext(self._events)
+            event = await self._events.__anext__()
         except StopAsyncIteration:
             return self._end()
         except CallError as error:
@@ -288,9 +293,15 @@ class IteratedEvents:
     async def close(self) -> None:
         """Close the iterator, if it is one that can be closed."""
         self._record(None)
+        self._loop = None
         aclose = getattr(self._events, "aclose", None)
         if aclose is not None:
             await aclose()
+
+    def __del__(self) -> None:
+        # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
+        if self._loop is not None and not self._recorded:
+            hand_over(self._loop, self.close)
 
     def _end(self) -> list[Event]:
         if not self._finished:

@@ -358,7 +358,7 @@ class FunctionCallingLLM(ABC):
 
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
-        return IteratedEvents(events, call)
+        return IteratedEvents(events, outside, call)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:

@@ -205,7 +205,7 @@ class OpenAICompatible(ServiceLLM):
         from .providers.openai_chat import OpenAIChatWire
 
         row = self._row
-        base_url = self.base_url or _first_set(row.url_env) or row.base_url
+        base_url = self.base_url or _first_set(row.url_env) or (row.base_url if self.service else None)
         if not base_url:
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}

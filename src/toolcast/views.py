@@ -23,6 +23,7 @@ class Viewed(Protocol):
     event: Event | None
     ended: bool
     parallel: bool
+    shown: bool
 
     @property
     def fed(self) -> Growing | None:
@@ -135,7 +136,7 @@ class _Text(_View):
 class _Changes(_View):
     def found(self) -> list[Any]:
         growing = self.call.fed
-        if growing is None:
+        if growing is None or not self.call.shown:
             return []
         if not self.call.parallel:
             return list(growing.changes())

@@ -49,6 +49,7 @@ class Growing:
         self.broken: JSONStreamError | None = None
         self._json = JSONStream()
         self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
+        self._keep = self._walk.kept.add
         self._shown: list[Record] = []  # of the last feed that changed something visible
         self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
@@ -57,7 +58,7 @@ class Growing:
     def feed(self, text: str) -> bool:
         """Whether the next piece of the text changed anything visible. Raises `ValidationError`: see `fail_fast`."""
         walk = self._walk
-        walk.kept.add(text)
+        self._keep(text)
         if self.broken is not None:
             return False
         if walk.error is not None:

@@ -6,8 +6,8 @@ anybody asks; everything else here is worked out when somebody does.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -140,14 +140,14 @@ def followed(value: Any, steps: Steps) -> Any:
     """What stands at a path inside a value; `MISSING` if nothing does."""
     for step in steps:
         parts = _parts(value)
-        if isinstance(parts, Mapping):
+        if isinstance(parts, MAPPINGS):
             value = next((part for key, part in parts.items() if str(key) == str(step)), MISSING)
         else:
             value = parts[int(step)] if str(step).isdigit() and int(step) < len(parts) else MISSING
     return value
 
 
-def _parts(value: Any) -> Mapping[Any, Any] | Sequence[Any]:
+def _parts(value: Any) -> Any:
     """What is inside a value, by its keys or places."""
     if isinstance(value, Frame):
         return value.values if isinstance(value.values, LISTS) else {**value.values, **value.extra()}
@@ -155,7 +155,7 @@ def _parts(value: Any) -> Mapping[Any, Any] | Sequence[Any]:
         value = value.__dict__.get("root")
     if isinstance(value, BaseModel):
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}
-    if isinstance(value, MAPPINGS) or isinstance(value, LISTS):
+    if isinstance(value, (MAPPINGS, *LISTS)):
         return value
     return getattr(value, "__dict__", {})
 
@@ -194,14 +194,8 @@ class Text:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._ends: list[int] = []
-        self._size = 0
-
-    def add(self, piece: str) -> None:
-        """Keep one more piece."""
-        self._size += len(piece)
-        self._pieces.append(piece)
-        self._ends.append(self._size)
+        self._ends: list[int] = [0]  # where each piece begins and ends, as far as somebody wanted to know
+        self.add = self._pieces.append
 
     def whole(self) -> str:
         """All of it."""
@@ -209,10 +203,12 @@ class Text:
 
     def cut(self, start: int, end: int) -> str:
         """The characters from `start` to `end`."""
-        first = bisect_right(self._ends, start)
-        last = bisect_right(self._ends, end - 1)
-        offset = self._ends[first] - len(self._pieces[first])
-        return "".join(self._pieces[first : last + 1])[start - offset : end - offset]
+        ends = self._ends
+        for piece in self._pieces[len(ends) - 1 :]:
+            ends.append(ends[-1] + len(piece))
+        first = bisect_right(ends, start) - 1
+        last = bisect_left(ends, end, first)
+        return "".join(self._pieces[first:last])[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
         """The same, with the number of each span in its place."""

@@ -14,10 +14,11 @@ fields; it can be copied and pickled.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from functools import lru_cache, partial
-from typing import Any, TypeGuard
+from functools import lru_cache
+from typing import Any, TypeGuard, cast
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import PydanticUndefined, SchemaSerializer, core_schema
@@ -26,7 +27,6 @@ from .core_schemas import LISTS, MAPPINGS
 
 _DICT: Any = dict
 _TUPLE: Any = tuple
-_ModelMeta: Any = type(BaseModel)
 _new: Any = object.__new__
 _assign = object.__setattr__
 
@@ -69,8 +69,6 @@ def is_partial(item: object) -> bool:
 @lru_cache(maxsize=1024)
 def partial_class(cls: type) -> type:
     """The subclass whose instances are the half-filled ones of a model or dataclass."""
-    meta: Any = type(cls)
-    make: Callable[..., Any] = meta
     namespace: dict[str, Any] = {
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
@@ -78,14 +76,12 @@ def partial_class(cls: type) -> type:
         **dict.fromkeys(_fields(cls)),
         **dict.fromkeys(getattr(cls, "__pydantic_computed_fields__", ())),
     }
-    if issubclass(cls, BaseModel):
-        namespace |= _model_namespace(cls)
-        # Past Pydantic's metaclass, which would compile the class again, but not past ABCMeta, which keeps
-        # isinstance() right.
-        past: Any = super(_ModelMeta, meta)
-        make = partial(past.__new__, meta)
-    made: type = make(cls.__name__, (Partial, cls), namespace)
-    return made
+    meta = cast("Any", type(cls))
+    if not issubclass(cls, BaseModel):
+        return cast("type", meta(cls.__name__, (Partial, cls), namespace))
+    # Past Pydantic's metaclass, which would compile the class again, but not past the one that keeps
+    # isinstance() right.
+    return cast("type", ABCMeta.__new__(meta, cls.__name__, (Partial, cls), namespace | _model_namespace(cls)))
 
 
 def dresser(cls: type) -> Callable[..., Any]:
@@ -142,7 +138,7 @@ def _model_namespace(cls: type[BaseModel]) -> dict[str, Any]:
 
 
 def _fields_set(item: Any) -> set[str]:
-    return {*(item.__dict__.keys() & _fields(type(item))), *(_extra(item) or ())}
+    return {*(item.__dict__.keys() & _fields(item.__class__)), *(_extra(item) or ())}
 
 
 def _fields(cls: type) -> Mapping[str, Any]:
@@ -177,7 +173,7 @@ def _revived(whole: type, values: dict[str, Any], extra: Any, private: Any) -> A
 
 def _plain(value: Any) -> Any:
     """The value with every whole model in it turned into a partial of what was set."""
-    cls: Any = type(value)
+    cls: Any = value.__class__
     if isinstance(value, Partial):
         return value
     if isinstance(value, BaseModel):
@@ -233,7 +229,7 @@ class _Dump:
         return tuple(parts.values()) if isinstance(value, _TUPLE) else list(parts.values())
 
     def _object(self, item: Any, include: Any, exclude: Any) -> dict[str, Any]:
-        fields = _fields(type(item))
+        fields = _fields(item.__class__)
         held = {name: getattr(item, name) for name in fields if not isinstance(item, Partial) or name in item.__dict__}
         held |= _extra(item) or {}
         dumped: dict[str, Any] = {}

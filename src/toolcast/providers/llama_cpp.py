@@ -206,12 +206,20 @@ _EXAMPLES: dict[str, Any] = {
 
 
 def _spoken(messages: tuple[Message, ...], form: Form | None) -> Iterator[Message]:
-    """The history in words: calls as the JSON the model writes, their results as what the user says."""
+    """The history in words: calls as the JSON the model writes, their results as what the user says.
+
+    Where no call is wanted the calls are left out: a small model would write the next one.
+    """
     for message in messages:
         if message.role == "system":
             continue
-        parts = tuple(_words(part, form) for part in message.parts if not isinstance(part, ThinkingPart))
-        yield Message("user" if message.role == "tool" else message.role, parts)
+        parts = tuple(_words(part, form) for part in message.parts if _is_said(part, form))
+        if parts or not message.parts:
+            yield Message("user" if message.role == "tool" else message.role, parts)
+
+
+def _is_said(part: Part, form: Form | None) -> bool:
+    return not (isinstance(part, ThinkingPart) or (form is None and isinstance(part, ToolCallPart)))
 
 
 def _words(part: Part, form: Form | None) -> Part:
@@ -220,8 +228,8 @@ def _words(part: Part, form: Form | None) -> Part:
             bare = form is not None and form.is_bare and form.tools[0].name == part.name
             return TextPart(part.arguments if bare else _json_call(part))
         case ToolResultPart():
-            failed = " failed" if part.is_error else " returned"
-            return TextPart(f"{part.name or 'The tool'}{failed}: {part.content}")
+            outcome = "failed" if part.is_error else "returned"
+            return TextPart(f"{part.name or 'The tool'} {outcome}: {part.content}")
         case _:
             return part
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -148,8 +149,8 @@ class OllamaWire:
 
 def _with_pull(error: LLMError) -> LLMError:
     if isinstance(error, NotFound):
-        # Ollama names the model: model 'x' not found
-        model = next(iter(error.message.split("'")[1:2]), "MODEL")
+        named = re.search(r"model '([^']+)' not found", error.message)
+        model = named[1] if named else "MODEL"
         error.args = (f"{error.message} To fetch the model: ollama pull {model}",)
     return error
 

@@ -203,7 +203,7 @@ class OpenAIChatDecoder:
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
         if not self._model:
-            self._model = chunk.get("model")
+            self._model = _str(chunk.get("model")) or None
         choices: list[dict[str, Any]] | None = chunk.get("choices")
         if choices and type(choices) is list:
             for choice in choices:
@@ -272,7 +272,7 @@ class OpenAIChatDecoder:
 
     def _text(self, value: Any, out: list[Event]) -> None:
         if type(value) is not str:
-            value = "".join(_part_texts(value))
+            value = "".join(_str(_dict(part).get("text")) for part in _list(value))
         self._spoken = True
         if self._details:
             self._end_thought(out)
@@ -300,7 +300,7 @@ class OpenAIChatDecoder:
                 continue
             last = self._details[-1] if self._details else {}
             if last and all(last.get(name) == new.get(name) for name in ("type", "index")) and "data" not in new:
-                joined = {name: (last.get(name) or "") + (new.get(name) or "") for name in _GROWING if name in new}
+                joined = {name: _str(last.get(name)) + _str(new.get(name)) for name in _GROWING if name in new}
                 last.update({name: value for name, value in new.items() if value is not None}, **joined)
             else:
                 self._details.append(dict(new))
@@ -364,10 +364,8 @@ def _list(value: Any) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def _part_texts(parts: Any) -> list[str]:
-    """The texts of content that came as a list of parts."""
-    texts = [_dict(part).get("text") for part in _list(parts)]
-    return [text for text in texts if isinstance(text, str)]
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 _ESCAPES = re.compile(

@@ -15,8 +15,9 @@ that is driven.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from contextlib import suppress
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..errors import ToolcastError
 
