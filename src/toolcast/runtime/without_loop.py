@@ -36,13 +36,21 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         if claimed:
             set_asyncgen_hooks(None, None)
         coroutine.send(None)
-        coroutine.close()
+        _refuse(coroutine)
     except StopIteration as end:
         result: T = end.value
         return result
     finally:
         if claimed:
             set_asyncgen_hooks(first, final)
-    raise WouldSuspend(
-        "a synchronous call met code that waits for an event loop; use the async face: acall, astream, achat"
+
+
+def _refuse(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Raise `WouldSuspend` where `coroutine` waits, so that it cleans up and an async generator it awaits ends."""
+    error = WouldSuspend(
+        "a synchronous call met code that waits for an event loop; use the async face: acall, astream, achat, ..."
     )
+    with suppress(StopIteration):
+        coroutine.throw(error)
+    coroutine.close()
+    raise error
