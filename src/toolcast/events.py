@@ -177,12 +177,13 @@ class Accumulator:
         """The assistant message so far."""
         return Message("assistant", tuple(part.frozen() for part in self._parts))
 
-    def response(self, **known: Any) -> ChatResponse:
-        """The response so far; `known` are further fields of `ChatResponse` that events do not tell."""
+    def response(
+        self, *, provider: str | None = None, model: str | None = None, request_id: str | None = None
+    ) -> ChatResponse:
+        """The response so far. What events do not tell is given: the provider, the model that was asked for."""
         finish = self.finish or Finish("other")
-        known = {"usage": self.usage, **known}
-        known["model"] = finish.model or known.get("model")
-        return ChatResponse(self.message(), finish.stop_reason, **known)
+        known = (finish.model or model, provider, request_id)
+        return ChatResponse(self.message(), finish.stop_reason, self.usage, *known)
 
     def _text(self, event: TextDelta) -> None:
         last = self._parts[-1] if self._parts else None

@@ -39,7 +39,7 @@ def test_a_forced_tool_is_a_grammar_and_a_description() -> None:
     first = body["messages"][0]
     assert first["role"] == "system"
     assert first["content"] == (
-        "You are a helpful assistant.\n\nAdds two numbers.\nAnswer with JSON like this: " + '{"a": 1, "b": 1}'
+        "You are a helpful assistant.\n\nAdds two numbers.\nAnswer with JSON with the fields: a, b"
     )
 
 
@@ -114,7 +114,8 @@ def test_the_example_of_a_schema(schema: dict[str, Any], example: Any) -> None:
         "Loop": {"type": "array", "items": {"$ref": "#/$defs/Loop"}},
     }
     tool = ToolSpec("t", "T.", {"$defs": defs, "type": "object", "properties": {"x": schema}})
-    assert json.loads(describe(Form((tool,))).partition("this: ")[2]) == {"x": example}
+    shown = json.loads(describe(Form((tool,), forced=False)).partition("Example: ")[2])
+    assert shown == {"name": "t", "arguments": {"x": example}}
 
 
 def test_the_preflight_is_asked_once() -> None:

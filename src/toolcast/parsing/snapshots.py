@@ -49,7 +49,9 @@ class Partial:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__repr_args__())})"
 
     def __str__(self) -> str:
-        return repr(self)
+        if not isinstance(self, BaseModel):
+            return repr(self)
+        return " ".join(f"{name}={value!r}" for name, value in self.__repr_args__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         whole = type(self).__mro__[2]
@@ -141,10 +143,12 @@ def _fields_set(item: Any) -> set[str]:
     return {*(item.__dict__.keys() & _fields(item.__class__)), *(_extra(item) or ())}
 
 
-def _fields(cls: type) -> Mapping[str, Any]:
+def _fields(cls: Any) -> Mapping[str, Any]:
     """The fields of a model or dataclass by name, in the order of their definition."""
-    fields: Mapping[str, Any] | None = getattr(cls, "__pydantic_fields__", None)
-    return fields if fields is not None else getattr(cls, "__dataclass_fields__", {})
+    known: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    if issubclass(cls, BaseModel):
+        return known
+    return {field.name: known.get(field.name, field) for field in dataclasses.fields(cls)}
 
 
 def _repr_fields(cls: type) -> list[str]:

@@ -58,7 +58,8 @@ class Walk:
     @property
     def busy(self) -> bool:
         """Whether the value that the innermost frame waits for has begun."""
-        return self._pieces is not None or self._aside is not None
+        begun = self._pieces is not None or self._aside is not None
+        return begun and self.frame.arriving is not None
 
     def take(self, changes: list[Change]) -> None:
         """Walk on."""

