@@ -342,13 +342,13 @@ def test_every_call_has_its_own_id() -> None:
 
 
 def test_the_caller_decides_what_the_call_is() -> None:
-    def as_call(value: object) -> ToolCallPart | None:
-        return ToolCallPart("", "make", "{}") if isinstance(value, Album) else None
+    def as_calls(value: object) -> list[ToolCallPart]:
+        return [ToolCallPart("", "make", "{}")] if isinstance(value, Album) else []
 
     chat = ChatPromptTemplate([("assistant", "{x}"), ("assistant", "{y}")])
-    messages = chat.fill({"x": SEA, "y": Point(1)}, as_call)
+    messages = chat.fill({"x": SEA, "y": Point(1)}, as_calls)
     assert messages == [*answered(ToolCallPart("example01", "make", "{}")), assistant("Point(x=1)")]
-    assert PromptTemplate("{x}").fill({"x": SEA}, as_call) == [user(SEA.model_dump_json())]
+    assert PromptTemplate("{x}").fill({"x": SEA}, as_calls) == [user(SEA.model_dump_json())]
 
 
 # as_prompt

@@ -186,6 +186,10 @@ def assistant(*parts: Part | str) -> Message:
     return Message("assistant", _parts(parts))
 
 
+TAKEN = "OK"
+"""The result of a call whose arguments were all that was wanted of it."""
+
+
 def tool_result(call: ToolCallPart | str, content: str, *, name: str = "", is_error: bool = False) -> Message:
     """The message that answers `call`, a tool call or its id."""
     id, named = (call.id, call.name) if isinstance(call, ToolCallPart) else (call, "")

@@ -291,7 +291,7 @@ class ToolOrchestratingLLM(Generic[T]):
     def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
         trace.step("called", "tool_created")
         try:
-            messages = self._prompt.fill(values, self._as_call)
+            messages = self._prompt.fill(values, self._as_calls)
         except PromptError:
             trace.step("failed")
             raise
@@ -319,12 +319,17 @@ class ToolOrchestratingLLM(Generic[T]):
             )
         return named_choice(self._tool_choice, list(self._by_name))
 
+    def _as_calls(self, value: object) -> list[ToolCallPart]:
+        """A few-shot object as the tool calls the model would have made: several for a list, where they may be."""
+        if self._parallel and isinstance(value, (list, tuple)):
+            return [self._as_call(item) for item in cast("Sequence[object]", value)]
+        return [self._as_call(value)]
+
     def _as_call(self, value: object) -> ToolCallPart:
-        """A few-shot object as the tool call the model would have made."""
         for tool in self._tools:
             arguments = tool.arguments_for(value)
             if arguments is not None:
-                return ToolCallPart(f"example_{tool.name}", tool.name, arguments)
+                return ToolCallPart("", tool.name, arguments)
         raise PromptError(f"an example of type {type(value).__name__} does not fit the output type")
 
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:

@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from .errors import PromptError
 from .messages import (
+    TAKEN,
     AudioPart,
     DocumentPart,
     ImagePart,
@@ -37,8 +38,8 @@ from .messages import (
 )
 from .providers.wire import legal_name
 
-AsCall: TypeAlias = Callable[[object], ToolCallPart | None]
-"""Turns a few-shot object into the call that makes it, or None: it is text. The call's id is set later."""
+AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
+"""Turns a few-shot object into the calls that make it; none: it is text. The calls' ids are set later."""
 
 RESERVED = frozenset({"stream"})
 """Names that no hole can have, because they are keywords of a call."""
@@ -76,10 +77,10 @@ class PromptTemplate:
         """The messages: one user message, or what the template's only hole was given."""
         return self.fill(values)
 
-    def fill(self, values: Mapping[str, Any], as_call: AsCall | None = None) -> list[Message]:
-        """`format_messages` for values in a mapping; `as_call` makes the tool call of a few-shot object."""
+    def fill(self, values: Mapping[str, Any], as_calls: AsCalls | None = None) -> list[Message]:
+        """`format_messages` for values in a mapping; `as_calls` makes the tool calls of a few-shot object."""
         _check(self.holes, values)
-        return _with_examples(self._text.drafts("user", values), as_call)
+        return _with_examples(self._text.drafts("user", values), as_calls)
 
 
 PromptMessage: TypeAlias = "str | Message | tuple[str, Any] | PromptTemplate | ChatPromptTemplate"
@@ -117,10 +118,10 @@ class ChatPromptTemplate:
         """The messages, every hole filled. Raises `PromptError` for a missing, unknown or unfit value."""
         return self.fill(values)
 
-    def fill(self, values: Mapping[str, Any], as_call: AsCall | None = None) -> list[Message]:
-        """`format_messages` for values in a mapping; `as_call` makes the tool call of a few-shot object."""
+    def fill(self, values: Mapping[str, Any], as_calls: AsCalls | None = None) -> list[Message]:
+        """`format_messages` for values in a mapping; `as_calls` makes the tool calls of a few-shot object."""
         _check(self.holes, values)
-        return _with_examples((draft for line in self._lines for draft in line.drafts(values)), as_call)
+        return _with_examples((draft for line in self._lines for draft in line.drafts(values)), as_calls)
 
 
 def as_prompt(prompt: object) -> PromptTemplate | ChatPromptTemplate:
@@ -342,41 +343,38 @@ def _words(value: object) -> str:
     return str(value) if as_json is None else str(as_json(value))
 
 
-def _with_examples(drafts: Iterable[Message], as_call: AsCall | None) -> list[Message]:
-    """`drafts` with every object among their parts turned into a tool call, answered in the next message."""
+def _with_examples(drafts: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
+    """`drafts` with every object among their parts turned into tool calls, answered in the next messages."""
     messages = list(drafts)
     taken = {call.id for message in messages for call in message.tool_calls}
     ids = (id for number in count(1) if (id := f"example{number:02}") not in taken)
     finished: list[Message] = []
     for message in messages:
-        parts = tuple(_example(part, message.role, as_call or _own_call, ids) for part in message.parts)
-        calls = [
-            part
-            for part, was in zip(parts, message.parts, strict=True)
-            if isinstance(part, ToolCallPart) and part is not was
-        ]
-        finished += (replace(message, parts=parts), *(tool_result(call, "OK") for call in calls))
+        parts: list[Part] = []
+        made: list[ToolCallPart] = []
+        for part in message.parts:
+            example = _example(part, message.role, as_calls or _own_call)
+            made += (calls := [replace(call, id=next(ids)) for call in example])
+            parts += calls or [part if isinstance(part, _PARTS) else TextPart(_words(part))]
+        finished += (replace(message, parts=tuple(parts)), *(tool_result(call, TAKEN) for call in made))
     return finished
 
 
-def _example(part: object, role: Role, as_call: AsCall, ids: Iterator[str]) -> Part:
-    if isinstance(part, _PARTS):
-        return cast("Part", part)
-    call = as_call(part) if role == "assistant" else None
-    return TextPart(_words(part)) if call is None else replace(call, id=next(ids))
+def _example(part: object, role: Role, as_calls: AsCalls) -> Sequence[ToolCallPart]:
+    return as_calls(part) if role == "assistant" and not isinstance(part, _PARTS) else ()
 
 
-def _own_call(value: object) -> ToolCallPart | None:
-    """The call of a tool named as the class of `value`; None if that is no object and no list in JSON."""
+def _own_call(value: object) -> Sequence[ToolCallPart]:
+    """The call of a tool named as the class of `value`; none if that is no object and no list in JSON."""
     try:
         # round_trip leaves out computed fields, which no model would write.
         text = to_json(value, by_alias=True, round_trip=True).decode()
     except PydanticSerializationError:
-        return None
+        return ()
     if text[0] not in "{[":
-        return None
+        return ()
     arguments = text if text[0] == "{" else f'{{"value":{text}}}'
-    return ToolCallPart("", legal_name(type(value).__name__), arguments)
+    return (ToolCallPart("", legal_name(type(value).__name__), arguments),)
 
 
 def _a(value: object) -> str:

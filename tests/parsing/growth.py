@@ -8,6 +8,7 @@ from typing import Any
 
 import pydantic
 import pytest
+
 from toolcast.parsing.partials import Growing, plan_for
 
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Required, TypeVar
 
 import pydantic
 import pytest
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, JsonValue, RootModel, SecretStr, create_model
-from toolcast.parsing.json_stream import JSONStreamError
-from toolcast.parsing.partials import MISSING, Done, Growing, NotNull, PathChange, is_partial, plan_for
-from typing_extensions import Required, TypeAliasType, TypedDict
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    SecretStr,
+    create_model,
+)
+from typing_extensions import TypeAliasType, TypedDict
 
 from parsing.growth import distinct, fed, looks
+from toolcast.parsing.json_stream import JSONStreamError
+from toolcast.parsing.partials import MISSING, Done, Growing, NotNull, PathChange, is_partial, plan_for
 
 T = TypeVar("T")
 
@@ -137,6 +147,12 @@ def test_what_shows_of_a_field(type_form: Any, document: Any, expected: list[str
     assert distinct(model, {"f": document}) == ["M()", *(f"M(f={look})" for look in expected)]
 
 
+def test_a_dict_that_is_limited_is_checked_with_what_is_in_it() -> None:
+    model = create_model("M", f=(Annotated[dict[str, Song], Field(max_length=1)], ...))
+    value = fed(model, {"f": {"a": {"title": "x"}}}).value
+    assert value.f == {"a": Song(title="x")}
+
+
 def test_a_closed_list_that_its_model_has_limited_is_checked() -> None:
     model = create_model("M", f=(list[Annotated[list[Song], Field(max_length=1)]], ...))
     assert distinct(model, {"f": [[{"title": "a"}]]}, size=7)[-1] == "M(f=[[Song(title='a')]])"
@@ -167,9 +183,7 @@ def test_dataclasses_read_none_where_nothing_has_arrived() -> None:
     assert is_partial(growing.value)
     growing.feed('tle": "a"}]}, "name": "n')
     assert growing.value.start == Point(1, songs=[Song(title="a")])
-    assert repr(growing.value) == (
-        "Line(start=Point(x=1, label='none', songs=[Song(title='a')]), name='n')"
-    )
+    assert repr(growing.value) == ("Line(start=Point(x=1, label='none', songs=[Song(title='a')]), name='n')")
 
 
 class Movie(TypedDict, total=False):
@@ -277,6 +291,8 @@ class Aliased(BaseModel):
     second: int | None = Field(None, validation_alias=AliasChoices("b", "B"))
     third: str | None = Field(None, validation_alias=AliasChoices(AliasPath("list", 0, "name"), AliasPath("list", 1)))
     fourth: Any = Field(None, validation_alias="list")
+    fifth: list[int] | None = Field(None, validation_alias="both")
+    sixth: int | None = Field(None, validation_alias=AliasPath("both", 0))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +305,9 @@ class Aliased(BaseModel):
         ({"b": 1, "B": 2}, "second=1"),
         ({"list": [{"name": "n"}]}, "third='n', fourth=[{'name': 'n'}]"),
         ({"list": [5, "m"]}, "third='m', fourth=[5, 'm']"),
+        ({"list": [{"name": "n"}, "m"]}, "third='n', fourth=[{'name': 'n'}, 'm']"),
         ({"list": []}, "fourth=[]"),
+        ({"both": [1]}, "fifth=[1], sixth=1"),
     ],
 )
 def test_every_name_of_a_field_works(document: Any, expected: str) -> None:
@@ -319,7 +337,7 @@ class Cat(BaseModel):
     toys: list[Song] = []
 
 
-class Kind(str, enum.Enum):
+class Kind(enum.StrEnum):
     BIRD = "bird"
 
 
@@ -464,7 +482,7 @@ def test_what_is_held_back_inside_of_what_shows_again() -> None:
     assert growing.value == []
     assert growing.feed(', "g": 1, "e": {"note": "x"')
     assert repr(growing.value) == "[Inner(g=1)]"
-    assert growing.feed(', "id": 5')
+    assert growing.feed(', "id": 5, ')
     assert repr(growing.value) == "[Inner(e=Entry(id=5, note='x'), g=1)]"
     assert growing.changed == ("0.e",)
     assert [repr(marker) for marker in (Done, NotNull)] == ["Done", "NotNull"]

@@ -7,7 +7,7 @@ import enum
 import json
 from collections import Counter
 from decimal import Decimal
-from itertools import count
+from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -159,7 +159,7 @@ def _fits(early: Any, late: Any) -> bool:
 @settings(max_examples=300, deadline=None)
 @given(_streams())
 def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tuple[Any, Any, list[str]]) -> None:
-    type_form, document, pieces = stream
+    type_form, _, pieces = stream
     plan = plan_for(type_form)
     growing = Growing(plan)
     snapshots: list[tuple[Any, str]] = []
@@ -170,7 +170,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
         snapshots.append((growing.value, repr(growing.value)))
     final = plan.validator.validate_json("".join(pieces))
     looks = [_shown(value) for value, _ in snapshots]
-    for early, late in zip(looks, looks[1:], strict=False):
+    for early, late in pairwise(looks):
         assert _fits(early, late)
     for value, before in snapshots:
         assert repr(value) == before
@@ -183,7 +183,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
 @settings(max_examples=150, deadline=None)
 @given(_streams())
 def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -> None:
-    type_form, document, pieces = stream
+    type_form, _, pieces = stream
     plan = plan_for(type_form)
     cut, whole = Growing(plan), Growing(plan)
     for piece in pieces:
@@ -197,7 +197,7 @@ def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -
 @settings(max_examples=150, deadline=None)
 @given(_streams())
 def test_changes_applied_one_by_one_rebuild_the_value(stream: tuple[Any, Any, list[str]]) -> None:
-    type_form, document, pieces = stream
+    type_form, _, pieces = stream
     growing = Growing(plan_for(type_form))
     rebuilt: dict[str, Any] = {}
     for piece in [*pieces, None]:

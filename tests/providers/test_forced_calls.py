@@ -28,6 +28,7 @@ from toolcast.usage import Usage
 ADD = ToolSpec("add", "Adds.", {"type": "object"})
 SING = ToolSpec("sing", "Sings.", {"type": "object"})
 BARE, ONE_OF, SEVERAL = Form((ADD,)), Form((ADD, SING)), Form((ADD, SING), parallel=True)
+REPEATED = Form((ADD,), parallel=True)
 FREE = Form((ADD,), forced=False)
 
 
@@ -82,6 +83,11 @@ CASES: dict[str, tuple[Form, str, list[Event]]] = {
         f'{{"calls": [{{"name": "add", "arguments": {FIRST}}}, {{"name": "sing", "arguments": {{}}}}]}}',
         [*_call("call_3", "add", FIRST), *_call("call_4", "sing", "{}")],
     ),
+    "several calls of one tool": (
+        REPEATED,
+        f'{{"calls": [{FIRST}, {{}}]}}',
+        [*_call("call_3", "add", FIRST), *_call("call_4", "add", "{}")],
+    ),
     "text": (FREE, "  It is {391}.", [TextDelta("  It is {391}.")]),
     "text where a call was forced": (BARE, "I cannot.", [TextDelta("I cannot.")]),
     "nothing": (BARE, "", []),
@@ -105,6 +111,8 @@ def test_text_becomes_calls(name: str) -> None:
         (ONE_OF, '{"name": "add", "arguments": {"a": "x', '{"a": "x', True),
         (ONE_OF, '{"name": "add", "arguments": {"a": 1}', '{"a": 1}', False),
         (ONE_OF, '{"name": "add", "arg', "{}", True),
+        (REPEATED, '{"calls": [{"a": 1', '{"a": 1', True),
+        (REPEATED, '{"calls": [{"a": 1}', '{"a": 1}', False),
     ],
 )
 def test_a_limit_cuts_a_call(form: Form, text: str, arguments: str, truncated: bool) -> None:

@@ -39,7 +39,7 @@ def test_a_forced_tool_is_a_grammar_and_a_description() -> None:
     first = body["messages"][0]
     assert first["role"] == "system"
     assert first["content"] == (
-        "You are a helpful assistant.\n\nAdds two numbers.\nAnswer with JSON with the fields: a, b"
+        "You are a helpful assistant.\n\nAdds two numbers.\nAnswer with JSON with the fields: a, b."
     )
 
 

@@ -299,7 +299,7 @@ def test_a_lost_piece_of_an_album_is_not_passed_over() -> None:
         events = album_stream()
         server.answer(*spoken(*events[:6], b'data: {"choices": [{"delta": {"tool_c\n\n', *events[7:]))
         screen = play(STREAM, server)
-        assert "damaged" in screen.failed_with("MalformedEvent")
+        assert "could not be read" in screen.failed_with("MalformedEvent")
 
 
 def test_streamed_words_instead_of_an_album() -> None:

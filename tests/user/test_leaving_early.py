@@ -65,7 +65,9 @@ def test_ctrl_c_and_the_work_goes_on() -> None:
         )
         press_ctrl_c(python, after="have Sea of Gla")
         screen = finish(python)
-        assert screen.went_well() == ["stopped at Sea of Glass", "again Sea of Glass"]
+        told = [line for line in screen.went_well() if not line.startswith("have")]
+        assert told[0].startswith("stopped at Sea of Gla")
+        assert told[1:] == ["again Sea of Glass"]
         assert server.accepted == 2
 
 

@@ -7,7 +7,8 @@ from user.session import play
 OPENING = '''
 from __future__ import annotations
 import dataclasses, datetime, decimal, enum, functools, uuid
-from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing_extensions import TypedDict
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from toolcast import ToolOrchestratingLLM
 from toolcast.testing import ScriptedLLM

@@ -13,7 +13,7 @@ calls the place in an error; `arriving`, the node of the plan (None: nobody want
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import SchemaValidator, from_json
 
@@ -34,6 +34,15 @@ MISSING: Final[Any] = _Missing()
 
 class TooEarly(Exception):
     """A validator may ask for fields that have not arrived yet."""
+
+
+class Company(NamedTuple):
+    """A field as part of an object in which the fields before it stand, as numbers: see `plans.taken`."""
+
+    name: str
+    validator: SchemaValidator
+    text: str
+    taken: list[Any]
 
 
 class Frame:
@@ -81,7 +90,6 @@ class Frame:
 
     def meet(self, name: str) -> None:
         """A key: the next value is its."""
-        raise NotImplementedError
 
     def put(self, value: Any) -> None:
         """Set the value at `key`."""
@@ -98,11 +106,9 @@ class Frame:
         """The name of the arriving field, if its validators may ask for the fields before it."""
         return None
 
-    def in_company(
-        self, name: str, text: str, inner: list[Any], *, closing: bool
-    ) -> tuple[SchemaValidator, str, list[Any]]:
-        """A validator, text and values to take, that give the validators of a field the fields before it."""
-        raise TooEarly
+    def in_company(self, node: Node, text: str, inner: list[Any], *, closing: bool) -> Company | None:
+        """What gives the validators of the arriving field the fields before it; None if they do not ask."""
+        return None
 
     def show(self, child: Any) -> Any:
         """A snapshot, with that of the open child in it."""
@@ -186,15 +192,18 @@ class ObjectFrame(Frame):
     def asks(self, node: Node) -> str | None:
         return self.slot.name if node.informed and self.slot is not None else None
 
-    def in_company(
-        self, name: str, text: str, inner: list[Any], *, closing: bool
-    ) -> tuple[SchemaValidator, str, list[Any]]:
+    def in_company(self, node: Node, text: str, inner: list[Any], *, closing: bool) -> Company | None:
+        name = self.asks(node)
+        if name is None:
+            return None
         before = self.shape.before(name)
         if self.bad or any(other not in self.values for other in before):
             raise TooEarly
         parts = [f"{json.dumps(other)}:{number}," for number, other in enumerate(before, len(inner))]
         values = [*inner, *(self.values[other] for other in before)]
-        return self.shape.informed(name, closing), f"{{{''.join(parts)}{json.dumps(name)}:{text}}}", values
+        return Company(
+            name, self.shape.informed(name, closing), f"{{{''.join(parts)}{json.dumps(name)}:{text}}}", values
+        )
 
     def extra(self) -> dict[str, Any]:
         return self._extra or {}

@@ -130,7 +130,7 @@ class Node:
         self.shells = (*self.shells, dresser(partial_class(cls)))
         self.whole |= bool(schema.get("custom_init"))
         self.config = schema.get("config")
-        self.hint, markers = bare(cls.model_fields["root"].annotation)
+        self.hint, markers = bare(hints_of(cls)["root"])
         self.markers |= markers
 
     def _may_grow(self) -> bool:
@@ -234,7 +234,7 @@ class ObjectShape:
         if any(len(path) > 1 for path in paths):
             self.nodes[name] = self.nodes[name].undivided()
         for rank, (key, *rest) in enumerate(paths):
-            slot = Slot(name, self.nodes[name] if shown else None, rank, firm=len(paths) == 1)
+            slot = Slot(name, self.nodes[name] if shown else None, rank, firm=len(paths) == 1 and not rest)
             held = self.slots.get(str(key))
             if held is None and not rest:
                 self.slots[str(key)] = slot

@@ -123,17 +123,14 @@ def field_state(innermost: Frame, busy: bool, path: Path) -> FieldState:
     while frames[-1].parent is not None:
         frames.append(frames[-1].parent)
     steps = ("value", *steps_of(path))
-    for number, step in enumerate(steps):
-        frame = frames.pop()
-        at_end = number == len(steps) - 1
-        if (frames and str(frames[-1].place) == step) or (not frames and busy and str(frame.key) == step):
-            if at_end:
-                return "growing"
-            if frames:
-                continue
-            return "pending"
-        return "pending" if followed(frame, steps[number:]) is MISSING else "done"
-    raise AssertionError("a path has a last step")
+    frame = frames.pop()
+    while frames and steps and str(frames[-1].place) == steps[0]:  # along the open path
+        frame, steps = frames.pop(), steps[1:]
+    if not steps:
+        return "growing"
+    if busy and not frames and str(frame.key) == steps[0]:
+        return "pending" if steps[1:] else "growing"
+    return "pending" if followed(frame, steps) is MISSING else "done"
 
 
 def followed(value: Any, steps: Steps) -> Any:

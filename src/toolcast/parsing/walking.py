@@ -283,10 +283,11 @@ class Walk:
         return self._validated(frame, node, text, [], closing=False)
 
     def _validated(self, frame: Frame, node: Node, text: str, inner: list[Any], *, closing: bool) -> Any:
-        validator = node.closing if closing else node.validator
-        name = frame.asks(node)
-        if name is not None:
-            validator, text, inner = frame.in_company(name, text, inner, closing=closing)
+        company = frame.in_company(node, text, inner, closing=closing)
+        if company is not None:
+            _, validator, text, inner = company
+        else:
+            validator = node.closing if closing else node.validator
         token = taken.set(inner)
         try:
             if closing:
@@ -296,7 +297,7 @@ class Walk:
                 frame.odd |= bool(repairs)
         finally:
             taken.reset(token)
-        return value if name is None else value[0][name]
+        return value if company is None else value[0][company.name]
 
     def _judged(self, frame: Frame, firm: bool, node: Node | None, validate: Callable[[], Any]) -> Any:
         """What `validate` returns for the arriving value; `_HELD` when it fails and the end has to decide."""

@@ -1,7 +1,7 @@
 """Text that spells tool calls in JSON -> the events of tool calls. For services that obey no `tool_choice`.
 
 Such a service is held to a schema instead, and what it writes as text is the call. Three forms: one tool,
-its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of those. The
+its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of either. The
 text is read by the JSON machine as it arrives, and the raw text of each `arguments` is handed on at once,
 so arguments grow as if the service had streamed a tool call. Text that does not begin with `{` stays text.
 """
@@ -27,9 +27,14 @@ class Form:
     forced: bool = True
 
     @property
+    def only(self) -> ToolSpec | None:
+        """The one tool that must be called, whose calls need no name; None where there is a choice."""
+        return self.tools[0] if len(self.tools) == 1 and self.forced else None
+
+    @property
     def is_bare(self) -> bool:
         """Whether the answer is the arguments of the one tool and nothing else."""
-        return len(self.tools) == 1 and not self.parallel and self.forced
+        return self.only is not None and not self.parallel
 
 
 def form_of(conversation: Conversation) -> Form | None:
@@ -178,7 +183,8 @@ class ForcedCalls:
         if self._form.is_bare:
             self.started(self._form.tools[0].name, out)
         else:
-            self._reading = _Calls(self, 3 if self._form.parallel else 1)
+            only = self._form.only
+            self._reading = _Calls(self, 3 if self._form.parallel else 1, only.name if only else None)
         return start
 
     def _id(self) -> str:
@@ -196,12 +202,14 @@ def _is_whole(text: str) -> bool:
 
 
 class _Calls:
-    """Reads objects with a `name` and `arguments` that stand at one depth of the text."""
+    """Reads objects that stand at one depth of the text: with `name` and `arguments`, or the arguments of `only`."""
 
-    def __init__(self, owner: ForcedCalls, depth: int) -> None:
+    def __init__(self, owner: ForcedCalls, depth: int, only: str | None) -> None:
         self._owner = owner
         self._stream = JSONStream()
         self._depth = depth
+        self._only = only
+        self._arguments_depth = depth if only else depth + 1
         self._now = 0
         self._key = ""
         self._offset = 0
@@ -236,17 +244,19 @@ class _Calls:
         kind = change[0]
         if kind in (OBJECT, ARRAY):
             self._now += 1
-            if self._now == self._depth + 1 and self._key == "arguments":
+            if self._now == self._arguments_depth and (self._only or self._key == "arguments"):
                 self._call.open = True
+                if self._only:
+                    self._call.id, self._call.name = self._owner.started(self._only, out), self._only
                 return int(change[1])
         elif kind == CLOSE:
-            if self._now == self._depth + 1 and self._call.open:
+            if self._now == self._arguments_depth and self._call.open:
                 self._grow(text[unsent - begin : change[1] - begin], out)
                 self._call.open, self._call.closed = False, True
-            elif self._now == self._depth and self._call.id:
+            if self._now == self._depth and self._call.id:
                 self._done(out)
             self._now -= 1
-        elif self._now == self._depth:
+        elif self._now == self._depth and not self._only:
             self._member(change, out)
         return unsent
 

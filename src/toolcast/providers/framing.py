@@ -85,7 +85,7 @@ class _Lines:
 class ServerSentEvents(_Lines):
     """Server-sent events from bytes, cut anywhere.
 
-    An event longer than `limit` bytes raises `LimitExceeded`.
+    An event longer than `limit` bytes raises `LimitExceeded`. `between`: one event has ended, no other has begun.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -93,12 +93,12 @@ class ServerSentEvents(_Lines):
         self._event = ""
         self._data: list[bytes] = []
         self._size = 0
-        self._between = False
+        self.between = False
 
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes."""
         if (
-            self._between
+            self.between
             and data.startswith(b"data: ")
             and data.endswith(b"\n\n")
             and len(data) <= self._limit
@@ -113,7 +113,7 @@ class ServerSentEvents(_Lines):
         whole = self._whole(data)
         if whole:
             self._lines(whole[:-1], out)
-        self._between = self._begun and not (self._rest or self._after_cr or self._data or self._event)
+        self.between = self._begun and not (self._rest or self._after_cr or self._data or self._event)
         return out
 
     def close(self) -> list[SSE]:

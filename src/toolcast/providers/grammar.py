@@ -83,15 +83,16 @@ def calls_schema(
 ) -> Schema:
     """The schema of the answer that calls one of `tools`, or several times some of them if `parallel`.
 
-    One tool, unless `named`: its arguments. Else: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of those.
+    One tool, unless `named`: its arguments. Else: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of either.
     """
     limits = limits or Limits()
     rewriting = _Rewriting(limits)
     roots = {tool.name: rewriting.root(tool.parameters, f"tool {tool.name!r}") for tool in tools}
-    if len(tools) == 1 and not parallel and not named:
-        return rewriting.finish(roots[tools[0].name])
-    calls = [_object({"name": {"const": name}, "arguments": root}) for name, root in roots.items()]
-    call = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    if len(tools) == 1 and not named:
+        call = roots[tools[0].name]
+    else:
+        calls = [_object({"name": {"const": name}, "arguments": root}) for name, root in roots.items()]
+        call = calls[0] if len(calls) == 1 else {"anyOf": calls}
     if parallel:
         call = _object({"calls": {"type": "array", "items": call, "minItems": 1, "maxItems": limits.calls}})
     return rewriting.finish(call)

@@ -20,7 +20,7 @@ from typing import Any, cast
 from jiter import from_json
 
 from ..errors import BadRequest, LLMError, MalformedEvent
-from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from .compatible import LLAMA_CPP
 from .forced_calls import ForcedDecoder, Form, calls_before, form_of
@@ -117,7 +117,7 @@ class LlamaCppWire:
 
     def _grammar(self, form: Form, *, or_text: bool = False) -> str:
         # A choice of text must be told from the arguments of a single tool: there, calls have names.
-        schema = calls_schema(form.tools, parallel=form.parallel, named=not form.is_bare, limits=self._limits)
+        schema = calls_schema(form.tools, parallel=form.parallel, named=form.only is None, limits=self._limits)
         return grammar(schema, or_text=or_text)
 
     def _plain(self, conversation: Conversation, form: Form | None) -> Conversation:
@@ -142,16 +142,18 @@ def describe(form: Form, shown: frozenset[str] = frozenset()) -> str:
     made-up example beside a real one copies from the wrong one.
     """
     lines = [_described(tool, form, tool.name in shown) for tool in form.tools]
-    if form.is_bare:
+    if form.only is not None:
         return lines[0]
     return "\n".join(["You can use these tools:", *lines])
 
 
 def _described(tool: ToolSpec, form: Form, shown: bool) -> str:
-    if form.is_bare:
+    if form.only is not None:
         names = ", ".join(tool.parameters.get("properties", {}))
         # Of a made-up example SmolLM2 copies the values; from the names alone it gets more right.
-        return f"{tool.description}\nAnswer with JSON" + ("." if shown else f" with the fields: {names}")
+        fields = "." if shown else f" with the fields: {names}."
+        several = " Write one object for each, in a list named calls." if form.parallel and not shown else ""
+        return f"{tool.description}\nAnswer with JSON{fields}{several}"
     if shown:
         return f"{tool.name}: {tool.description}"
     example = _example(tool.parameters, tool.parameters.get("$defs", {}), 0)
@@ -207,35 +209,48 @@ _EXAMPLES: dict[str, Any] = {
 
 
 def _spoken(messages: tuple[Message, ...], form: Form | None) -> Iterator[Message]:
-    """The history in words: calls as the JSON the model writes, their results as what the user says.
-
-    Where no call is wanted the calls are left out: a small model would write the next one.
-    """
+    """The history in words: calls as the JSON the model writes, their results as what the user says."""
     for message in messages:
-        if message.role == "system":
+        if message.role == "system" or _says_nothing(message):
             continue
-        parts = tuple(_words(part, form) for part in message.parts if _is_said(part, form))
-        if parts or not message.parts:
+        said = [part for part in message.parts if not isinstance(part, (ThinkingPart, ToolCallPart))]
+        parts = (*(_words(part) for part in said), *_written(message.tool_calls, form))
+        if parts:
             yield Message("user" if message.role == "tool" else message.role, parts)
 
 
-def _is_said(part: Part, form: Form | None) -> bool:
-    return not (isinstance(part, ThinkingPart) or (form is None and isinstance(part, ToolCallPart)))
+def _says_nothing(message: Message) -> bool:
+    """Whether these are only results saying that the calls were taken: words that lead a small model astray."""
+    results = [part for part in message.parts if isinstance(part, ToolResultPart)]
+    return len(results) == len(message.parts) and all(part.content == TAKEN for part in results)
 
 
-def _words(part: Part, form: Form | None) -> Part:
-    match part:
-        case ToolCallPart():
-            bare = form is not None and form.is_bare and form.tools[0].name == part.name
-            return TextPart(part.arguments if bare else _json_call(part))
-        case ToolResultPart():
-            outcome = "failed" if part.is_error else "returned"
-            return TextPart(f"{part.name or 'The tool'} {outcome}: {part.content}")
-        case _:
-            return part
+def _words(part: Part) -> Part:
+    if not isinstance(part, ToolResultPart):
+        return part
+    failed = " failed" if part.is_error else " returned"
+    return TextPart(f"{part.name or 'The tool'}{failed}: {part.content}")
+
+
+def _written(calls: tuple[ToolCallPart, ...], form: Form | None) -> Iterator[TextPart]:
+    """Calls, as this form has the model write them. Where it is to write none, their results tell enough."""
+    if form is None:
+        return
+    only = form.only.name if form.only is not None else None
+    written = [_spaced(call) if call.name == only else _json_call(call) for call in calls]
+    if form.parallel and written:
+        yield TextPart(f'{{"calls": [{", ".join(written)}]}}')
+    else:
+        yield from map(TextPart, written)
 
 
 def _json_call(call: ToolCallPart) -> str:
-    # The arguments are JSON text, so they stand in the text as they are; unless they were cut off.
-    arguments = call.arguments if not call.truncated else _json(call.arguments)
-    return f'{{"name": {_json(call.name)}, "arguments": {arguments}}}'
+    return f'{{"name": {_json(call.name)}, "arguments": {_spaced(call)}}}'
+
+
+def _spaced(call: ToolCallPart) -> str:
+    """The arguments with the spaces that the grammar makes the model write; text, where they are no JSON."""
+    try:
+        return _json(json.loads(call.arguments))
+    except ValueError:
+        return _json(call.arguments)

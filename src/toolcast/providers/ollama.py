@@ -183,7 +183,8 @@ def _format(form: Form) -> Mapping[str, Any]:
     for number, tool in enumerate(form.tools):
         parameters = _renamed(tool.parameters, f"{number}.")
         definitions.update({f"{number}.{name}": body for name, body in parameters.pop("$defs", {}).items()})
-        calls.append(_object({"name": {"const": tool.name}, "arguments": parameters}))
+        named = _object({"name": {"const": tool.name}, "arguments": parameters})
+        calls.append(named if form.only is None else parameters)
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
     whole = _object({"calls": {"type": "array", "items": call, "minItems": 1}}) if form.parallel else call
     return {**whole, "$defs": definitions} if definitions else whole

@@ -2,7 +2,8 @@
 
 The first bytes tell the shape: one JSON document, whatever was asked for, is read as one message; anything
 else as server-sent events. A delta is taken field by field through a table, so that a field costs only where
-it says something. What the answer comes to is decided at its end, `[DONE]` or the end of the body: a finish
+it says something; an event that differs from the one before it in its arguments alone is not taken apart at all
+(envelopes.py). What the answer comes to is decided at its end, `[DONE]` or the end of the body: a finish
 reason may come early, twice, or be taken back, and tool calls may go on after it. Every fault is one error of
 the tree; it is raised after the events before it were handed out, and again by every later `feed` and
 `close`.
@@ -17,8 +18,9 @@ from typing import Any, cast
 from jiter import from_json
 
 from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
-from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..usage import Usage
+from .envelopes import Envelope
 from .framing import LIMIT, ServerSentEvents
 from .http_errors import Source, shortened, stream_error
 from .tool_calls import ToolCalls
@@ -54,6 +56,7 @@ class OpenAIChatDecoder:
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
         self._source = source
         self._frames = ServerSentEvents()
+        self._envelope = Envelope()
         self._streamed: bool | None = None
         self._sniffing = True
         self._head = bytearray()
@@ -91,6 +94,10 @@ class OpenAIChatDecoder:
         if self._failure is not None:
             raise self._failure
         out: list[Event] = []
+        if (text := self._envelope.text(data)) and self._calls.more(text, out):
+            return out
+        self._envelope.forget()
+        whole = self._frames.between and not self._sniffing
         try:
             if self._sniffing:
                 data = self._sniffed(data)
@@ -105,6 +112,8 @@ class OpenAIChatDecoder:
                     raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
                 if chunk is not None:
                     self._chunk(chunk, out)
+            if whole and len(out) == 1:
+                self._learn(data, out[0])
         except LLMError as error:
             self._failed(error)
             if not out:
@@ -126,6 +135,11 @@ class OpenAIChatDecoder:
             self._failed(error)
             raise
         return out
+
+    def _learn(self, data: bytes, event: Event) -> None:
+        """Remember what is around the arguments, where the same again would change nothing but them."""
+        if type(event) is ToolCallDelta and self._frames.between and not self._details:
+            self._envelope.learn(data, event.arguments)
 
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider

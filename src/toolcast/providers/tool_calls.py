@@ -69,6 +69,15 @@ class ToolCalls:
             if type(entry) is dict:
                 self._entry(_Entry(entry), out)
 
+    def more(self, text: str, out: list[Event]) -> bool:
+        """Whether `text` surely is the next fragment of the call that came last, and is taken in."""
+        last = self._last
+        if last is None or not (last.plain and last.started) or "{" in text:
+            return False
+        last.pieces.append(text)
+        out.append(ToolCallDelta(last.id, text))
+        return True
+
     def take_legacy(self, function: Any, out: list[Event]) -> None:
         """Read a `function_call`, the form before `tool_calls`: one call, without an id."""
         self._entry(_Entry({"index": 0, "function": function}), out)

@@ -152,6 +152,8 @@ def _params(params: Any, path: Path, options: ServerOptions, key: Secret) -> Any
     params.n_batch = params.n_ubatch = options.batch
     params.n_gpu_layers = options.gpu_layers
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or _cores()
+    # Threads that wait for work must sleep: where cores are shared, waiting in a loop makes it all ten times slower.
+    params.cpuparams.poll = params.cpuparams_batch.poll = 0
     params.cache_ram_mib = options.cache_mib
     params.verbosity = -1  # it logs to file descriptor 2, past sys.stderr
     params.ui = False

@@ -1,0 +1,38 @@
+"""The diagrams on the page of states are those of the tables in the code."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+
+import pytest
+
+from docs.pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def diagrams() -> ModuleType:
+    """The script that draws them."""
+    spec = importlib.util.spec_from_file_location("diagrams", ROOT / "docs" / "diagrams.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date(diagrams: ModuleType) -> None:
+    page = diagrams.PAGE.read_text(encoding="utf-8")
+    assert page == diagrams.drawn(page), "run `python docs/diagrams.py`"
+
+
+def test_every_state_of_a_table_is_drawn(diagrams: ModuleType) -> None:
+    page = diagrams.PAGE.read_text(encoding="utf-8")
+    states = {state for table in diagrams.TABLES.values() for state in table}
+    assert [state for state in sorted(states) if f"--> {state}: " not in page] == []
+
+
+@pytest.mark.parametrize("damage", ["<!-- begin CALL -->", "<!-- end STREAM -->"])
+def test_a_lost_marker_is_told(diagrams: ModuleType, damage: str) -> None:
+    page = diagrams.PAGE.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="markers"):
+        diagrams.drawn(page.replace(damage, ""))

@@ -1,0 +1,306 @@
+"""A key that goes in comes out nowhere but in the header that needs it.
+
+Each test puts a canary in every place that takes a secret, has a call fail in one of the ways calls fail, and
+looks for the canary in every sink: representations, logs of every library at every level, the texts of
+exceptions and what they hold, tracebacks with locals, pickles, copies, JSON, warnings, and previews.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import logging
+import pickle
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pprint import pformat
+from typing import Any
+
+import anyio
+import pytest
+from albums import Album
+from chunks import album_body, album_stream, text_body
+from faces import FACES, Face
+from loopback import CLOSE, END, HOLD, RESET, Loopback, Piece, chunk, head, whole
+
+from toolcast import (
+    AuthFailed,
+    BadRequest,
+    CallError,
+    ConnectFailed,
+    FunctionCallingLLM,
+    LLMError,
+    MalformedEvent,
+    NotFound,
+    NoToolCallError,
+    Ollama,
+    OpenAI,
+    OpenAICompatible,
+    QuotaExceeded,
+    ServerError,
+    Settings,
+    StreamInterrupted,
+    StreamTruncated,
+    Timeout,
+    Timeouts,
+    ToolOrchestratingLLM,
+    ValidationError,
+)
+from toolcast.providers.wire import Secret
+
+# Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.
+HALVES = ("sk-cAnArY-", "7f3e9b1d5a8c")
+MARK = HALVES[1]
+
+
+def canary() -> str:
+    return "".join(HALVES)
+
+
+def shown(where: str, text: str) -> None:
+    """Fails if the canary is in `text`, naming the sink and what stands around it."""
+    place = text.find(MARK)
+    assert place < 0, f"the key shows in {where}: {text[max(place - 300, 0) : place]}<KEY>"
+
+
+# -- the sinks ------------------------------------------------------------------------------------------------
+
+
+class Listener(logging.Handler):
+    """Keeps what every logger says, formatted and raw."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(f"{self.format(record)} {record.msg!r} {record.args!r} {vars(record)!r}")
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """Every logger at its lowest level."""
+    heard = Listener()
+    root = logging.getLogger()
+    loggers = [root, *(logging.getLogger(name) for name in ("toolcast", "httpx", "httpcore", "asyncio"))]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.DEBUG)
+    root.addHandler(heard)
+    yield heard
+    root.removeHandler(heard)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+def texts_of(error: BaseException) -> Iterator[tuple[str, str]]:
+    """All that an exception and those that led to it can be made to say."""
+    tree = traceback.TracebackException.from_exception(error, capture_locals=True)
+    # Frames of the tests hold the canary on purpose; all others are the library's, or below it.
+    tree.stack = traceback.StackSummary.from_list([frame for frame in tree.stack if "/tests/" not in frame.filename])
+    yield "a traceback with locals", "".join(tree.format())
+    for link in chain(error):
+        yield "the text of an exception", f"{link} {link!r} {link.args!r} {getattr(link, '__notes__', ())!r}"
+        yield "the fields of an exception", pformat(vars(link))
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            if "/tests/" not in frame.f_code.co_filename:
+                # All of it: a traceback cuts what is long.
+                yield f"the locals of {frame.f_code.co_qualname}", repr(frame.f_locals)
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """The error, its causes and contexts, and the errors of the attempts."""
+    seen: list[BaseException] = []
+    ahead: list[BaseException | None] = [error]
+    while ahead:
+        link = ahead.pop()
+        if link is None or link in seen:
+            continue
+        seen.append(link)
+        ahead += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+        ahead += [attempt.error for attempt in getattr(link, "attempts", ())]
+    return seen
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, default=lambda other: asdict(other) if is_dataclass(other) else repr(other))  # type: ignore[arg-type]  # an instance
+
+
+def look_at(llm: FunctionCallingLLM) -> None:
+    """The sinks that an LLM and what is made of it can fall into."""
+    make = ToolOrchestratingLLM(Album, "about {topic}", llm)
+    preview = make.preview(topic="x")
+    assert preview.request is not None
+    for name, value in {"llm": llm, "orchestrator": make, "preview": preview, "request": preview.request}.items():
+        shown(f"repr({name})", repr(value))
+        shown(f"str({name})", str(value))
+        shown(f"format({name})", f"{value:}")
+        shown(f"vars({name})", pformat(getattr(value, "__dict__", {})))
+        shown(f"a copy of {name}", repr(getattr(copy.copy(value), "__dict__", "")))
+    shown("a deep copy of the request", repr(copy.deepcopy(preview.request)))
+    shown("the request as JSON", dumped(asdict(preview.request)))
+    shown("the body", preview.request.body.decode())
+    shown("the address", preview.request.url)
+    shown("metadata", repr(llm.metadata))
+    shown("settings", repr(llm.settings))
+
+
+# -- what takes a secret --------------------------------------------------------------------------------------
+
+
+def by_argument(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAI("m-1", base_url=url, api_key=canary(), **options)
+
+
+def by_environment(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAI("m-1", base_url=url, **options)
+
+
+def by_auth(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAICompatible("m-1", base_url=url, auth=lambda: {"Authorization": f"Bearer {canary()}"}, **options)
+
+
+def of_ollama(url: str, **options: Any) -> FunctionCallingLLM:
+    return Ollama("m-1", base_url=url.removesuffix("/v1"), api_key=canary(), **options)
+
+
+WAYS_IN = [by_argument, by_environment, by_auth, of_ollama]
+Way = Callable[..., FunctionCallingLLM]
+
+
+@pytest.fixture(params=WAYS_IN, ids=lambda way: way.__name__)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
+    """Each way to hand over a key in turn."""
+    chosen: Way = request.param
+    if chosen is by_environment:
+        monkeypatch.setenv("OPENAI_API_KEY", canary())
+    return chosen
+
+
+def test_at_rest(way: Way) -> None:
+    look_at(way("http://127.0.0.1:9/v1"))
+
+
+def test_in_a_pickle_and_what_comes_of_it(way: Way) -> None:
+    llm = way("http://127.0.0.1:9/v1")
+    ToolOrchestratingLLM(Album, "about {topic}", llm).preview(topic="x")  # it has been used
+    data = pickle.dumps(llm)
+    shown("a pickle", data.decode("latin-1"))
+    shown("what was unpickled", pformat(vars(pickle.loads(data))))
+
+
+def test_in_a_deep_copy(way: Way) -> None:
+    llm = way("http://127.0.0.1:9/v1")
+    copied = copy.deepcopy(llm)
+    shown("a deep copy", f"{copied!r} {pformat(vars(copied))}")
+    assert copied.metadata == llm.metadata
+
+
+def test_a_header_that_holds_a_key_shows_nowhere() -> None:
+    headers = {"x-api-key": canary(), "Authorization": f"Bearer {canary()}", "api-key": canary()}
+    look_at(OpenAI("m-1", base_url="http://127.0.0.1:9/v1", api_key="sk-other", headers=headers))
+
+
+def test_a_secret_says_nothing() -> None:
+    secret = Secret(canary())
+    for text in (repr(secret), str(secret), f"{secret}", f"{secret!r:>40}", "%s" % secret, pformat([secret])):  # noqa: UP031 - that is the test
+        shown("a Secret", text)
+    assert copy.deepcopy({"key": secret})["key"] == secret
+    with pytest.raises(TypeError, match="not pickled") as caught:
+        pickle.dumps(secret)
+    shown("the error", str(caught.value))
+    with pytest.raises(TypeError):
+        json.dumps({"key": secret})
+
+
+# -- the ways a call fails ------------------------------------------------------------------------------------
+
+JSON = "content-type: application/json"
+SSE = "content-type: text/event-stream"
+
+
+def echo(status: int, **error: Any) -> list[Piece]:
+    """An error that repeats the key, as some services do."""
+    words = {"message": f"This came with {canary()} (Bearer {canary()})", **error}
+    return [whole(json.dumps({"error": words}).encode(), status, JSON)]
+
+
+def stream(*pieces: Piece) -> list[Piece]:
+    body = [chunk(piece) if isinstance(piece, bytes) else piece for piece in pieces]
+    return [head(200, SSE, "transfer-encoding: chunked"), *body]
+
+
+FAILURES: dict[str, tuple[list[Piece], tuple[type[CallError], ...]]] = {
+    "401 with the key": (echo(401), (AuthFailed,)),
+    "403 with the key": (echo(403), (AuthFailed,)),
+    "400 with the key": (echo(400), (BadRequest,)),
+    "404 with the key": (echo(404), (NotFound,)),
+    "429 quota with the key": (echo(429, code="insufficient_quota"), (QuotaExceeded,)),
+    "500 with the key": (echo(500), (ServerError,)),
+    "500 in HTML with the key": (
+        [whole(f"<h1>{canary()}</h1>".encode(), 500, "content-type: text/html")],
+        (ServerError,),
+    ),
+    "a redirect to the key": (
+        [whole(b"", 302, f"location: https://elsewhere.example/?key={canary()}")],
+        (LLMError,),
+    ),
+    "the key as the body": ([whole(canary().encode(), 200, JSON)], (MalformedEvent,)),
+    "the key in a header": ([whole(b"{}", 200, JSON, f"x-request-id: {canary()}")], (CallError,)),
+    "an error in place of an answer": (
+        [whole(json.dumps({"error": f"out of memory for {canary()}"}).encode(), 200, JSON)],
+        (LLMError,),
+    ),
+    "a status line that is none": ([f"HTTQ {canary()}\r\n\r\n".encode(), CLOSE], (StreamInterrupted,)),
+    "closed at once": ([CLOSE], (StreamInterrupted, ConnectFailed)),
+    "reset": ([RESET], (StreamInterrupted, ConnectFailed)),
+    "cut": ([*stream(*album_stream()[:5]), CLOSE], (StreamInterrupted, MalformedEvent)),
+    "silent": ([HOLD], (Timeout,)),
+    "arguments that do not fit": ([whole(album_body('{"title": 1}'), 200, JSON)], (CallError,)),
+    "words only": ([whole(text_body("no"), 200, JSON)], (CallError,)),
+}
+
+
+@contextmanager
+def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+        gc.collect()
+
+
+CASES = [(way, face, failure) for failure in FAILURES for way, face in [
+    *((by_argument, face) for face in FACES),
+    *((way, FACES[0]) for way in WAYS_IN[1:]),
+]]
+
+
+@pytest.mark.parametrize(
+    ("way", "face", "failure"), [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES]
+, indirect=["way"])
+def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener) -> None:
+    pieces, kinds = FAILURES[failure]
+    with Loopback() as server, all_warnings() as warned:
+        server.answer(*pieces)
+        limits = Timeouts(connect=5, first_token=0.1, idle=0.1, total=5) if failure == "silent" else None
+        url = f"http://127.0.0.1:{server.port}/v1"
+        llm = way(url, max_retries=0, settings=Settings(timeout=limits))
+        make = ToolOrchestratingLLM(Album, "about {topic}", llm)
+        with pytest.raises(CallError) as caught:
+            face.call(make, topic="x")
+        assert MARK in server.requests[0].headers["authorization"]  # it went where it belongs
+        assert isinstance(caught.value, kinds)
+        for where, text in texts_of(caught.value):
+            shown(where, text)
+        shown("the error as JSON", dumped(vars(caught.value)))
+        look_at(llm)
+        llm.close()
+    shown("the logs", "\n".join(listener.said))
+    shown("the warnings", "\n".join(str(warning) for warning in warned))
+    assert warned == []
+    assert any("httpcore" in line for line in listener.said)
