@@ -18,7 +18,13 @@ example = "Two guests came: Ann Berg (40, Lyon) and Bob Cruz (33, Porto)."
 people = [Person(name="Ann Berg", age=40, city="Lyon"), Person(name="Bob Cruz", age=33, city="Porto")]
 
 read_person = ToolOrchestratingLLM(
-    Person, [("user", "In Lyon we spoke with Ann Berg (40)."), ("assistant", people[0]), "{text}"], llm
+    Person,
+    [
+        ("user", "In Osaka we spoke with Ken Sato (29)."),
+        ("assistant", Person(name="Ken Sato", age=29, city="Osaka")),
+        "{text}",
+    ],
+    llm,
 )
 for growing in read_person.stream(text="Last week in Oslo we met Ingrid Dahl (51)."):
     print(repr(growing))

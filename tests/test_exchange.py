@@ -6,11 +6,11 @@ import gc
 from typing import Any
 
 import pytest
+
+import toolcast
 from albums import SEA, Album
 from chunks import album_body, album_stream, delta, sse, text_body
 from faces import Face
-
-import toolcast
 from toolcast import (
     AuthFailed,
     BadRequest,

@@ -9,10 +9,10 @@ from typing import Any
 
 import anyio
 import pytest
-from albums import SEA, SHORT, Album, call
-from faces import Face
 
 import toolcast
+from albums import SEA, SHORT, Album, call
+from faces import Face
 from toolcast import (
     Finish,
     FunctionCallingLLM,

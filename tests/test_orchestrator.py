@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
-from albums import SEA, SHORT, Album, Apology, Song, call
-from faces import Face
 from pydantic import BaseModel, Field, field_validator
 
 import toolcast
+from albums import SEA, SHORT, Album, Apology, Song, call
+from faces import Face
 from toolcast import (
     ChatResponse,
     Configs,

@@ -12,7 +12,6 @@ import gc
 import json
 import logging
 import pickle
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,13 +20,12 @@ from dataclasses import asdict, is_dataclass
 from pprint import pformat
 from typing import Any
 
-import anyio
 import pytest
+
 from albums import Album
 from chunks import album_body, album_stream, text_body
 from faces import FACES, Face
-from loopback import CLOSE, END, HOLD, RESET, Loopback, Piece, chunk, head, whole
-
+from loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import (
     AuthFailed,
     BadRequest,
@@ -37,7 +35,6 @@ from toolcast import (
     LLMError,
     MalformedEvent,
     NotFound,
-    NoToolCallError,
     Ollama,
     OpenAI,
     OpenAICompatible,
@@ -45,11 +42,9 @@ from toolcast import (
     ServerError,
     Settings,
     StreamInterrupted,
-    StreamTruncated,
     Timeout,
     Timeouts,
     ToolOrchestratingLLM,
-    ValidationError,
 )
 from toolcast.providers.wire import Secret
 
@@ -274,15 +269,21 @@ def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
         gc.collect()
 
 
-CASES = [(way, face, failure) for failure in FAILURES for way, face in [
-    *((by_argument, face) for face in FACES),
-    *((way, FACES[0]) for way in WAYS_IN[1:]),
-]]
+CASES = [
+    (way, face, failure)
+    for failure in FAILURES
+    for way, face in [
+        *((by_argument, face) for face in FACES),
+        *((way, FACES[0]) for way in WAYS_IN[1:]),
+    ]
+]
 
 
 @pytest.mark.parametrize(
-    ("way", "face", "failure"), [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES]
-, indirect=["way"])
+    ("way", "face", "failure"),
+    [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES],
+    indirect=["way"],
+)
 def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener) -> None:
     pieces, kinds = FAILURES[failure]
     with Loopback() as server, all_warnings() as warned:

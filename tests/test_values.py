@@ -10,9 +10,9 @@ from typing import Any
 
 import pydantic
 import pytest
-from albums import Album
 
 import toolcast
+from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
 from toolcast.errors import Attempt, CallError, LLMError, Timeout, ToolcastError, ValidationError
 from toolcast.testing import ScriptedLLM

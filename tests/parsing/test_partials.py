@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import json
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Required, TypeVar
 
 import pydantic
@@ -653,3 +654,11 @@ def test_field_state_in_other_containers() -> None:
     }
     growing.feed(', 2], "u": {"x": 1')
     assert [growing.field_state(path) for path in ("t.1", "u")] == ["done", "growing"]
+
+
+def test_a_text_of_many_small_pieces_is_kept_whole() -> None:
+    document = {"title": "a" * 2500, "best": {"title": "b" * 2500}, "songs": [{"title": "c"}] * 50}
+    growing = fed(Album, document)
+    assert growing.text == json.dumps(document)
+    assert growing.value.songs == [Song(title="c")] * 50
+    assert growing.value.best == Song(title="b" * 2500)

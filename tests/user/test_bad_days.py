@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+
 from albums import SEA, SHORT
 from chunks import album_body, album_stream, call_deltas, delta, sse, text_body
 from loopback import CLOSE, HOLD, RESET, Loopback, head

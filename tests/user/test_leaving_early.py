@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+
 from albums import SHORT
 from chunks import album_body, album_stream
 from loopback import HOLD, Loopback

@@ -186,26 +186,45 @@ def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
     return PydanticCustomError(kind, message, line.get("ctx"))
 
 
+_MANY: Final = 1000
+
+
 class Text:
-    """All that was fed, from which any part can be cut at the cost of that part."""
+    """All that was fed, from which any part can be cut at the cost of that part.
+
+    What arrives in pieces of a few characters is joined to blocks now and then: a piece takes more memory than
+    its characters.
+    """
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._ends: list[int] = [0]  # where each piece begins and ends, as far as somebody wanted to know
-        self.add = self._pieces.append
+        self._fresh: list[str] = []
+        self._blocks: list[str] = []
+        self._ends: list[int] = [0]  # where each block begins and ends
+
+    def add(self, piece: str) -> None:
+        """Keep one more piece."""
+        self._fresh.append(piece)
+        if len(self._fresh) >= _MANY:
+            self._join()
+
+    def _join(self) -> None:
+        block = "".join(self._fresh)
+        self._fresh.clear()
+        self._blocks.append(block)
+        self._ends.append(self._ends[-1] + len(block))
 
     def whole(self) -> str:
         """All of it."""
-        return "".join(self._pieces)
+        return "".join(self._blocks) + "".join(self._fresh)
 
     def cut(self, start: int, end: int) -> str:
         """The characters from `start` to `end`."""
+        if self._fresh:
+            self._join()
         ends = self._ends
-        for piece in self._pieces[len(ends) - 1 :]:
-            ends.append(ends[-1] + len(piece))
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)
-        return "".join(self._pieces[first:last])[start - ends[first] : end - ends[first]]
+        return "".join(self._blocks[first:last])[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
         """The same, with the number of each span in its place."""

@@ -16,6 +16,8 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -125,7 +127,8 @@ def check_file(path: Path) -> None:
 def _start(path: Path, options: ServerOptions, key: Secret) -> Any:
     global _process
     try:
-        xllamacpp = import_module("xllamacpp")
+        with _waiting_asleep():
+            xllamacpp = import_module("xllamacpp")
     except ImportError as error:
         raise ImportError(
             "the embedded model needs xllamacpp: pip install 'toolcast[local]'", name="xllamacpp"
@@ -145,6 +148,26 @@ def _start(path: Path, options: ServerOptions, key: Secret) -> Any:
     return server
 
 
+@contextmanager
+def _waiting_asleep() -> Generator[None]:
+    """Have llama.cpp's threads sleep while they wait for each other, unless the user says otherwise.
+
+    Waiting in a loop, as OpenMP does by default, makes everything ten times slower where something else needs a
+    core. OpenMP reads its variables when it is loaded; afterwards they are as they were.
+    """
+    given = {name: os.environ.get(name) for name in _OPENMP}
+    os.environ.update({name: given[name] or value for name, value in _OPENMP.items()})
+    try:
+        yield
+    finally:
+        for name, value in given.items():
+            if value is None:
+                del os.environ[name]
+
+
+_OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+
+
 def _params(params: Any, path: Path, options: ServerOptions, key: Secret) -> Any:
     params.model.path = str(path)
     params.n_ctx = options.context
@@ -152,8 +175,6 @@ def _params(params: Any, path: Path, options: ServerOptions, key: Secret) -> Any
     params.n_batch = params.n_ubatch = options.batch
     params.n_gpu_layers = options.gpu_layers
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or _cores()
-    # Threads that wait for work must sleep: where cores are shared, waiting in a loop makes it all ten times slower.
-    params.cpuparams.poll = params.cpuparams_batch.poll = 0
     params.cache_ram_mib = options.cache_mib
     params.verbosity = -1  # it logs to file descriptor 2, past sys.stderr
     params.ui = False
