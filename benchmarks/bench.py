@@ -64,6 +64,8 @@ def report() -> Iterator[str]:
     yield totals(four)
     yield "**The same at each place** (us a piece around 25 %, around 50 % and before 100 %; growth: last / first)"
     yield places(four)
+    yield "**The 40 KB list with padding in each event**, 4 characters a piece (ms; in brackets: times the SSE limit)"
+    yield padded()
     sixteen = _measured(16, longest=50_000)
     yield "**Whole document, 16 characters a piece** (ms; in brackets: times the SSE limit)"
     yield totals(sixteen)
@@ -115,6 +117,12 @@ def _places(figures: Figures | None) -> str:
         return ""
     costs = " / ".join(f"{seconds * 1e6:.2f}" for seconds in figures.per_piece)
     return f"{costs} ({figures.growth:.2f})"
+
+
+def padded() -> str:
+    """The rows that start from the wire, where no two events are alike."""
+    found = compare((LIMIT, SYNC, ASYNC), orders(200, LIST), 4, 5, padded=True)
+    return table(["", LIST], [[row.name, _total(found, row)] for row in found])
 
 
 def memory() -> str:

@@ -129,15 +129,18 @@ def essay() -> Document:
     return _document("essay", Essay(title="Of water", words=6_500, body=body, sources=sources))
 
 
-def chat_events(pieces: list[str], tool: str) -> list[bytes]:
+def chat_events(pieces: list[str], tool: str, *, padded: bool = False) -> list[bytes]:
     """The pieces as OpenAI's chat completions stream a tool call: one server-sent event a piece.
 
-    One event comes before those of the pieces, three come after them: stop reason, usage, `[DONE]`.
+    One event comes before those of the pieces, three come after them: stop reason, usage, `[DONE]`. `padded`: with the
+    padding against listeners that OpenAI puts into each event, so that no two are alike.
     """
     function = {"name": tool, "arguments": ""}
     call = {"index": 0, "id": "call_Ukpeudv7mpU6xGXc8D91WxRd", "type": "function", "function": function}
     events = [_event({"role": "assistant", "content": None, "tool_calls": [call], "refusal": None})]
-    events += [_event({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+    for number, piece in enumerate(pieces):
+        padding = {"obfuscation": f"{number:08x}"} if padded else {}
+        events.append(_event({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}, **padding))
     usage = {"prompt_tokens": 60, "completion_tokens": len(pieces), "total_tokens": 60 + len(pieces)}
     return [*events, _event({}, "tool_calls"), _sse({**_HEAD, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
 
@@ -160,9 +163,9 @@ def _order(number: int) -> Order:
     )
 
 
-def _event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _event(delta: dict[str, Any], finish: str | None = None, **more: str) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return _sse({**_HEAD, "choices": [choice], "usage": None})
+    return _sse({**_HEAD, "choices": [choice], "usage": None, **more})
 
 
 def _sse(payload: dict[str, Any]) -> bytes:

@@ -74,13 +74,16 @@ class Figures:
         return costs[-1] / costs[0]
 
 
-def compare(rows: Sequence[Row], document: Document, size: int, rounds: int) -> dict[Row, Figures]:
+def compare(
+    rows: Sequence[Row], document: Document, size: int, rounds: int, *, padded: bool = False
+) -> dict[Row, Figures]:
     """The figures of each row for the document in pieces of `size` characters, from two rounds or more.
 
     What is made on the first use is made in the first round, which is then not the best one.
     """
     figures = {row: Figures() for row in rows}
-    sources = {True: chat_events(document.pieces(size), document.type.__name__), False: document.pieces(size)}
+    texts = document.pieces(size)
+    sources = {True: chat_events(texts, document.type.__name__, padded=padded), False: texts}
     for _ in range(rounds):
         for row, found in figures.items():
             _measure(row, document, sources, found)

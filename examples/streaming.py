@@ -14,21 +14,13 @@ class Person(BaseModel):
 
 
 llm = LlamaCpp(settings=Settings(temperature=0, max_tokens=100, extra={"cache_prompt": False}))
-example = "Two guests came: Ann Berg (40, Lyon) and Bob Cruz (33, Porto)."
-people = [Person(name="Ann Berg", age=40, city="Lyon"), Person(name="Bob Cruz", age=33, city="Porto")]
-
-read_person = ToolOrchestratingLLM(
-    Person,
-    [
-        ("user", "In Osaka we spoke with Ken Sato (29)."),
-        ("assistant", Person(name="Ken Sato", age=29, city="Osaka")),
-        "{text}",
-    ],
-    llm,
-)
+read_person = ToolOrchestratingLLM(Person, "Who is the person in this text? {text}", llm)
 for growing in read_person.stream(text="Last week in Oslo we met Ingrid Dahl (51)."):
     print(repr(growing))
 
+# A small model does more with an example: an object among the messages is what it would have answered.
+example = "Two guests came: Ann Berg (40, Lyon) and Bob Cruz (33, Porto)."
+people = [Person(name="Ann Berg", age=40, city="Lyon"), Person(name="Bob Cruz", age=33, city="Porto")]
 read_people = ToolOrchestratingLLM(list[Person], [("user", example), ("assistant", people), "{text}"], llm)
 speakers = "Three speakers came: Ken Sato (29, Osaka), Ruth Adler (67, Vienna) and Ingrid Dahl (51, Oslo)."
 for person in read_people.stream(text=speakers).items():

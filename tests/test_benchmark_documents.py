@@ -52,6 +52,15 @@ def test_pieces_are_the_text(document: Any, size: int) -> None:
     assert {len(piece) for piece in pieces[:-1]} == {size}
 
 
+def test_padded_events_differ_and_say_the_same(document: Any) -> None:
+    plain, padded = (documents.chat_events(["a"] * 3, "Album", padded=padding)[1:4] for padding in (False, True))
+    assert (len(set(plain)), len(set(padded))) == (1, 3)
+    assert (
+        rows.stream(document, documents.chat_events(document.pieces(16), document.type.__name__, padded=True))()
+        == document.whole
+    )
+
+
 def test_every_row_ends_in_the_right_object(document: Any) -> None:
     pieces = document.pieces(16)
     events = documents.chat_events(pieces, document.type.__name__)
