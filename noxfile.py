@@ -76,9 +76,7 @@ class Environment:
         uv, python = _uv(), str(self.bin / "python")
         if uv:
             try:
-                self.session.run_install(
-                    uv, "pip", "install", "-q", "--python", python, *wanted, external=True
-                )
+                self.session.run_install(uv, "pip", "install", "-q", "--python", python, *wanted, external=True)
                 return
             except CommandFailed:
                 self.session.warn("uv could not install; trying pip")
@@ -186,9 +184,7 @@ def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:
     if not (folder / "node_modules" / "@copilotkit" / "aimock").is_dir():
         path = {"PATH": env.path}
         npm = shutil.which("npm", path=env.path) or "npm"
-        session.run_install(
-            npm, "install", "--silent", "--prefix", str(folder), AIMOCK, env=path, external=True
-        )
+        session.run_install(npm, "install", "--silent", "--prefix", str(folder), AIMOCK, env=path, external=True)
     return {"TOOLCAST_AIMOCK": str(folder)}
 
 

@@ -14,13 +14,9 @@ from pathlib import Path
 def command(markdown: str, wanted: str) -> str:
     """The command line in a fenced block that contains `wanted`, without a leading `$ `."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", markdown, re.MULTILINE | re.DOTALL)
-    lines = {
-        line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines() if wanted in line
-    }
+    lines = {line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines() if wanted in line}
     if len(lines) != 1:
-        raise SystemExit(
-            f"expected exactly one command with {wanted!r} in fenced blocks, found {sorted(lines)}"
-        )
+        raise SystemExit(f"expected exactly one command with {wanted!r} in fenced blocks, found {sorted(lines)}")
     return lines.pop()
 
 

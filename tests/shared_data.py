@@ -27,6 +27,4 @@ def recordings(protocol: str) -> list[Path]:
     if not index.is_file():
         return []
     rows = (line.split("|") for line in index.read_text().splitlines() if line.startswith("| "))
-    return sorted(
-        SHARED / "recordings" / row[1].strip() for row in rows if len(row) > 2 and row[2].strip() == protocol
-    )
+    return sorted(SHARED / "recordings" / row[1].strip() for row in rows if len(row) > 2 and row[2].strip() == protocol)

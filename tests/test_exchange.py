@@ -332,9 +332,7 @@ def test_an_error_in_the_middle_of_a_stream(face: Face) -> None:
 
 
 def test_a_refusal_that_is_a_web_page(face: Face) -> None:
-    make, _, _ = maker(
-        Recorded([b"<html>bad gateway</html>"], 502, {"content-type": "text/html"}), max_retries=0
-    )
+    make, _, _ = maker(Recorded([b"<html>bad gateway</html>"], 502, {"content-type": "text/html"}), max_retries=0)
     with pytest.raises(ServerError, match="502"):
         face.call(make)
 
@@ -374,9 +372,7 @@ def test_an_exception_in_the_loop_body_gives_the_connection_back(raised: BaseExc
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(1), MemoryError()])
-def test_an_interrupt_while_reading_passes_and_gives_the_connection_back(
-    face: Face, raised: BaseException
-) -> None:
+def test_an_interrupt_while_reading_passes_and_gives_the_connection_back(face: Face, raised: BaseException) -> None:
     make, network, _ = maker(Recorded([*album_stream()[:6], raised]), GOOD)
     with pytest.raises(type(raised)):
         seen = face.stream(make)

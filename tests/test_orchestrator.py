@@ -661,9 +661,7 @@ def test_an_observer_that_fails_changes_nothing(face: Face, caplog: pytest.LogCa
     assert "observer fell asleep" in caplog.text
 
 
-def test_verbose_logs_and_never_prints(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbose_logs_and_never_prints(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
     make, _ = maker(SEA, verbose=True)
     with caplog.at_level(logging.INFO, logger="toolcast"):
         make(topic="x")

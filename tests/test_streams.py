@@ -190,7 +190,9 @@ def test_items_of_an_answer_that_came_whole(face: Face) -> None:
 
 
 def test_items_of_an_answer_that_had_to_be_repaired(face: Face) -> None:
-    arguments = Album(title="a", artist="b", songs=[]).model_dump() | {"songs": SEA.model_dump_json(include={"songs"})[9:-1]}
+    arguments = Album(title="a", artist="b", songs=[]).model_dump() | {
+        "songs": SEA.model_dump_json(include={"songs"})[9:-1]
+    }
     assert face.view(maker(arguments), "items", "songs") == SEA.songs
 
 

@@ -109,9 +109,7 @@ class Reader:
             except ValidationError:
                 continue
             note = f"read {tool.name} from the text of the answer; no tool was called"
-            return ReadCall(
-                tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs)
-            )
+            return ReadCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
         return None
 
 

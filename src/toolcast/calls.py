@@ -23,8 +23,8 @@ from .errors import (
 )
 from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
 from .exchange import Call, Source, start_call
-from .llms import FunctionCallingLLM
 from .flows import Collect, Path
+from .llms import FunctionCallingLLM
 from .messages import ToolCallPart
 from .objects import StreamingObjectProcessor
 from .parsing.partials import MISSING, Growing
@@ -87,9 +87,7 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
         raise
 
 
-async def _conclude(
-    recipe: Recipe, response: ChatResponse, outside: Outside, call: Call, trace: Trace
-) -> Result[Any]:
+async def _conclude(recipe: Recipe, response: ChatResponse, outside: Outside, call: Call, trace: Trace) -> Result[Any]:
     reads = recipe.reader.read(response)
     trace.step("calls_parsed")
     values = await run_reads(reads, outside)
@@ -267,10 +265,26 @@ class ObjectFlow:
     async def fill(self) -> None:
         """Wait for more events; at the end of an answer read it, and ask again where that is due."""
         try:
-            await self._fill()
+            if self._failure is not None:
+                await self._ask_again(self._failure)
+                return
+            if self._source is None:
+                self._begin()
+            assert self._source is not None
+            self._queue, self._position = await self._source.pull(), 0
+            if not self._queue:
+                await self._conclude()
         except BaseException as error:
             await self._fail(error)
             raise
+
+    async def wait(self) -> bool:
+        """Wait until there is a new item, where `advance` found none; False at the end."""
+        while not self.ended:
+            await self.fill()
+            if self.advance():
+                return True
+        return False
 
     async def close(self) -> None:
         """Stop, and give the connection back."""
@@ -280,17 +294,6 @@ class ObjectFlow:
             if self.trace.state not in ("ready", "error"):
                 self.trace.step("closed")
         await self._stop()
-
-    async def _fill(self) -> None:
-        if self._failure is not None:
-            await self._ask_again(self._failure)
-            return
-        if self._source is None:
-            self._begin()
-        assert self._source is not None
-        self._queue, self._position = await self._source.pull(), 0
-        if not self._queue:
-            await self._conclude()
 
     def _begin(self) -> None:
         recipe = self._recipe

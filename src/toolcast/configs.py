@@ -1,7 +1,7 @@
 """The default LLM and settings, for the process or for a context.
 
-`Configs.llm = Ollama("llama3.2")` holds everywhere; `with Configs.use(llm=...):` only inside the block, for this
-thread or task and what it starts.
+`Configs.llm = Ollama("llama3.2")` holds everywhere; `with Configs.use(llm=...):` only inside the block, in this
+thread or task and the tasks that it starts, as context variables do.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class _Configs:
         self._settings = settings
 
     @contextmanager
-    def use(
-        self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None
-    ) -> Generator[None]:
+    def use(self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None) -> Generator[None]:
         """Other defaults inside a `with` block; what is None stays as it was."""
         changes = {name: value for name, value in (("llm", llm), ("settings", settings)) if value is not None}
         token = _here.set({**(_here.get() or {}), **changes})

@@ -247,9 +247,7 @@ class ValidationError(CallError):
     `__cause__` the Pydantic error. `.partial` holds what did validate.
     """
 
-    def __init__(
-        self, message: str = "", *, tool_name: str | None = None, arguments: str = "", **where: Any
-    ) -> None:
+    def __init__(self, message: str = "", *, tool_name: str | None = None, arguments: str = "", **where: Any) -> None:
         super().__init__(message, **where)
         self.tool_name = tool_name
         self.arguments = arguments

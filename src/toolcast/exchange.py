@@ -82,6 +82,10 @@ class Service(Protocol):
     @property
     def retry_policy(self) -> RetryPolicy: ...
 
+    def noticed(self, request: HTTPRequest) -> None:
+        """Hears of every request before it is sent."""
+        ...
+
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the service can be spoken to."""
         ...
@@ -116,7 +120,16 @@ class Exchange:
         """The next events; an empty list at the end."""
         while not self._ended:
             try:
-                events = await self._advance()
+                if self._body is None:
+                    await self._open()
+                assert self._body is not None and self._decoder is not None
+                data = await self._read(self._body)
+                events = self._decoder.feed(data) if data else self._decoder.close()
+                for event in events:
+                    if type(event) is UsageReport:
+                        self._usage = event.usage
+                if not data:
+                    await self.close()
             except LLMError as error:
                 await self._drop()
                 await self._retry_or_raise(error)
@@ -141,28 +154,13 @@ class Exchange:
         if body is not None:
             await body.close()
 
-    async def _advance(self) -> list[Event]:
-        if self._body is None:
-            await self._open()
-        assert self._body is not None and self._decoder is not None
-        data = await self._read(self._body)
-        events = self._decoder.feed(data) if data else self._decoder.close()
-        for event in events:
-            if type(event) is UsageReport:
-                self._usage = event.usage
-        if not data:
-            await self._end()
-        return events
-
-    async def _end(self) -> None:
-        await self.close()
-
     async def _open(self) -> None:
         now = self._outside.now()
         self._decoder = None
         self._first_token_by = _by(now, self._timeouts.first_token)
         self._wire = await self._service.prepare(self._conversation, self._outside)
         request = self._wire.request(self._conversation, self._settings)
+        self._service.noticed(request)
         request = await self._service.authorize(request, self._outside)
         self._body = body = await self._connect(request, now)
         if body.status >= 300:
@@ -204,12 +202,14 @@ class Exchange:
         return data
 
     def _next_limit(self, now: float) -> tuple[str, float | None]:
-        waiting = not self._handed_out and self._first_token_by is not None
-        limits = [
-            ("first_token", self._first_token_by) if waiting else ("idle", _by(now, self._timeouts.idle)),
-            ("total", self._call.deadline),
-        ]
-        return min(limits, key=lambda limit: float("inf") if limit[1] is None else limit[1])
+        """Which limit runs out next, and when."""
+        phase, until = "first_token", self._first_token_by
+        if self._handed_out or until is None:
+            phase, until = "idle", _by(now, self._timeouts.idle)
+        total = self._call.deadline
+        if total is not None and (until is None or total < until):
+            return "total", total
+        return phase, until
 
     def _too_late(self, phase: str) -> Timeout:
         seconds = getattr(self._timeouts, phase)
@@ -358,7 +358,7 @@ class FirstCallOnly:
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""
         while events := await self._source.pull():
-            if not self._dropping and not any(type(event) in _CALL_BORDERS for event in events):
+            if not self._dropping and _CALL_BORDERS.isdisjoint(map(type, events)):
                 return events
             if kept := [event for event in events if self._keep(event)]:
                 return kept
@@ -381,4 +381,4 @@ class FirstCallOnly:
         return event.id == self._first
 
 
-_CALL_BORDERS = (ToolCallStart, ToolCallDone)
+_CALL_BORDERS = frozenset((ToolCallStart, ToolCallDone))

@@ -125,9 +125,7 @@ class ToolResultPart:
     type: Literal["tool_result"] = "tool_result"
 
 
-Part: TypeAlias = (
-    TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart
-)
+Part: TypeAlias = TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,11 +312,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _default_choice(self) -> ToolChoice:
         if self._tool_choice is None:
-            return (
-                named_choice(self._tools[0].name, list(self._by_name))
-                if len(self._tools) == 1
-                else "required"
-            )
+            return named_choice(self._tools[0].name, list(self._by_name)) if len(self._tools) == 1 else "required"
         return named_choice(self._tool_choice, list(self._by_name))
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
@@ -346,9 +342,7 @@ def _usable(llm: object) -> FunctionCallingLLM:
     """The LLM to call; raises where there is none, or one that cannot call functions."""
     chosen = Configs.llm if llm is None else llm
     if chosen is None:
-        raise MissingLLMError(
-            "llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()"
-        )
+        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
     found = find_llm(chosen) if isinstance(chosen, str) else chosen
     if not isinstance(found, FunctionCallingLLM):
         raise UnsupportedLLMError(f"llm must be a FunctionCallingLLM or a name, not {type(found).__name__}")

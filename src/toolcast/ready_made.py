@@ -7,6 +7,7 @@ speaks to it. The wire is loaded on first use, so that nobody pays for a dialect
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .providers.grammar import Limits
     from .providers.llama_cpp import LlamaCppWire
     from .runtime.local_model import LocalServer, ServerOptions
+
+logger = logging.getLogger("toolcast")
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
@@ -91,6 +94,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._auth = auth
         self._made: Wire | None = None
         self._served_at: str | None = None
+        self._warned: set[str] = set()
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -103,6 +107,13 @@ class ServiceLLM(FunctionCallingLLM):
         if self._made is None:
             self._made = self._make_wire()
         return self._made
+
+    def noticed(self, request: HTTPRequest) -> None:
+        """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
+        for note in request.notes:
+            if note not in self._warned:
+                self._warned.add(note)
+                logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the service can be spoken to."""
@@ -197,9 +208,7 @@ class OpenAICompatible(ServiceLLM):
                 )
             return SERVICES[self.service]
         host = urlsplit(self.base_url or "").hostname
-        return next(
-            (row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC
-        )
+        return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
     def _make_wire(self) -> Wire:
         from .providers.openai_chat import OpenAIChatWire
@@ -209,9 +218,7 @@ class OpenAICompatible(ServiceLLM):
         if not base_url:
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
-        return OpenAIChatWire(
-            row, api_key=self._secret(*row.key_env), base_url=base_url, headers=named | self._headers
-        )
+        return OpenAIChatWire(row, api_key=self._secret(*row.key_env), base_url=base_url, headers=named | self._headers)
 
 
 class OpenAI(OpenAICompatible):
@@ -307,9 +314,7 @@ class LlamaCpp(ServiceLLM):
     def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppWire:
         from .providers.llama_cpp import LlamaCppWire
 
-        return LlamaCppWire(
-            base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools
-        )
+        return LlamaCppWire(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
 async def _fetched(request: HTTPRequest, outside: Outside) -> bytes:

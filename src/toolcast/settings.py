@@ -27,9 +27,7 @@ class Timeouts:
         for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(
-                    f"timeout {field.name}={value!r} must be a positive number of seconds, or None"
-                )
+                raise ValueError(f"timeout {field.name}={value!r} must be a positive number of seconds, or None")
 
 
 class SettingsChanges(TypedDict, total=False):

@@ -43,8 +43,7 @@ STREAM: Table = {
     "receiving_chunk": {"received": "processing_chunk", "asked_again": "initiating_stream", **_ENDS}
     | {"exhausted": "ready"},
     "processing_chunk": {"unreadable": "skipping_chunk", "readable": "parsing_partial_tool_calls", **_ENDS},
-    "parsing_partial_tool_calls": {"parsed": "updating_objects", **_ENDS}
-    | {"asked_again": "initiating_stream"},
+    "parsing_partial_tool_calls": {"parsed": "updating_objects", **_ENDS} | {"asked_again": "initiating_stream"},
     "updating_objects": {"changed": "yielding_partial", "unchanged": "more_chunks", **_ENDS},
     "yielding_partial": {"yielded": "more_chunks", **_ENDS},
     "skipping_chunk": {"skipped": "more_chunks", **_ENDS},

@@ -190,15 +190,8 @@ class _ObjectState(Generic[T]):
         return self._flow.field_state(path)
 
     def _own(self, view: str) -> None:
-        if self._owner not in (None, view):
-            raise StreamBusy(
-                f"this stream is already read through {self._owner}; make a second stream for {view}"
-            )
-        self._owner = view
-
-    def _begin(self, view: str) -> None:
         if self._owner is not None:
-            self._own(f"another {view}")
+            raise StreamBusy(f"this stream is already read through {self._owner}; make a second stream for {view}")
         self._owner = view
 
 
@@ -216,10 +209,8 @@ class ObjectStream(_ObjectState[T]):
         flow = self._flow
         if self._owner != "iteration":
             self._own("iteration")
-        while not flow.advance():
-            if flow.ended:
-                raise StopIteration
-            without_loop.run(flow.fill())
+        if not flow.advance() and not without_loop.run(flow.wait()):
+            raise StopIteration
         item: T = flow.item
         return item
 
@@ -253,7 +244,7 @@ class ObjectStream(_ObjectState[T]):
         without_loop.run(self._flow.close())
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
-        self._begin(name)
+        self._own(name)
         return _View(self, self._flow, self._flow.view(kind, path))
 
     def __enter__(self) -> Self:
@@ -305,10 +296,8 @@ class AsyncObjectStream(_ObjectState[T]):
         flow = self._flow
         if self._owner != "iteration":
             self._own("iteration")
-        while not flow.advance():
-            if flow.ended:
-                raise StopAsyncIteration
-            await flow.fill()
+        if not flow.advance() and not await flow.wait():
+            raise StopAsyncIteration
         item: T = flow.item
         return item
 
@@ -342,7 +331,7 @@ class AsyncObjectStream(_ObjectState[T]):
         await self._flow.close()
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> AsyncIterator[Any]:
-        self._begin(name)
+        self._own(name)
         return _AsyncView(self, self._flow, self._flow.view(kind, path))
 
     async def __aenter__(self) -> Self:

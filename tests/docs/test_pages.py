@@ -29,8 +29,6 @@ def test_sessions_exist(page: Path) -> None:
 def test_every_public_name_is_on_some_page() -> None:
     everything = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     missing = [
-        name
-        for name in toolcast.__all__
-        if not name.startswith("__") and not re.search(rf"\b{name}\b", everything)
+        name for name in toolcast.__all__ if not name.startswith("__") and not re.search(rf"\b{name}\b", everything)
     ]
     assert missing == []

@@ -75,9 +75,7 @@ def reader(aimock: Aimock, smollm2: Path, monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.networked
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
-def test_page_runs(
-    page: Path, reader: dict[str, Any], aimock: Aimock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_runs(page: Path, reader: dict[str, Any], aimock: Aimock, capsys: pytest.CaptureFixture[str]) -> None:
     printed = ""
     for block in blocks(page):
         if block.order == "output":
@@ -91,19 +89,12 @@ def test_page_runs(
 
 def test_every_order_is_known() -> None:
     known = {"", "answers", "fresh", "raises", "output", "skip"}
-    found = [
-        f"{block}: {block.order}" for page in PAGES for block in blocks(page) if block.order not in known
-    ]
+    found = [f"{block}: {block.order}" for page in PAGES for block in blocks(page) if block.order not in known]
     assert found == []
 
 
 def test_a_skip_says_why() -> None:
-    found = [
-        str(block)
-        for page in PAGES
-        for block in blocks(page)
-        if block.order == "skip" and len(block.rest) < 10
-    ]
+    found = [str(block) for page in PAGES for block in blocks(page) if block.order == "skip" and len(block.rest) < 10]
     assert found == []
 
 

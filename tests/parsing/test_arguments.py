@@ -276,9 +276,7 @@ DECODED: list[Any] = [
 
 
 @pytest.mark.parametrize(("type_form", "text", "value", "places"), DECODED, ids=lambda case: str(case)[:40])
-def test_strings_where_something_else_is_required(
-    type_form: Any, text: str, value: Any, places: list[str]
-) -> None:
+def test_strings_where_something_else_is_required(type_form: Any, text: str, value: Any, places: list[str]) -> None:
     result, repairs = of(type_form, text)
     assert repairs == tuple(f"decoded the JSON text in {place}" for place in places)
     if value is not None:

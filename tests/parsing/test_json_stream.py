@@ -322,9 +322,7 @@ def corrupt(text: str, edits: list[tuple[int, str]]) -> str:
         st.builds(
             corrupt,
             st.builds(json.dumps, values),
-            st.lists(
-                st.tuples(st.integers(0, 999), st.sampled_from('{}[]:,"\\u0-.etn \n')), min_size=1, max_size=3
-            ),
+            st.lists(st.tuples(st.integers(0, 999), st.sampled_from('{}[]:,"\\u0-.etn \n')), min_size=1, max_size=3),
         ),
     ),
     st.lists(st.integers(0, 999), max_size=4),
@@ -359,9 +357,7 @@ def test_garbage_is_refused_as_json_loads_refuses_it(text: str, at: list[int]) -
         ("1e+", "the text ends within a number", 0, 1, 1, ()),
     ],
 )
-def test_incomplete(
-    text: str, what: str, offset: int, line: int, column: int, path: tuple[str | int, ...]
-) -> None:
+def test_incomplete(text: str, what: str, offset: int, line: int, column: int, path: tuple[str | int, ...]) -> None:
     assert facts(error_of([text])) == (what, offset, line, column, path, True)
     assert facts(error_of(list(text))) == (what, offset, line, column, path, True)
 
@@ -399,9 +395,7 @@ def test_incomplete(
         ('["\ud83d"]', "half a surrogate pair in a string: '\\ud83d'", 2, 1, 3, (0,)),
     ],
 )
-def test_wrong(
-    text: str, what: str, offset: int, line: int, column: int, path: tuple[str | int, ...]
-) -> None:
+def test_wrong(text: str, what: str, offset: int, line: int, column: int, path: tuple[str | int, ...]) -> None:
     assert facts(error_of([text])) == (what, offset, line, column, path, False)
     assert facts(error_of(list(text))) == (what, offset, line, column, path, False)
 

@@ -286,8 +286,8 @@ def test_a_client_of_your_own(library: Any, backend: str) -> None:
 
     anyio.run(main, backend=backend)
     network.close()
-    assert not network._doors._client.is_closed  # type: ignore[union-attr]
-    assert not network._doors._async_client.is_closed  # type: ignore[union-attr]
+    assert not network._doors._client.is_closed
+    assert not network._doors._async_client.is_closed
 
 
 def test_the_errors_of_a_fork_are_known(library: Any, server: Loopback) -> None:
@@ -310,7 +310,7 @@ def test_a_derived_client_will_do_and_a_stranger_will_not(server: Loopback) -> N
     with Derived() as client:
         assert HttpxNetwork(client).open(request_to(server), connect=5.0, read=5.0).read() == b""
     with pytest.raises(TypeError, match="not object"):
-        HttpxNetwork(object()).open(request_to(server), connect=5.0, read=5.0)  # type: ignore[arg-type]
+        HttpxNetwork(object()).open(request_to(server), connect=5.0, read=5.0)
 
 
 def test_an_error_of_a_foreign_transport_passes(backend: str) -> None:

@@ -50,12 +50,12 @@ class Face:
 
     def __call__(self, network: Network, work: Work) -> Any:
         if self.name == "sync":
-            return without_loop.run(work(sync_outside(network)))  # type: ignore[arg-type]
+            return without_loop.run(work(sync_outside(network)))
 
         async def main() -> Any:
             if self.is_async:
                 return await work(async_outside(network))
-            return without_loop.run(work(sync_outside(network)))  # type: ignore[arg-type]
+            return without_loop.run(work(sync_outside(network)))
 
         return anyio.run(main, backend=self.backend)
 
@@ -202,7 +202,7 @@ def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
         refused = gone.url
     for url in (refused, "http://nohost.invalid/v1"):
         with pytest.raises(ConnectFailed) as caught:
-            face(network, lambda outside, url=url: get(outside, url))  # type: ignore[misc]
+            face(network, lambda outside, url=url: get(outside, url))
         assert caught.value.retryable
 
 
@@ -344,7 +344,7 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
         gc.collect()
     for face, body in zip(("asyncio", "trio"), held[2:], strict=True):
         with pytest.raises(StreamClosed):
-            Face(face)(network, lambda _, body=body: body.read(1.0))  # type: ignore[misc]
+            Face(face)(network, lambda _, body=body: body.read(1.0))
 
 
 def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) -> None:
@@ -394,5 +394,5 @@ def test_the_real_clock() -> None:
     for outside in (sync_outside(HttpxNetwork(), clock), async_outside(HttpxNetwork(), clock)):
         assert outside.now() <= outside.now()
         assert outside.time() > 1.7e9
-    without_loop.run(sync_outside(HttpxNetwork()).sleep(0.0))  # type: ignore[arg-type]
+    without_loop.run(sync_outside(HttpxNetwork()).sleep(0.0))
     anyio.run(async_outside(HttpxNetwork()).sleep, 0.0)

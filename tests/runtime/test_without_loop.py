@@ -70,7 +70,7 @@ def test_an_error_comes_out_as_it_is(place: str) -> None:
 
     for error in (ValueError("mine"), KeyboardInterrupt(), StopAsyncIteration()):
         with pytest.raises(type(error)) as caught:
-            inside(place, lambda error=error: without_loop.run(fails(error)))  # type: ignore[misc]
+            inside(place, lambda error=error: without_loop.run(fails(error)))
         assert caught.value is error
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+
 from albums import SEA, Album, Apology
 from faces import Face
 from servers.aimock_server import Aimock
-
 from toolcast import (
     LLMError,
     NoToolCallError,

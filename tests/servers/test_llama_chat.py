@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from faces import Face
 from pydantic import BaseModel
-from servers.llama_server import LlamaServer
 
+from faces import Face
+from servers.llama_server import LlamaServer
 from toolcast import (
     AuthFailed,
     BadRequest,

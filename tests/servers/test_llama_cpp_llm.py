@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
-from faces import Face
 from pydantic import BaseModel
 
+from faces import Face
 from toolcast import LlamaCpp, NotFound, OutputTruncated, Settings, Timeouts, ToolOrchestratingLLM, is_partial
 from toolcast.runtime.local_model import ServerOptions
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from albums import SEA, Album
-from faces import Face, Seen
 from pydantic import BaseModel
 
+from albums import SEA, Album
+from faces import Face, Seen
 from toolcast import (
     AuthFailed,
     BadRequest,

@@ -31,9 +31,7 @@ class Module:
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing but, at most, a docstring."""
-        return all(
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in self.tree.body
-        )
+        return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in self.tree.body)
 
     @cached_property
     def functions(self) -> list[tuple[str, FunctionNode]]:

@@ -50,11 +50,9 @@ CAUGHT_WHOLE = {
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "_Job.run"): "the user's tool: its failure becomes the call's result",
     ("runtime.tool_runner", "_read"): "the user's validators: their failure becomes the call's result",
+    ("parsing.walking", "Walk._judged"): "the user's validators: what they raise is held back for the end",
+    ("runtime.shielding", "_finished"): "a foreign close that failed after its caller was cancelled",
     ("runtime.shielding", "_alone"): "a foreign transport's close, for which nobody waits any more",
-    (
-        "runtime.shielding",
-        "unbroken",
-    ): "holds a second cancellation back until the close is done, then raises it",
     (
         "streams",
         "EventStream.next",
@@ -79,11 +77,7 @@ def body_lines(node: FunctionNode, module: Module) -> int:
     """Lines of code of a function's body: no docstring, no blank lines, no lines that are only a comment."""
     body = node.body
     first = body[0]
-    if (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    ):
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
         body = body[1:]
     if not body:
         return 0
@@ -99,9 +93,7 @@ def parameters(node: FunctionNode) -> int:
 
 def may_be_wide(module: Module, name: str) -> bool:
     owner, _, function = name.rpartition(".")
-    return function == "__init__" and (
-        module.name in WIDE_MODULES or (module.name, owner) in WIDE_CONSTRUCTORS
-    )
+    return function == "__init__" and (module.name in WIDE_MODULES or (module.name, owner) in WIDE_CONSTRUCTORS)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name or "toolcast")

@@ -114,9 +114,7 @@ def absolute(module: Module, node: ast.ImportFrom) -> str:
 def is_import_call(node: ast.Call) -> bool:
     """Whether this is `import_module("a.name")`."""
     return (
-        ast.unparse(node.func).endswith("import_module")
-        and bool(node.args)
-        and isinstance(node.args[0], ast.Constant)
+        ast.unparse(node.func).endswith("import_module") and bool(node.args) and isinstance(node.args[0], ast.Constant)
     )
 
 

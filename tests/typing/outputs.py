@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel
-from typing_extensions import assert_type
 
 from toolcast import (
     AgentChatResponse,

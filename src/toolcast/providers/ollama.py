@@ -101,13 +101,15 @@ class OllamaWire:
     def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what Ollama cannot take."""
         form = form_of(conversation)
+        forced = form is not None and form.forced
         names = ToolNames(conversation.tools)
+        said = _instructed(conversation.messages, form) if form is not None and forced else conversation.messages
         body: dict[str, Any] = {
             "model": conversation.model,
-            "messages": [sent for message in conversation.messages for sent in _messages(message, names)],
+            "messages": [sent for message in said for sent in _messages(message, names)],
             "stream": conversation.stream,
         }
-        if form is not None and form.forced:
+        if form is not None and forced:
             body["format"] = _format(form)
         elif form is not None:
             body["tools"] = [_tool(tool.description, tool.parameters, names.wire[tool.name]) for tool in form.tools]
@@ -145,6 +147,15 @@ class OllamaWire:
         if self._key:
             headers["authorization"] = Secret(f"Bearer {self._key.reveal()}")
         return headers | self._own_headers
+
+
+def _instructed(messages: Sequence[Message], form: Form) -> tuple[Message, ...]:
+    """`messages` with what the tools are in the system message: of a `format` the model itself sees nothing."""
+    told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
+    whole = f"Answer with JSON that follows this JSON Schema: {json.dumps(_format(form), ensure_ascii=False)}"
+    first = messages[0] if messages and messages[0].role == "system" else None
+    text = "\n\n".join((*([first.text] if first else []), told, whole))
+    return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
 
 def _with_pull(error: LLMError) -> LLMError:

@@ -180,6 +180,7 @@ def _params(params: Any, path: Path, options: ServerOptions, key: Secret) -> Any
     params.ui = False
     params.endpoint_slots = False
     params.api_keys = [key.reveal()]
+    params.model_alias = {path.stem}  # or else its answers name the file with all its folders
     return params
 
 

@@ -28,6 +28,9 @@ class WouldSuspend(ToolcastError, RuntimeError):
     """Something in a synchronous call waits for an event loop; only the async face can run it."""
 
 
+_ADVICE = "a synchronous call met code that waits for an event loop; use the async face: acall, astream, achat, ..."
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of `coroutine`, driven here and now. Raises `WouldSuspend` if it waits for an event loop."""
     first, final = get_asyncgen_hooks()
@@ -40,6 +43,10 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+    except RuntimeError as error:
+        if _asks_for_a_loop(error):
+            raise WouldSuspend(_ADVICE) from error
+        raise
     finally:
         if claimed:
             set_asyncgen_hooks(first, final)
@@ -47,10 +54,13 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def _refuse(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
     """Raise `WouldSuspend` where `coroutine` waits, so that it cleans up and an async generator it awaits ends."""
-    error = WouldSuspend(
-        "a synchronous call met code that waits for an event loop; use the async face: acall, astream, achat, ..."
-    )
+    error = WouldSuspend(_ADVICE)
     with suppress(StopIteration):
         coroutine.throw(error)
     coroutine.close()
     raise error
+
+
+def _asks_for_a_loop(error: RuntimeError) -> bool:
+    """Whether this is how asyncio or anyio say that no event loop is running."""
+    return str(error).startswith(("no running event loop", "Not currently running on any asynchronous event loop"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ToolcastError
@@ -50,9 +50,7 @@ class ReplayNetwork:
         self.open_replies += 1
         return ReplayReply(self, answer)
 
-    async def aopen(
-        self, request: HTTPRequest, *, connect: float | None, read: float | None
-    ) -> AsyncReplayReply:
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReplayReply:
         """The next answer."""
         return AsyncReplayReply(self.open(request, connect=connect, read=read))
 
@@ -134,9 +132,3 @@ class VirtualClock:
         """Move on without anybody sleeping."""
         self._now += seconds
         self._wall += seconds
-
-
-def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
-    """`body` in pieces, cut at these offsets."""
-    edges = [0, *sorted(places), len(body)]
-    return [body[start:end] for start, end in zip(edges, edges[1:], strict=False)]

@@ -43,9 +43,9 @@ class ScriptedLLM(FunctionCallingLLM):
     """An LLM whose answers are given in advance, in order.
 
     An answer is: a string (text), an exception (raised), a `ToolCallPart` or a list of them (tool calls), a list
-    of events (as they are, even without a `Finish`: a stream that breaks off), a dict (the arguments of the
-    first tool), or any other object (a call of the tool that makes it). Text and arguments come in pieces of `chunk` characters. `requests` are what was
-    asked so far.
+    of events (as they are, even without a `Finish`: a stream that breaks off), a dict (the arguments of the first
+    tool), or any other object (a call of the tool that makes it). Text and arguments come in pieces of `chunk`
+    characters. `requests` are what was asked so far.
     """
 
     def __init__(
