@@ -131,7 +131,9 @@ def keep(document: Document, pieces: Iterable[bytes]) -> Read:
 def _orchestrator(document: Document, pieces: Iterable[bytes]) -> ToolOrchestratingLLM[Any]:
     network = ReplayNetwork(Recorded(pieces))
     llm = OpenAI("gpt-4o-mini", api_key="none", base_url="http://localhost/v1", network=network)
-    return ToolOrchestratingLLM(document.type, prompt="Make one.", llm=llm)
+    make = ToolOrchestratingLLM(document.type, prompt="Make one.", llm=llm)
+    make.preview()  # warm: the wire is loaded
+    return make
 
 
 _runner = asyncio.Runner()

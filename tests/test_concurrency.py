@@ -85,7 +85,7 @@ class EchoReply:
         self._met = False
         self._open = True
 
-    def read(self) -> bytes:
+    def read(self, limit: float | None = None, /) -> bytes:
         if not self._met:
             self._met = True
             self._network.together.wait()
@@ -496,7 +496,7 @@ def test_cancelled_at_every_await_of_a_real_connection(cancel: Cancel, times: in
         if outcome.error is None and outcome.result is not None:
             assert outcome.result.title == "Sea of Glass"
             break
-    assert at > 5
+    assert at > (5 if cancel is by_task else 2)  # awaits of the caller's task alone, or of all
 
 
 @pytest.mark.parametrize("cancel", CANCELS, ids=NAMES)

@@ -159,6 +159,9 @@ class Accumulator:
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
+        if type(event) is ToolCallDelta:  # nearly all events are, so they take the short way
+            self._calls[event.id].pieces.append(event.arguments)
+            return
         fold = self._folds.get(type(event))
         if fold is not None:
             fold(self, event)
@@ -202,9 +205,6 @@ class Accumulator:
         self._calls[event.id] = call
         self._parts.append(call)
 
-    def _delta(self, event: ToolCallDelta) -> None:
-        self._calls[event.id].pieces.append(event.arguments)
-
     def _reset(self, event: ToolCallReset) -> None:
         self._calls[event.id].pieces.clear()
 
@@ -230,7 +230,6 @@ class Accumulator:
         TextDelta: _text,
         ThinkingDelta: _thinking,
         ToolCallStart: _start,
-        ToolCallDelta: _delta,
         ToolCallReset: _reset,
         ToolCallDone: _done,
         UsageReport: _report,

@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Protocol
 
 from .errors import Attempt, CallError, LLMError, StreamTruncated, Timeout
@@ -106,6 +107,8 @@ class Exchange:
         self._conversation = conversation
         self._settings = settings
         self._timeouts = settings.timeouts
+        self._idle = inf if self._timeouts.idle is None else self._timeouts.idle
+        self._deadline = inf if call.deadline is None else call.deadline
         self._outside = outside
         self._call = call
         self._body: Body | None = None
@@ -114,6 +117,8 @@ class Exchange:
         self._first_token_by: float | None = None
         self._handed_out = False
         self._ended = False
+        self._phase = "first_token"
+        self._only = None if conversation.parallel else FirstCall()
         self._usage = Usage()
 
     async def pull(self) -> list[Event]:
@@ -123,16 +128,13 @@ class Exchange:
                 if self._body is None:
                     await self._open()
                 assert self._body is not None and self._decoder is not None
-                data = await self._read(self._body)
-                events = self._decoder.feed(data) if data else self._decoder.close()
-                for event in events:
-                    if type(event) is UsageReport:
-                        self._usage = event.usage
+                data = await self._body.read(self._time_left())
+                events = self._noted(self._decoder.feed(data) if data else self._decoder.close())
                 if not data:
                     await self.close()
-            except LLMError as error:
+            except (LLMError, TimeoutError) as error:
                 await self._drop()
-                await self._retry_or_raise(error)
+                await self._retry_or_raise(self._named(error))
             except BaseException:
                 await self._drop()
                 raise
@@ -178,7 +180,7 @@ class Exchange:
 
     async def _refusal(self, wire: Wire, body: Body) -> LLMError:
         content = bytearray()
-        while len(content) < _ERROR_BODY_LIMIT and (data := await self._read(body)):
+        while len(content) < _ERROR_BODY_LIMIT and (data := await body.read(self._time_left())):
             content += data
         error = wire.error(body.status, body.headers, bytes(content))
         waits = retry_after(body.headers, self._outside.time())
@@ -188,28 +190,45 @@ class Exchange:
         error.request_id = error.request_id or _request_id(body.headers)
         return error
 
-    async def _read(self, body: Body) -> bytes:
-        now = self._outside.now()
-        phase, until = self._next_limit(now)
-        if until is not None and until <= now:
-            raise self._too_late(phase)
-        try:
-            data = await body.read(None if until is None else until - now)
-        except (TimeoutError, Timeout) as error:
-            raise self._too_late(phase) from error.__cause__
+    def _noted(self, events: list[Event]) -> list[Event]:
+        """The events to hand out, after a look at those that are not just more of the same."""
         if not self._conversation.stream:
             self._first_token_by = None
-        return data
+        for event in events:
+            if type(event) in _NEWS:
+                break
+        else:
+            return events if self._only is None or not self._only.dropping else self._only.of(events)
+        for event in events:
+            if type(event) is UsageReport:
+                self._usage = event.usage
+        return events if self._only is None else self._only.of(events)
 
-    def _next_limit(self, now: float) -> tuple[str, float | None]:
+    def _time_left(self) -> float | None:
+        """The seconds that the next read may take."""
+        now = self._outside.now()
+        phase, until = self._next_limit(now)
+        self._phase = phase
+        if until <= now:
+            raise self._too_late(phase)
+        return until - now if until < inf else None
+
+    def _named(self, error: LLMError | TimeoutError) -> LLMError:
+        """`error`, where a network says no more than that a read took too long, with the limit that has passed."""
+        if isinstance(error, TimeoutError) or (isinstance(error, Timeout) and error.phase == "idle"):
+            late = self._too_late(self._phase)
+            late.__cause__ = error.__cause__
+            return late
+        assert isinstance(error, LLMError)
+        return error
+
+    def _next_limit(self, now: float) -> tuple[str, float]:
         """Which limit runs out next, and when."""
-        phase, until = "first_token", self._first_token_by
-        if self._handed_out or until is None:
-            phase, until = "idle", _by(now, self._timeouts.idle)
-        total = self._call.deadline
-        if total is not None and (until is None or total < until):
-            return "total", total
-        return phase, until
+        if self._handed_out or self._first_token_by is None:
+            phase, until = "idle", now + self._idle
+        else:
+            phase, until = "first_token", self._first_token_by
+        return (phase, until) if until <= self._deadline else ("total", self._deadline)
 
     def _too_late(self, phase: str) -> Timeout:
         seconds = getattr(self._timeouts, phase)
@@ -266,8 +285,9 @@ class IteratedEvents:
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call) -> None:
+    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call, *, parallel: bool) -> None:
         self._events = events
+        self._only = None if parallel else FirstCall()
         self._outside = outside
         self._loop: Loop | None = None
         self._call = call
@@ -279,12 +299,17 @@ class IteratedEvents:
         """The next event, alone in a list; an empty list at the end."""
         if self._loop is None and self._outside.concurrent:
             self._loop = current_loop()
-        try:
-            event = await self._events.__anext__()
-        except StopAsyncIteration:
-            return self._end()
-        except CallError as error:
-            raise self._ended(error) from error.__cause__
+        while True:
+            try:
+                event = await self._events.__anext__()
+            except StopAsyncIteration:
+                return self._end()
+            except CallError as error:
+                raise self._ended(error) from error.__cause__
+            if self._only is None or self._only.of([event]):
+                return self._noted(event)
+
+    def _noted(self, event: Event) -> list[Event]:
         self._finished = self._finished or isinstance(event, Finish)
         if isinstance(event, UsageReport):
             self._usage = event.usage
@@ -342,43 +367,28 @@ def _request_id(headers: Mapping[str, str]) -> str | None:
     return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
 
 
-class FirstCallOnly:
-    """The events of `source` without those of any tool call after the first, with a warning if there were any."""
+_NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+
+class FirstCall:
+    """Leaves out the events of every tool call after the first, with a warning if there were any."""
+
+    def __init__(self) -> None:
         self._first: str | None = None
-        self._dropping = False
+        self.dropping = False
 
-    @property
-    def request_id(self) -> str | None:
-        """The service's name for the request."""
-        return self._source.request_id
-
-    async def pull(self) -> list[Event]:
-        """The next events; an empty list at the end."""
-        while events := await self._source.pull():
-            if not self._dropping and _CALL_BORDERS.isdisjoint(map(type, events)):
-                return events
-            if kept := [event for event in events if self._keep(event)]:
-                return kept
-        return []
-
-    async def close(self) -> None:
-        """Stop, and give the connection back."""
-        await self._source.close()
+    def of(self, events: list[Event]) -> list[Event]:
+        """Those of `events` that are kept."""
+        return [event for event in events if self._keep(event)]
 
     def _keep(self, event: Event) -> bool:
         if not isinstance(event, (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)):
             return True
         self._first = self._first or event.id
-        if event.id != self._first and not self._dropping:
-            self._dropping = True
+        if event.id != self._first and not self.dropping:
+            self.dropping = True
             logger.warning(
                 "the model made more than one tool call; the first is the result. "
                 "allow_parallel_tool_calls=True gives them all."
             )
         return event.id == self._first
-
-
-_CALL_BORDERS = frozenset((ToolCallStart, ToolCallDone))

@@ -1,4 +1,4 @@
-"""What a stream needs of the call behind it. The calls themselves are in exchange.py and calls.py."""
+"""What a stream needs of the call behind it. The calls themselves are in exchange.py and object_flow.py."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .asking import Ask, Messages, Tools, as_messages, named_choice
 from .configs import Configs, replacement
 from .errors import MissingOutputError, NoToolCallError
 from .events import Accumulator, ChatResponse, Event
-from .exchange import Call, FirstCallOnly, IteratedEvents, Source, start_call
+from .exchange import Call, IteratedEvents, Source, start_call
 from .messages import Message, ToolCallPart
 from .messages import system as system_message
 from .providers.wire import Decoder, HTTPRequest, ToolChoice
@@ -294,8 +294,7 @@ class FunctionCallingLLM(ABC):
     def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
         """The events of one answer; those of the LLM that stands in for all, where there is one."""
         llm = replacement() or self
-        source = llm._open(ask, outside, call)
-        return source if ask.parallel else FirstCallOnly(source)
+        return llm._open(ask, outside, call)
 
     async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
         """One whole answer."""
@@ -358,7 +357,7 @@ class FunctionCallingLLM(ABC):
 
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
-        return IteratedEvents(events, outside, call)
+        return IteratedEvents(events, outside, call, parallel=ask.parallel)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:

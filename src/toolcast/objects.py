@@ -56,6 +56,9 @@ class StreamingObjectProcessor:
 
     def take(self, event: Event) -> bool:
         """Whether `event` changed something that shows. Raises ValidationError where nothing can mend it."""
+        if type(event) is ToolCallDelta:  # nearly all events are, so they take the short way
+            growing = self._growing.get(event.id)
+            return growing is not None and self._feed(event.id, growing, event.arguments)
         step = self._steps.get(type(event))
         return step is not None and step(self, event)
 
@@ -108,10 +111,6 @@ class StreamingObjectProcessor:
         self._growing[id] = growing
         self._names[id] = tool.name
         return growing
-
-    def _delta(self, event: ToolCallDelta) -> bool:
-        growing = self._growing.get(event.id)
-        return growing is not None and self._feed(event.id, growing, event.arguments)
 
     def _feed(self, id: str, growing: Growing, text: str) -> bool:
         self._latest = growing
@@ -170,7 +169,6 @@ class StreamingObjectProcessor:
     _steps: ClassVar[dict[type[Any], Callable[[StreamingObjectProcessor, Any], bool]]] = {
         TextDelta: _said,
         ToolCallStart: _start,
-        ToolCallDelta: _delta,
         ToolCallReset: _reset,
         ToolCallDone: _done,
         Restarted: _restarted,

@@ -16,12 +16,13 @@ from typing_extensions import TypeForm, Unpack
 
 from .answers import Reader
 from .asking import Ask, named_choice
-from .calls import ObjectFlow, Recipe, Result, run_reads, whole
+from .calls import Recipe, Result, run_reads, whole
 from .configs import Configs
 from .errors import MissingLLMError, PromptError, UnsupportedLLMError
 from .events import Accumulator, ChatResponse
 from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
+from .object_flow import ObjectFlow
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
 from .providers.wire import HTTPRequest, ToolChoice
 from .ready_made import llm as find_llm

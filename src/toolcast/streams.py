@@ -209,7 +209,7 @@ class ObjectStream(_ObjectState[T]):
         flow = self._flow
         if self._owner != "iteration":
             self._own("iteration")
-        if not flow.advance() and not without_loop.run(flow.wait()):
+        if not without_loop.run(flow.wait()):
             raise StopIteration
         item: T = flow.item
         return item
@@ -296,7 +296,7 @@ class AsyncObjectStream(_ObjectState[T]):
         flow = self._flow
         if self._owner != "iteration":
             self._own("iteration")
-        if not flow.advance() and not await flow.wait():
+        if not await flow.wait():
             raise StopAsyncIteration
         item: T = flow.item
         return item

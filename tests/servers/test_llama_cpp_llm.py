@@ -81,28 +81,28 @@ def test_a_stream_grows_to_the_same(find: ToolOrchestratingLLM[Person], face: Fa
     assert all("Ingrid Dahl".startswith(name) for name in names)
 
 
-def test_a_list_inside_an_object(llm: LlamaCpp, face: Face) -> None:
+def test_a_list_inside_an_object(llm: LlamaCpp) -> None:
     example = [
         ("user", "Present: Tom Reed (34, Lima) and Ann Lee (40, Rome)."),
         ("assistant", People(people=[TOM, Person(name="Ann Lee", age=40, city="Rome")])),
         ("user", "{text}"),
     ]
     make = ToolOrchestratingLLM(People, example, llm)
-    wanted = face.call(make, text=THREE).people
-    assert [person.name for person in wanted] == ["Ken Sato", "Ruth Adler", "Ingrid Dahl"]
-    assert face.view(make, "items", "people", text=THREE) == wanted
+    found = list(make.stream(text=THREE).items("people"))
+    assert [person.name for person in found] == ["Ken Sato", "Ruth Adler", "Ingrid Dahl"]
+    assert make(text=THREE).people == found
 
 
-def test_a_parallel_list(llm: LlamaCpp, face: Face) -> None:
+def test_a_parallel_list(llm: LlamaCpp) -> None:
     make = ToolOrchestratingLLM(Person, ONE, llm, allow_parallel_tool_calls=True)
-    found = face.call(make, text=MET)
+    found = make(text=MET)
     assert isinstance(found, list)
     assert found
     assert all(type(person) is Person for person in found)
-    assert face.stream(make, text=MET).final == found
+    assert list(make.stream(text=MET))[-1] == found
 
 
-def test_a_union(llm: LlamaCpp, face: Face) -> None:
+def test_a_union(llm: LlamaCpp) -> None:
     """The grammar admits both; which one the model takes is told by one example of each."""
     prompt = [
         ("user", "In Lima our guest was Tom Reed (34)."),
@@ -112,13 +112,12 @@ def test_a_union(llm: LlamaCpp, face: Face) -> None:
         ("user", "{text}"),
     ]
     make = ToolOrchestratingLLM(Person | Event, prompt, llm)
-    found = face.call(make, text=MET)
+    found = make(text=MET)
     assert type(found) in (Person, Event)
-    assert face.stream(make, text=MET).final == found
-    assert type(face.call(make, text="The PyCon conference takes place in Pittsburgh.")) in (Person, Event)
+    assert list(make.stream(text=MET))[-1] == found
 
 
-def test_a_function(llm: LlamaCpp, face: Face) -> None:
+def test_a_function(llm: LlamaCpp) -> None:
     ran: list[tuple[str, int]] = []
 
     def greet(name: str, age: int) -> str:
@@ -127,19 +126,18 @@ def test_a_function(llm: LlamaCpp, face: Face) -> None:
         return f"Hello {name} ({age})"
 
     make = ToolOrchestratingLLM(greet, "Greet Ingrid Dahl, who is 51 years old.", llm)
-    answer = face.call(make)
-    assert ran == [(name, age) for name, age in ran[:1]]
-    assert answer == f"Hello {ran[0][0]} ({ran[0][1]})"
-    ran.clear()
-    assert face.stream(make).items == [answer]
-    assert len(ran) == 1
+    answer = make()
+    ((name, age),) = ran
+    assert answer == f"Hello {name} ({age})"
+    assert list(make.stream()) == [answer]
+    assert len(ran) == 2
 
 
-def test_a_value_that_is_no_object(llm: LlamaCpp, face: Face) -> None:
+def test_a_value_that_is_no_object(llm: LlamaCpp) -> None:
     make = ToolOrchestratingLLM(list[int], "Count: 1, 2, 3, 4", llm)
-    found = face.call(make)
+    found = make()
     assert all(type(number) is int for number in found)
-    assert face.stream(make).final == found
+    assert list(make.stream())[-1] == found
 
 
 def test_cut_by_max_tokens(find: ToolOrchestratingLLM[Person], face: Face) -> None:
@@ -203,5 +201,5 @@ def test_chat(llm: LlamaCpp, face: Face) -> None:
 def test_no_model(face: Face, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"not a model")
-    with pytest.raises(NotFound, match="broken.gguf"):
+    with pytest.raises(NotFound, match=r"broken\.gguf"):
         face.chat(LlamaCpp(broken), "hello")

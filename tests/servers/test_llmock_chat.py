@@ -285,10 +285,15 @@ def test_a_stream_that_begins_late_is_retried(server: LLMock, llm: OpenAI, face:
     assert len(server.requests) == 2
 
 
-def test_a_malformed_chunk(server: LLMock, llm: OpenAI, face: Face) -> None:
-    says_sea(server, times=2)
-    server.corrupt(after_chunks=3)
-    assert type(broken(llm, face).error) is MalformedEvent
+def test_a_malformed_chunk(llmock: LLMock, face: Face) -> None:
+    says_sea(llmock)
+    llmock.corrupt(after_chunks=3)
+    with OpenAI("gpt-4o", base_url=llmock.base_url("openai")) as llm:
+        seen = face.stream(about(llm), topic="x")
+    assert type(seen.error) is MalformedEvent
+    assert all(is_partial(item) for item in seen.items)
+    # llmock sees only that the answer was read to its end, which it was: partials go on. It was not accepted.
+    assert [finding.code for finding in llmock.verdict().findings] == ["malformed_chunk_ignored"]
 
 
 # -- broken calls ---------------------------------------------------------------------------------------------

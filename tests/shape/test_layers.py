@@ -51,6 +51,7 @@ LAYERS = {
         "objects",
         "answers",
         "calls",
+        "object_flow",
         "views",
         "agents.engine",
     ],

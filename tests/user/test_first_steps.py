@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 from chunks import album_body, album_stream
 from loopback import Loopback
-from user.session import answered, environment, play, spoken, type_in
+from user.session import KEY, answered, environment, play, spoken, type_in
 
 
 def test_the_first_album() -> None:
@@ -92,8 +93,8 @@ def test_no_key() -> None:
 
 def test_a_wrong_key_and_then_the_right_one_at_the_prompt() -> None:
     with Loopback() as server:
-        refusal = b'{"error": {"message": "Incorrect API key provided: sk-user-0123456789abcdef.", "code": "invalid_api_key"}}'
-        server.answer(answered(refusal, 401))
+        words = {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}
+        server.answer(answered(json.dumps({"error": words}).encode(), 401))
         server.answer(answered(album_body()))
         screen = type_in(
             """

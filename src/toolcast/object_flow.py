@@ -1,0 +1,304 @@
+"""One structured call as a stream: events in, growing objects out, the validated result at the end.
+
+`advance` and `step` work through the events that are here, one by one; `wait` and `fill` wait for more, and read the
+whole answer once it has ended. Everything is awaited, so one flow serves the sync stream and the async one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from .answers import REASKABLE
+from .calls import Recipe, Result, next_recipe, result_of, run_reads
+from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
+from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
+from .exchange import Call, Source, start_call
+from .flows import Collect, Path
+from .messages import ToolCallPart
+from .objects import StreamingObjectProcessor
+from .parsing.partials import MISSING, Growing
+from .parsing.records import FieldState, steps_of
+from .runtime.network import Outside
+from .states import Trace
+from .usage import Usage
+from .views import numbered, value_at, view_of
+
+logger = logging.getLogger("toolcast")
+
+
+class ObjectFlow:
+    """One streamed call. `advance` works through what is here, `fill` waits for more; nothing is read ahead."""
+
+    def __init__(self, recipe: Recipe, outside: Outside, trace: Trace) -> None:
+        self.trace = trace
+        self.ended = False
+        self.event: Event | None = None
+        self.fed: Growing | None = None
+        self.shown = False
+        self.parallel = recipe.ask.parallel
+        self._recipe = recipe
+        self._outside = outside
+        self._call: Call | None = None
+        self._source: Source | None = None
+        self._queue: list[Event] = []
+        self._position = 0
+        self._folded = Accumulator()
+        self._failure: CallError | None = None
+        self._result: Result[Any] | None = None
+        self._error: BaseException | None = None
+        self._damage: str | None = None
+        self.processor = StreamingObjectProcessor.for_tools(
+            recipe.reader.tools.values(),
+            parallel=recipe.ask.parallel,
+            fail_fast=recipe.fail_fast,
+            context=recipe.reader.context,
+        )
+
+    def advance(self) -> bool:
+        """Whether there is a new item: a snapshot that changed, or at the end the result."""
+        if self.trace.observed:
+            self._move_on()
+        queue = self._queue
+        while self._position < len(queue) and self._failure is None:
+            event = queue[self._position]
+            self._position += 1
+            if self._take(event):
+                return True
+        return self._arrive()
+
+    def step(self) -> bool:
+        """Whether there was one more event, now `event`."""
+        if self.trace.observed:
+            self._move_on()
+        if self._position >= len(self._queue) or self._failure is not None:
+            self._arrive()
+            return False
+        self.event = self._queue[self._position]
+        self._position += 1
+        feeds = self.processor.feeds
+        self.shown = self._take(self.event)
+        self.fed = self.processor.growing if self.processor.feeds != feeds else None
+        return True
+
+    @property
+    def started(self) -> bool:
+        """Whether the request has gone out, or never will."""
+        return self._source is not None or self.ended
+
+    @property
+    def state(self) -> str:
+        """Where the call is."""
+        return self.trace.state
+
+    @property
+    def item(self) -> Any:
+        """The newest snapshot, or the result once the call has ended."""
+        return self._result.output if self._result is not None else self.processor.item
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens used so far."""
+        return self._folded.usage
+
+    @property
+    def response(self) -> ChatResponse:
+        """What has arrived so far."""
+        if self._result is not None:
+            return self._result.response
+        request_id = self._source.request_id if self._source is not None else None
+        return self._folded.response(request_id=request_id, **self._recipe.llm.known)
+
+    def result(self) -> Any:
+        """The validated output; raises what ended the call otherwise."""
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise StreamClosed("the stream was closed before its end, so there is no final object")
+        return self._result.output
+
+    @property
+    def output(self) -> Any:
+        """The validated output, or None where there is none."""
+        return None if self._result is None else self._result.output
+
+    @property
+    def call_index(self) -> int:
+        """The number of the call that grew last."""
+        return self.processor.index
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """The paths that the last item changed."""
+        growing = self.processor.growing
+        paths = () if growing is None or self.ended else growing.changed
+        return tuple(numbered(self.call_index, path) for path in paths) if self.parallel else paths
+
+    def field_state(self, path: Path) -> FieldState:
+        """How much of the field at `path` has arrived."""
+        steps = steps_of(path)
+        if self._result is not None:
+            return "pending" if value_at(self._result.output, steps) is MISSING else "done"
+        calls = self.processor.calls
+        index = steps[0] if self.parallel and steps else "0"
+        if not index.isdecimal() or int(index) >= len(calls):
+            return "pending"
+        return calls[int(index)].field_state(steps[1:] if self.parallel else steps)
+
+    def view(self, kind: str, path: Path | None = None) -> Collect:
+        """A way to look at this call."""
+        return view_of(self, kind, path)
+
+    def read_done(self, event: ToolCallDone) -> Any:
+        """The validated object of a complete call; None if it is not valid, which the end will say."""
+        call = ToolCallPart(event.id, event.name, event.arguments, event.truncated)
+        return self._recipe.reader.value_of(call)
+
+    async def fill(self) -> None:
+        """Wait for more events; at the end of an answer read it, and ask again where that is due."""
+        try:
+            await self._fill()
+        except BaseException as error:
+            await self._fail(error)
+            raise
+
+    async def wait(self) -> bool:
+        """Wait until there is a new item; False at the end."""
+        try:
+            while True:
+                if self.advance():
+                    return True
+                if self.ended:
+                    return False
+                if self._source is None or self._failure is not None:
+                    await self._fill()
+                    continue
+                # What `_fill` does most of the time, without the cost of a coroutine for each chunk.
+                self._queue, self._position = await self._source.pull(), 0
+                if not self._queue:
+                    await self._conclude()
+        except BaseException as error:
+            await self._fail(error)
+            raise
+
+    async def _fill(self) -> None:
+        if self._failure is not None:
+            await self._ask_again(self._failure)
+            return
+        if self._source is None:
+            self._source = self._begin()
+        self._queue, self._position = await self._source.pull(), 0
+        if not self._queue:
+            await self._conclude()
+
+    async def close(self) -> None:
+        """Stop, and give the connection back."""
+        if not self.ended:
+            self.ended = True
+            self._position = len(self._queue)
+            if self.trace.state not in ("ready", "error"):
+                self.trace.step("closed")
+        await self._stop()
+
+    def _begin(self) -> Source:
+        recipe = self._recipe
+        if self._call is None:
+            self._call = start_call(recipe.ask.settings, self._outside)
+        self.trace.step("opened")
+        return recipe.llm.source(recipe.ask, self._outside, self._call)
+
+    def _take(self, event: Event) -> bool:
+        """Whether `event` changed something that shows."""
+        self._folded.apply(event)
+        if type(event) is RawEvent and event.damaged:
+            self._skip(event)
+            return False
+        try:
+            changed = self.processor.take(event)
+        except ValidationError as error:
+            self._failure = error
+            return False
+        if self.trace.observed:
+            self.trace.step("received", "readable", "parsed", "changed" if changed else "unchanged")
+            if not changed:
+                self.trace.step("more")
+        elif changed:
+            self.trace.state = "yielding_partial"
+        return changed
+
+    def _skip(self, event: RawEvent) -> None:
+        self._move_on()
+        logger.warning("Failed to parse streaming response: skipped %.120r", event.data)
+        self._damage = self._damage or repr(event.data)[:200]
+        self.trace.step("received", "unreadable", "skipped", "more")
+
+    def _move_on(self) -> None:
+        """Leave the state in which an item is looked at. Unobserved, a trace rests there between two items."""
+        if self.trace.state == "yielding_partial":
+            self.trace.step("yielded", "more")
+
+    def _arrive(self) -> bool:
+        """At the end, give the result as the last item, once."""
+        if self.ended or self._result is None:
+            return False
+        self.ended = True
+        return True
+
+    async def _conclude(self) -> None:
+        self._move_on()
+        response = self.response
+        self._refuse_damage(response)
+        assert self._call is not None
+        try:
+            reads = self._recipe.reader.read(response)
+            values = await run_reads(reads, self._outside)
+        except (*REASKABLE, TryAgain) as error:
+            await self._restart(response, error)
+            return
+        await self._stop()
+        self.trace.step("exhausted")
+        self._result = result_of(self._recipe, response, reads, values, self._call)
+
+    def _refuse_damage(self, response: ChatResponse) -> None:
+        if self._damage is not None and not response.message.tool_calls and self.processor.reading_text:
+            raise MalformedEvent(
+                f"an event inside the answer was damaged and lost, so the object cannot be trusted: {self._damage}. "
+                "Ask again.",
+                provider=response.provider,
+                model=response.model,
+                request_id=response.request_id,
+                response=response,
+            )
+
+    async def _ask_again(self, error: CallError) -> None:
+        self._move_on()
+        response = self.response
+        for name in ("provider", "model", "request_id"):
+            setattr(error, name, getattr(error, name) or getattr(response, name))
+        error.response = response
+        await self._restart(response, error)
+
+    async def _restart(self, response: ChatResponse, error: CallError | TryAgain) -> None:
+        await self._stop()
+        assert self._call is not None
+        self._recipe = next_recipe(self._recipe, response, error, self._call)
+        self._source, self._failure, self._damage = None, None, None
+        restarted: list[Event] = [Restarted(len(self._call.attempts) + 1, str(error))]
+        self._queue, self._position = restarted, 0
+        if self.trace.state == "receiving_chunk":
+            self.trace.step("asked_again")
+
+    async def _stop(self) -> None:
+        if self._source is not None:
+            await self._source.close()
+
+    async def _fail(self, error: BaseException) -> None:
+        """End the call with `error`, the connection given back and what had arrived put into it."""
+        if isinstance(error, CallError):
+            error.partial = self.processor.item if error.partial is None else error.partial
+        self._error = error if isinstance(error, Exception) else None
+        self.ended = True
+        self._queue, self._position = [], 0
+        if self.trace.state not in ("ready", "error", "closed"):
+            self.trace.step("failed" if isinstance(error, Exception) else "closed")
+        await self._stop()

@@ -1,0 +1,306 @@
+"""The ready-made LLMs: their keys and addresses, and the embedded model with a fake in the place of its server."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolcast
+from albums import SEA, SHORT, Album
+from chunks import delta, sse, text_body
+from faces import Face
+from toolcast import (
+    AuthFailed,
+    BadRequest,
+    ConnectFailed,
+    LlamaCpp,
+    MalformedEvent,
+    Ollama,
+    OpenAI,
+    OpenAICompatible,
+    Settings,
+    ToolOrchestratingLLM,
+    UnsupportedLLMError,
+    llm,
+)
+from toolcast.providers.wire import Secret
+from toolcast.ready_made import ServiceLLM
+from toolcast.runtime import local_model, weights
+from toolcast.runtime.local_model import ServerOptions
+from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
+
+JSON = {"content-type": "application/json"}
+OBEYS = Recorded([json.dumps({"choices": [{"text": "{"}]}).encode()], headers=JSON)
+IGNORES = Recorded([json.dumps({"choices": [{"text": " Paris"}]}).encode()], headers=JSON)
+
+
+def said(album: Album) -> Recorded:
+    """The album as the embedded model writes it: JSON in the text of the answer."""
+    return Recorded([text_body(album.model_dump_json())], headers=JSON)
+
+
+def streamed(album: Album) -> Recorded:
+    text = album.model_dump_json()
+    return Recorded(sse(*(delta(content=text[at : at + 4]) for at in range(0, len(text), 4)), delta("stop")))
+
+
+class FakeLocalServer:
+    """A server that is at another address each time it is started."""
+
+    def __init__(self) -> None:
+        self.api_key = Secret("local-key")
+        self.port = 9000
+        self.running = False
+        self.threads: list[threading.Thread] = []
+
+    def ready(self) -> None:
+        self.threads.append(threading.current_thread())
+        if not self.running:
+            self.running = True
+            self.port += 1
+
+    def close(self) -> None:
+        self.running = False
+
+    @property
+    def base_url(self) -> str:
+        self.ready()
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+class Local:
+    """The fake server, and for which file and options it was asked."""
+
+    def __init__(self) -> None:
+        self.server = FakeLocalServer()
+        self.asked: list[tuple[Path, ServerOptions | None]] = []
+        self.pulled: list[str] = []
+
+    def running(self, path: Path, options: ServerOptions | None = None) -> FakeLocalServer:
+        self.asked.append((path, options))
+        return self.server
+
+    def pull(self, name: str) -> Path:
+        self.pulled.append(name)
+        return Path("/cache") / f"{name}.gguf"
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Local:
+    made = Local()
+    monkeypatch.setattr(local_model, "running", made.running)
+    monkeypatch.setattr(weights, "pull", made.pull)
+    return made
+
+
+def albums(*answers: Recorded | BaseException, **options: Any) -> tuple[Any, ReplayNetwork]:
+    network = ReplayNetwork(*answers)
+    return ToolOrchestratingLLM(Album, "x", LlamaCpp(network=network, **options)), network
+
+
+def paths(network: ReplayNetwork) -> list[str]:
+    return [request.url.removeprefix("http://127.0.0.1:") for request in network.requests]
+
+
+# -- the embedded model -------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_fetches_starts_and_probes(local: Local, face: Face) -> None:
+    make, network = albums(OBEYS, said(SEA), streamed(SHORT))
+    assert local.pulled == []
+    assert face.call(make) == SEA
+    assert local.pulled == ["smollm2"]
+    assert local.asked == [(Path("/cache/smollm2.gguf"), None)]
+    assert paths(network) == ["9001/v1/completions", "9001/v1/chat/completions"]
+    probe = json.loads(network.requests[0].body)
+    assert probe["max_tokens"] == 1
+    assert probe["grammar"] == json.loads(network.requests[1].body)["grammar"]
+    for request in network.requests:
+        assert request.headers["authorization"] == Secret("Bearer local-key")
+    seen = face.stream(make)
+    assert seen.final == SHORT
+    assert len(seen.items) > 3
+    assert paths(network)[2:] == ["9001/v1/chat/completions"]
+    assert network.open_replies == 0
+
+
+def test_an_async_caller_starts_it_in_a_worker_thread(local: Local, face: Face) -> None:
+    make, _ = albums(OBEYS, said(SEA))
+    face.call(make)
+    own = threading.current_thread()
+    assert all((thread is own) is (face.name not in ("asyncio", "trio")) for thread in local.server.threads)
+
+
+def test_a_server_started_again_is_found_and_probed_again(local: Local, face: Face) -> None:
+    make, network = albums(OBEYS, said(SEA), OBEYS, said(SHORT))
+    assert face.call(make) == SEA
+    local.server.close()
+    assert face.call(make) == SHORT
+    assert paths(network)[2:] == ["9002/v1/completions", "9002/v1/chat/completions"]
+
+
+def test_each_type_is_probed_once(local: Local) -> None:
+    make, network = albums(OBEYS, said(SEA), OBEYS, Recorded([text_body('{"value": 7}')], headers=JSON), said(SEA))
+    assert make() == SEA
+    assert ToolOrchestratingLLM(int, "x", make.llm)() == 7
+    assert make() == SEA
+    assert [path.endswith("chat/completions") for path in paths(network)] == [False, True, False, True, True]
+
+
+def test_a_server_that_ignores_the_schema_is_told_of(local: Local, face: Face) -> None:
+    make, network = albums(IGNORES, IGNORES)
+    with pytest.raises(BadRequest, match="does not enforce the schema of Album.*Paris") as caught:
+        face.call(make)
+    assert (caught.value.provider, caught.value.model) == ("llama.cpp", "smollm2")
+    assert isinstance(face.stream(make).error, BadRequest)
+    assert paths(network) == ["9001/v1/completions"] * 2
+    assert network.open_replies == 0
+
+
+def test_a_probe_that_is_answered_with_something_else(local: Local, face: Face) -> None:
+    answers = [Recorded([b"<html>"], headers=JSON)] * 3
+    make, network = albums(*answers, max_retries=0)
+    with pytest.raises(MalformedEvent, match="no completion"):
+        face.call(make)
+    assert network.open_replies == 0
+
+
+def test_a_probe_that_breaks_off_gives_its_connection_back_and_is_retried(local: Local, face: Face) -> None:
+    make, network = albums(Recorded([b"{", ConnectFailed("gone")], headers=JSON), OBEYS, said(SEA))
+    make.llm.clock = clock = VirtualClock()
+    assert face.call(make) == SEA
+    assert network.open_replies == 0
+    assert len(clock.slept) == 1
+
+
+def test_text_needs_no_probe(local: Local, face: Face) -> None:
+    network = ReplayNetwork(Recorded([text_body("Hello")], headers=JSON))
+    assert face.chat(LlamaCpp(network=network), "Hi").text == "Hello"
+    assert paths(network) == ["9001/v1/chat/completions"]
+    assert "grammar" not in json.loads(network.requests[0].body)
+
+
+def test_a_file_is_used_as_it_is_with_its_options(local: Local, tmp_path: Path) -> None:
+    options = ServerOptions(context=512)
+    make = ToolOrchestratingLLM(Album, "x", LlamaCpp(tmp_path / "m.gguf", server=options, network=ReplayNetwork(OBEYS)))
+    with pytest.raises(toolcast.ToolcastError, match="one more request"):
+        make()
+    assert local.asked == [(tmp_path / "m.gguf", options)]
+    assert local.pulled == []
+
+
+def test_what_is_known_of_an_embedded_model() -> None:
+    assert LlamaCpp().metadata == toolcast.LLMMetadata("smollm2", "llama.cpp", context_window=4096)
+    assert LlamaCpp("m.gguf", server=ServerOptions(context=512)).metadata.context_window == 512
+    assert llm("local:other.gguf").metadata.model_name == "other.gguf"
+
+
+def test_a_preview_starts_nothing(local: Local) -> None:
+    make, network = albums()
+    preview = make.preview()
+    assert preview.mode == "grammar"
+    assert "grammar" in preview.body
+    assert make.with_(tool_choice="none").preview().mode == "tool_call"
+    assert local.asked == []
+    assert network.requests == []
+
+
+def test_native_tools_are_left_to_the_template(local: Local, face: Face) -> None:
+    network = ReplayNetwork(Recorded([text_body("No album.")], headers=JSON))
+    made = LlamaCpp(network=network, native_tools=True)
+    assert face.chat(made, "Hi", tools=[Album], tool_choice="auto").text == "No album."
+    body = json.loads(network.requests[0].body)
+    assert body["tools"][0]["function"]["name"] == "Album"
+    assert "grammar" not in body
+
+
+# -- services -----------------------------------------------------------------------------------------------------
+
+
+def test_a_setting_that_is_not_sent_is_warned_of_once(caplog: pytest.LogCaptureFixture, face: Face) -> None:
+    network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 3)
+    made = OpenAI("m-1", api_key="k", network=network)
+    for settings in (Settings(top_k=5), Settings(top_k=5), None):
+        face.chat(made, "x", settings=settings)
+    assert caplog.text.count("top_k is not supported and was not sent") == 1
+    assert all("top_k" not in json.loads(request.body) for request in network.requests)
+
+
+def test_headers_that_are_awaited(face: Face) -> None:
+    async def token() -> dict[str, str]:
+        return {"Authorization": "Bearer awaited"}
+
+    network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
+    face.chat(OpenAI("m-1", auth=token, network=network), "x")
+    assert network.requests[0].headers["authorization"] == Secret("Bearer awaited")
+
+
+def test_a_missing_key_is_named_by_its_variable(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
+    made = OpenAICompatible("m", service="groq", network=network)
+    with pytest.raises(AuthFailed, match="no API key for groq: set GROQ_API_KEY"):
+        face.chat(made, "x")
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
+    assert face.chat(OpenAICompatible("m", service="groq", network=network), "x").text == "a"
+
+
+def test_headers_from_the_environment_give_way_to_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-env")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-env")
+    made = OpenAI("m", api_key="k", headers={"OpenAI-Organization": "org-given"})
+    sent = ToolOrchestratingLLM(Album, "x", made).request().headers
+    assert sent["openai-organization"] == "org-given"
+    assert sent["openai-project"] == "proj-env"
+
+
+def test_ollama_takes_a_key_and_an_address() -> None:
+    request = ToolOrchestratingLLM(Album, "x", Ollama("m", api_key="k", base_url="https://ollama.com")).request()
+    assert request.url == "https://ollama.com/api/chat"
+    assert request.headers["authorization"] == Secret("Bearer k")
+    assert Ollama("m").metadata == toolcast.LLMMetadata("m", "ollama")
+
+
+def test_ollama_says_how_the_model_is_held_to_the_tool() -> None:
+    make = ToolOrchestratingLLM(Album, "x", Ollama("m"))
+    modes = {choice: make.with_(tool_choice=choice).preview().mode for choice in (None, "required", "auto", "none")}
+    assert modes == {None: "json_schema", "required": "json_schema", "auto": "tool_call", "none": "tool_call"}
+
+
+class Bare(ServiceLLM):
+    """A service that forgot to say which dialect it speaks."""
+
+    provider = "bare"
+
+
+def test_a_service_must_name_its_wire() -> None:
+    with pytest.raises(NotImplementedError, match="Bare names no wire"):
+        Bare("m").chat("x")
+    with pytest.raises(NotImplementedError, match="from its wire"):
+        Bare("m")._events([], [], None, Settings())
+
+
+def test_a_known_address_tells_the_service_and_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_COMPATIBLE_BASE_URL", raising=False)
+    made = OpenAICompatible("m", base_url="https://api.deepseek.com/v1", api_key="k")
+    assert made.metadata.provider == "deepseek"
+    with pytest.raises(UnsupportedLLMError, match=r"OpenAICompatible\('m'\) needs base_url= or service="):
+        OpenAICompatible("m").chat("x")
+
+
+def test_what_came_out_of_a_pickle_can_call(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-here")
+    made = OpenAI("m-1", api_key="sk-there", system_prompt="Be brief.", headers={"x-team": "a"}, max_retries=5)
+    again = pickle.loads(pickle.dumps(made))
+    again._network = network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
+    assert face.chat(again, "x").text == "a"
+    (request,) = network.requests
+    assert request.headers["authorization"] == Secret("Bearer sk-here")
+    assert request.headers["x-team"] == "a"
+    assert json.loads(request.body)["messages"][0]["content"] == "Be brief."
+    assert again.retry_policy == made.retry_policy
