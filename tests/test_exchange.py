@@ -219,11 +219,11 @@ class Slow(ReplayNetwork):
         reply = super().open(request, connect=connect, read=read)
         given = reply.read
 
-        def late() -> bytes:
+        def late(limit: float | None = None, /) -> bytes:
             self._clock.advance(self._seconds)
             return bytes(given())
 
-        reply.read = late  # type: ignore[method-assign]  # one slow reply
+        reply.read = late  # one slow reply
         return reply
 
 
@@ -420,7 +420,7 @@ def test_auth_gives_headers_for_each_request(face: Face) -> None:
     make, network, _ = maker(GOOD, GOOD, auth=lambda: {"Authorization": f"Bearer {next(tokens)}"})
     face.call(make)
     face.call(make)
-    sent = [request.headers["authorization"].reveal() for request in network.requests]  # type: ignore[union-attr]
+    sent = [request.headers["authorization"].reveal() for request in network.requests]
     assert sent == ["Bearer one", "Bearer two"]
 
 

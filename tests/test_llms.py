@@ -262,7 +262,7 @@ def test_keys_and_addresses_from_the_environment(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://proxy.example/v1")
     request = toolcast.ToolOrchestratingLLM(Album, "x", OpenAI("m")).request()
     assert request.url == "http://proxy.example/v1/chat/completions"
-    assert request.headers["authorization"].reveal() == "Bearer sk-from-environment"  # type: ignore[union-attr]
+    assert request.headers["authorization"].reveal() == "Bearer sk-from-environment"
     monkeypatch.setenv("OLLAMA_HOST", "box:1234")
     ollama = toolcast.ToolOrchestratingLLM(Album, "x", Ollama("m")).preview()
     assert ollama.request is not None

@@ -154,7 +154,7 @@ def test_each_type_is_probed_once(local: Local) -> None:
 
 def test_a_server_that_ignores_the_schema_is_told_of(local: Local, face: Face) -> None:
     make, network = albums(IGNORES, IGNORES)
-    with pytest.raises(BadRequest, match="does not enforce the schema of Album.*Paris") as caught:
+    with pytest.raises(BadRequest, match=r"does not enforce the schema of Album.*Paris") as caught:
         face.call(make)
     assert (caught.value.provider, caught.value.model) == ("llama.cpp", "smollm2")
     assert isinstance(face.stream(make).error, BadRequest)

@@ -318,7 +318,7 @@ def test_arguments_go_round(kinds: list[Any], data: st.DataObject) -> None:
     def function(*args: Any, **kwargs: Any) -> dict[str, Any]:
         return inspect.Signature(parameters).bind(*args, **kwargs).arguments
 
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__signature__ = inspect.Signature(parameters)
     values = {parameter.name: data.draw(JSON) for parameter in parameters}
     text = Signature(function).dump(values)
     assert called(function, text) == values

@@ -20,9 +20,9 @@ from .errors import (
     ValidationError,
 )
 from .events import ChatResponse
-from .exchange import Call, start_call
 from .llms import FunctionCallingLLM
 from .runtime.network import Outside
+from .sources import Call, start_call
 from .states import Trace
 from .usage import Usage
 
@@ -99,6 +99,7 @@ async def _at_once(read: ReadCall) -> Any:
 def result_of(
     recipe: Recipe, response: ChatResponse, reads: Sequence[ReadCall], values: Sequence[Any], call: Call
 ) -> Result[Any]:
+    """The result of a call whose last answer was `response`."""
     repairs = tuple(repair for read in reads for repair in read.repairs)
     response = replace(response, repairs=response.repairs + repairs)
     return Result(recipe.output(values), response, call.usage, tuple(call.attempts), repairs)

@@ -8,73 +8,31 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any, Protocol
 
-from .errors import Attempt, CallError, LLMError, StreamTruncated, Timeout
+from .errors import LLMError, Timeout
 from .events import (
     Event,
-    Finish,
-    ToolCallDelta,
     ToolCallDone,
-    ToolCallReset,
     ToolCallStart,
     UsageReport,
 )
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
 from .retries import RetryPolicy, next_wait, retry_after, should_retry
+from .runtime.failures import strip
 from .runtime.network import Body, Outside
-from .runtime.shielding import Loop, current_loop, hand_over
 from .settings import Settings
+from .sources import Call, FirstCall, by
 from .usage import Usage
 
 logger = logging.getLogger("toolcast")
 
 _ERROR_BODY_LIMIT = 64 * 1024
-
-
-class Source(Protocol):
-    """Where the events of one answer come from."""
-
-    @property
-    def request_id(self) -> str | None:
-        """The service's name for the request."""
-        ...
-
-    async def pull(self) -> list[Event]:
-        """The next events; an empty list at the end."""
-        ...
-
-    async def close(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
-        ...
-
-
-@dataclass(slots=True)
-class Call:
-    """What all requests of one call share: the time that is left, the retries that are left, and the record."""
-
-    deadline: float | None = None
-    retries_used: int = 0
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    usage: Usage = field(default_factory=Usage)
-
-    def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
-        """Note that one request has ended."""
-        self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
-        self.usage += usage
-
-    def blame(self, error: Exception) -> None:
-        """Note that the answer of the last request, though it came, was not good."""
-        if self.attempts:
-            self.attempts[-1] = replace(self.attempts[-1], error=error)
-
-    def sign(self, error: CallError) -> CallError:
-        """`error`, carrying every attempt of this call."""
-        error.attempts = tuple(self.attempts)
-        return error
+_NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))
 
 
 class Service(Protocol):
@@ -114,6 +72,7 @@ class Exchange:
         self._body: Body | None = None
         self._decoder: Decoder | None = None
         self._wire: Wire | None = None
+        self._request: HTTPRequest | None = None
         self._first_token_by: float | None = None
         self._handed_out = False
         self._ended = False
@@ -123,6 +82,7 @@ class Exchange:
 
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""
+        before = sys.exception()
         while not self._ended:
             try:
                 if self._body is None:
@@ -133,8 +93,12 @@ class Exchange:
                 if not data:
                     await self.close()
             except (LLMError, TimeoutError) as error:
+                data = b""  # this frame, and those the error has been through, hold what may be the key
+                failure = self._named(error)
+                if self._request is not None:
+                    strip(failure, self._request, before)
                 await self._drop()
-                await self._retry_or_raise(self._named(error))
+                await self._retry_or_raise(failure)
             except BaseException:
                 await self._drop()
                 raise
@@ -159,15 +123,15 @@ class Exchange:
     async def _open(self) -> None:
         now = self._outside.now()
         self._decoder = None
-        self._first_token_by = _by(now, self._timeouts.first_token)
+        self._first_token_by = by(now, self._timeouts.first_token)
         self._wire = await self._service.prepare(self._conversation, self._outside)
         request = self._wire.request(self._conversation, self._settings)
         self._service.noticed(request)
-        request = await self._service.authorize(request, self._outside)
+        self._request = request = await self._service.authorize(request, self._outside)
         self._body = body = await self._connect(request, now)
         if body.status >= 300:
             raise await self._refusal(self._wire, body)
-        self.request_id = _request_id(body.headers)
+        self.request_id = _request_id(body.headers, request)
         self._decoder = self._wire.decoder(self._conversation)
 
     async def _connect(self, request: HTTPRequest, now: float) -> Body:
@@ -187,7 +151,7 @@ class Exchange:
         error.retry_after = error.retry_after if waits is None else waits
         told = should_retry(body.headers)
         error.retryable = error.retryable if told is None else told
-        error.request_id = error.request_id or _request_id(body.headers)
+        error.request_id = error.request_id or _request_id(body.headers, self._request)
         return error
 
     def _noted(self, events: list[Event]) -> list[Event]:
@@ -280,115 +244,14 @@ class Exchange:
         error.request_id = error.request_id or self.request_id
 
 
-class IteratedEvents:
-    """The events of an LLM that is one async iterator, a user's own for example."""
-
-    request_id: str | None = None
-
-    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call, *, parallel: bool) -> None:
-        self._events = events
-        self._only = None if parallel else FirstCall()
-        self._outside = outside
-        self._loop: Loop | None = None
-        self._call = call
-        self._usage = Usage()
-        self._finished = False
-        self._recorded = False
-
-    async def pull(self) -> list[Event]:
-        """The next event, alone in a list; an empty list at the end."""
-        if self._loop is None and self._outside.concurrent:
-            self._loop = current_loop()
-        while True:
-            try:
-                event = await self._events.__anext__()
-            except StopAsyncIteration:
-                return self._end()
-            except CallError as error:
-                raise self._ended(error) from error.__cause__
-            if self._only is None or self._only.of([event]):
-                return self._noted(event)
-
-    def _noted(self, event: Event) -> list[Event]:
-        self._finished = self._finished or isinstance(event, Finish)
-        if isinstance(event, UsageReport):
-            self._usage = event.usage
-        return [event]
-
-    async def close(self) -> None:
-        """Close the iterator, if it is one that can be closed."""
-        self._record(None)
-        self._loop = None
-        aclose = getattr(self._events, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-    def __del__(self) -> None:
-        # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
-        if self._loop is not None and not self._recorded:
-            hand_over(self._loop, self.close)
-
-    def _end(self) -> list[Event]:
-        if not self._finished:
-            raise self._ended(
-                StreamTruncated("the events ended without a Finish; an LLM's _events must yield one, last")
-            )
-        self._record(None)
-        return []
-
-    def _ended(self, error: CallError) -> CallError:
-        self._record(error)
-        return self._call.sign(error)
-
-    def _record(self, error: Exception | None) -> None:
-        if not self._recorded:
-            self._recorded = True
-            self._call.record(error, self._usage, None)
-
-
-def start_call(settings: Settings, outside: Outside) -> Call:
-    """A new call, its total time counted from now."""
-    return Call(deadline=_by(outside.now(), settings.timeouts.total))
-
-
 def with_headers(request: HTTPRequest, headers: Mapping[str, Any]) -> HTTPRequest:
     """`request` with further headers."""
     return replace(request, headers={**request.headers, **headers})
 
 
-def _by(now: float, seconds: float | None) -> float | None:
-    return None if seconds is None else now + seconds
-
-
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "x-amzn-requestid")
 
 
-def _request_id(headers: Mapping[str, str]) -> str | None:
-    return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
-
-
-_NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))
-
-
-class FirstCall:
-    """Leaves out the events of every tool call after the first, with a warning if there were any."""
-
-    def __init__(self) -> None:
-        self._first: str | None = None
-        self.dropping = False
-
-    def of(self, events: list[Event]) -> list[Event]:
-        """Those of `events` that are kept."""
-        return [event for event in events if self._keep(event)]
-
-    def _keep(self, event: Event) -> bool:
-        if not isinstance(event, (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)):
-            return True
-        self._first = self._first or event.id
-        if event.id != self._first and not self.dropping:
-            self.dropping = True
-            logger.warning(
-                "the model made more than one tool call; the first is the result. "
-                "allow_parallel_tool_calls=True gives them all."
-            )
-        return event.id == self._first
+def _request_id(headers: Mapping[str, str], request: HTTPRequest | None) -> str | None:
+    found = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+    return request.masked(found) if found and request else found

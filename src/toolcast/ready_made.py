@@ -21,13 +21,14 @@ from typing_extensions import Unpack
 from .asking import Ask
 from .errors import AuthFailed, UnsupportedLLMError
 from .events import Event
-from .exchange import Call, Exchange, Source, with_headers
+from .exchange import Exchange, with_headers
 from .llms import FunctionCallingLLM, LLMMetadata
 from .messages import Message
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
 from .retries import RetryPolicy
 from .runtime.network import Network, Outside
 from .settings import Settings
+from .sources import Call, Source
 from .tools import CallableTool
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ logger = logging.getLogger("toolcast")
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
+
+
+_SECRET_HEADERS = frozenset(
+    ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
+)
 
 
 class Options(TypedDict, total=False):
@@ -90,7 +96,9 @@ class ServiceLLM(FunctionCallingLLM):
         self.base_url = base_url
         self.retry_policy = RetryPolicy(max_retries=max_retries)
         self._key = Secret(api_key) if api_key else None
-        self._headers = dict(headers or {})
+        self._headers: dict[str, str | Secret] = {
+            name: Secret(value) if name.lower() in _SECRET_HEADERS else value for name, value in (headers or {}).items()
+        }
         self._auth = auth
         self._made: Wire | None = None
         self._served_at: str | None = None
@@ -162,6 +170,8 @@ class ServiceLLM(FunctionCallingLLM):
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the key, which the other process reads from its own environment, and connections."""
         state = dict(self.__dict__)
+        state.pop("_row", None)  # holds what cannot be pickled, and is found again
+        state["_headers"] = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
         return state | {"_key": None, "_made": None, "_network": None, "_auth": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

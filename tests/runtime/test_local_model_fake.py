@@ -183,7 +183,7 @@ def test_hanging_up_leaves_no_descriptor_open(tmp_path: Path) -> None:
 
 def descriptors() -> set[int]:
     """The file descriptors of this process."""
-    return {number for number in map(int, os.listdir("/dev/fd")) if Path(f"/dev/fd/{number}").exists()}
+    return {int(path.name) for path in list(Path("/dev/fd").iterdir()) if path.exists()}
 
 
 def test_a_closed_server_is_let_go(loaded: Loaded, file: Path) -> None:

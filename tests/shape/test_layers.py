@@ -45,6 +45,7 @@ LAYERS = {
         "tools",
         "runtime.tool_runner",
         "exchange",
+        "sources",
         "asking",
         "llms",
         "ready_made",

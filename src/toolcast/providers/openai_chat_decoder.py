@@ -105,8 +105,10 @@ class OpenAIChatDecoder:
                 if self._over:
                     break
                 try:
-                    chunk = from_json(payload)
+                    chunk, odd = from_json(payload), False
                 except ValueError:
+                    chunk, odd = None, True
+                if odd:  # out here, so that what it raises has no context
                     chunk = self._odd(payload, out)
                 if event == "error":
                     raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)

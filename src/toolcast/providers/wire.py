@@ -63,6 +63,14 @@ class HTTPRequest:
     body: bytes = field(repr=False)
     notes: tuple[str, ...] = ()
 
+    def masked(self, text: str) -> str:
+        """`text` without the keys in the headers, with or without the word that goes before them."""
+        for value in self.headers.values():
+            if isinstance(value, Secret) and value:
+                for shown in (value.reveal(), value.reveal().rpartition(" ")[2]):
+                    text = text.replace(shown, "**********") if len(shown) > 3 else text
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:

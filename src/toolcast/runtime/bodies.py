@@ -1,4 +1,5 @@
-"""What an answer's bytes go through before a decoder sees them: content encodings, undone piece by piece.
+"""What an answer's bytes go through before a decoder sees them: content encodings, undone piece by piece. And what
+a request's bytes are sent from.
 
 httpx inflates whatever one network read brought in one go, so that 291 kB of gzip become 300 MB at once. Here
 a piece never grows beyond `PIECE`, and a body not beyond `LIMIT`, however much it claims to hold. One is fed
@@ -9,8 +10,10 @@ here.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, Protocol
 
 from ..errors import LimitExceeded, MalformedEvent, StreamInterrupted
 
@@ -126,3 +129,35 @@ def _deflate(start: bytes) -> Inflate | None:
         return None
     wrapped = start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0
     return zlib.decompressobj(15 if wrapped else -15)
+
+
+@cache
+def whole_body(library: ModuleType) -> type[Any]:
+    """A request's body without the async generator of httpx, which a cancelled request leaves to the event loop."""
+
+    class Whole(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]  # a module's
+        def __init__(self, content: bytes) -> None:
+            self._content = content
+
+        def __iter__(self) -> Iterator[bytes]:
+            return iter((self._content,))
+
+        def __aiter__(self) -> _Once:
+            return _Once(self._content)
+
+    return Whole
+
+
+class _Once:
+    """An async iterator over one piece."""
+
+    def __init__(self, piece: bytes) -> None:
+        self._pieces = [piece]
+
+    def __aiter__(self) -> _Once:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._pieces:
+            raise StopAsyncIteration
+        return self._pieces.pop()

@@ -21,7 +21,7 @@ import anyio
 
 from ..errors import ConnectFailed, LLMError, StreamBusy, StreamClosed, StreamInterrupted
 from ..providers.wire import HTTPRequest
-from .bodies import Inflated, Plain, decoder
+from .bodies import Inflated, Plain, decoder, whole_body
 from .failures import Told, checked, guard_logs, kinds, library_of, revealed
 from .shielding import GRACE, Loop, apart, hand_over, unbroken
 
@@ -29,13 +29,29 @@ from .shielding import GRACE, Loop, apart, hand_over, unbroken
 class _Open:
     """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
 
-    __slots__ = ("over", "pieces", "reading", "response")
+    __slots__ = ("limit", "over", "pieces", "reading", "response")
 
     def __init__(self, response: Any, pieces: Any) -> None:
         self.response = response
         self.pieces = pieces
         self.reading = False
         self.over = False
+        self.limit: float | None = None
+
+    def obey(self) -> None:
+        """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""
+        if (stream := self.stream) is not None:
+            own: Callable[..., bytes] = stream.read
+
+            def read(size: int, timeout: float | None = None) -> bytes:
+                return own(size, timeout if self.limit is None else self.limit)
+
+            stream.read = read
+
+    def release(self) -> None:
+        """Have the connection read as httpcore likes again."""
+        if self.stream is not None:
+            self.stream.__dict__.pop("read", None)
 
     @property
     def stream(self) -> Any:
@@ -82,7 +98,7 @@ class _Door:
     def _request(self, request: HTTPRequest, trace: object, *limits: float | None) -> Any:
         if self._client.is_closed:
             raise ConnectFailed("the HTTP client has been closed", retryable=False)
-        return self._client.build_request(
+        made = self._client.build_request(
             request.method,
             request.url,
             headers=revealed(request.headers),
@@ -90,6 +106,8 @@ class _Door:
             timeout=self.library.Timeout(**dict(zip(("connect", "pool", "read", "write"), limits, strict=True))),
             extensions={"trace": trace},
         )
+        made.stream = whole_body(self.library)(request.body)
+        return made
 
     def _stale(self, error: LLMError, trail: _Trail) -> bool:
         """Whether a kept connection turned out to be closed, before anything of an answer came."""
@@ -148,6 +166,7 @@ class SyncDoor(_Door):
                 follow_redirects=False,
             )
         kept = _Open(response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
+        kept.obey()
         self.open.add(kept)
         return SyncReply(self, kept, request)
 
@@ -156,6 +175,7 @@ class SyncDoor(_Door):
         if kept.over:
             return
         self.forget(kept)
+        kept.release()
         if kept.reading:
             self._wake(kept)
         with suppress(*self.failures):
@@ -199,10 +219,11 @@ class SyncReply(_Reply):
         super().__init__(door, kept, request)
         self._door = door
 
-    def read(self) -> bytes:
-        """The next decoded piece of the body; `b""` at its end, and only there."""
+    def read(self, limit: float | None = None, /) -> bytes:
+        """The next decoded piece of the body; `b""` at its end. `TimeoutError` after `limit` seconds."""
         if self._ended:
             return b""
+        self._kept.limit = limit
         body = self._readable()
         try:
             while not (data := body.take()):

@@ -21,7 +21,6 @@ from ..providers.wire import HTTPRequest, Secret
 
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = regex(r"[\t\x20-\x7e]*")
-_MASK = "**********"
 _LOGGERS = ["httpx", "httpx2"] + [
     f"{core}.{part}"
     for core in ("httpcore", "httpcore2")
@@ -145,10 +144,7 @@ def _mask_record(record: logging.LogRecord) -> bool:
 
 
 def _masked(text: str, request: HTTPRequest) -> str:
-    for value in request.headers.values():
-        if isinstance(value, Secret) and value:
-            text = text.replace(value.reveal(), _MASK)
-    return text
+    return request.masked(text)
 
 
 def _text(value: str | Secret) -> str:

@@ -39,8 +39,8 @@ class Reply(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    def read(self) -> bytes:
-        """The next decoded piece of the body; `b""` at its end, and only there."""
+    def read(self, limit: float | None = None, /) -> bytes:
+        """The next decoded piece of the body; `b""` at its end. `TimeoutError` after `limit` seconds."""
         ...
 
     def close(self) -> None:
@@ -180,8 +180,7 @@ class _SyncBody:
         self.headers = reply.headers
 
     async def read(self, limit: float | None, /) -> bytes:
-        # A sync body's time limit was fixed when it was opened.
-        return self._reply.read()
+        return self._reply.read(limit)
 
     async def close(self) -> None:
         self._reply.close()

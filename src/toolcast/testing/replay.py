@@ -71,7 +71,7 @@ class ReplayReply:
         self._pieces = iter(recorded.pieces)
         self._open = True
 
-    def read(self) -> bytes:
+    def read(self, limit: float | None = None, /) -> bytes:
         """The next piece; empty at the end."""
         piece = next(self._pieces, b"")
         if isinstance(piece, BaseException):
