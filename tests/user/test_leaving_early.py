@@ -66,9 +66,10 @@ def test_ctrl_c_and_the_work_goes_on() -> None:
         )
         press_ctrl_c(python, after="have Sea of Gla")
         screen = finish(python)
-        told = [line for line in screen.went_well() if not line.startswith("have")]
-        assert told[0].startswith("stopped at Sea of Gla")
-        assert told[1:] == ["again Sea of Glass"]
+        # The interrupt may fall into the middle of a print, between a line and its end.
+        *before, last = screen.went_well()
+        assert "stopped at Sea of Gla" in before[-1]
+        assert last == "again Sea of Glass"
         assert server.accepted == 2
 
 

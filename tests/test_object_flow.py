@@ -1,0 +1,247 @@
+"""object_flow.py: one streamed call from its first event to its end, and what it says of itself on the way."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import toolcast
+from albums import SEA, SHORT, Album, Song, call
+from chunks import album_stream, call_deltas, delta, sse
+from faces import Face
+from toolcast import (
+    Finish,
+    OpenAI,
+    StreamClosed,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReset,
+    ToolCallStart,
+    ToolOrchestratingLLM,
+    Usage,
+    ValidationError,
+)
+from toolcast.states import STREAM
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+
+LONG = Album(
+    title="A rather long title", artist="x", songs=[Song(title="One", seconds=1), Song(title="Two", seconds=2)]
+)
+
+
+def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
+    return ToolOrchestratingLLM(output, "x", ScriptedLLM(*answers), **options)
+
+
+def walked(states: list[str]) -> bool:
+    """Whether each state follows the one before it in the table."""
+    return all(after in STREAM[before].values() for before, after in zip(states, states[1:], strict=False))
+
+
+# -- states -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_the_states_of_a_stream_that_is_looked_at(observed: bool) -> None:
+    options = {"observer": lambda *_: None} if observed else {}
+    stream = maker(SEA, **options).stream()
+    assert stream.state == "initiating_stream"
+    with stream:
+        assert stream.state == "receiving_chunk"
+        for _ in stream:
+            assert stream.state in ("yielding_partial", "ready")
+    assert stream.state == "ready"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [(SEA,), ("no", SEA), (call('{"title": 1}'), SEA), (SEA.model_dump_json(),), (call("{"), "no")],
+    ids=["good", "words first", "invalid first", "in words", "bad to the end"],
+)
+@pytest.mark.parametrize("view", [None, "events", "changes"])
+def test_every_step_is_in_the_table(face: Face, answers: Any, view: str | None) -> None:
+    heard: list[str] = []
+    make = maker(*answers, max_attempts=2, observer=lambda _, state: heard.append(state))
+    if view is None:
+        face.stream(make)
+    else:
+        try:
+            face.view(make, view)
+        except toolcast.ToolcastError:
+            assert answers[-1] == "no"
+    assert walked(["ready", *heard])
+    assert heard[-1] == ("error" if answers[-1] == "no" else "ready")
+    assert heard.count("initiating_stream") == len(answers)
+
+
+def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
+    face: Face, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two items, observed or not: the states go on from where they were."""
+    pieces = sse(*call_deltas(SEA.model_dump_json()), delta("tool_calls"))
+    pieces[6:6] = [b'data: {"choices": [\n\n']
+    for observer in (None, lambda *_: None):
+        make = ToolOrchestratingLLM(
+            Album, "x", OpenAI("m", api_key="k", network=ReplayNetwork(Recorded(pieces))), observer=observer
+        )
+        seen = face.stream(make)
+        assert isinstance(seen.error, toolcast.MalformedEvent)
+        assert seen.items[-1].artist == SEA.artist
+    assert caplog.text.count("Failed to parse streaming response") == 2
+
+
+def test_verbose_logs_the_states_of_a_stream(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="toolcast"):
+        face.stream(maker(SEA, verbose=True))
+    for state in ("initiating_stream", "receiving_chunk", "yielding_partial", "more_chunks", "ready"):
+        assert state in caplog.text
+
+
+# -- what has arrived -----------------------------------------------------------------------------------------------
+
+
+def test_the_response_grows_with_the_stream() -> None:
+    stream = maker(SEA).stream()
+    assert stream.response.message.parts == ()
+    assert stream.response.stop_reason == "other"
+    next(stream)
+    (part,) = stream.response.message.tool_calls
+    assert SEA.model_dump_json().startswith(part.arguments)
+    assert (stream.response.provider, stream.usage) == ("scripted", Usage())
+    stream.final()
+    assert stream.response.stop_reason == "tool_use"
+    assert stream.response.message.tool_calls == (call(SEA),)
+
+
+def test_a_request_id_is_known_as_soon_as_there_is_one(face: Face) -> None:
+    headers = {"content-type": "text/event-stream", "x-request-id": "req-7"}
+    network = ReplayNetwork(Recorded(album_stream(), headers=headers), Recorded(album_stream()[:6], headers=headers))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network, max_retries=0))
+    stream = make.stream()
+    assert stream.response.request_id is None
+    next(stream)
+    assert stream.response.request_id == "req-7"
+    assert stream.final() == SEA
+    error = face.stream(make).error
+    assert isinstance(error, toolcast.CallError)
+    assert error.request_id == "req-7"
+
+
+def test_repairs_are_told_at_the_end_of_a_stream() -> None:
+    songs = SEA.model_dump_json(include={"songs"})[9:-1]
+    stream = maker(SEA.model_dump() | {"songs": songs}).stream()
+    assert stream.final() == SEA
+    assert len(stream.response.repairs) == 1
+    assert "songs" in stream.response.repairs[0]
+
+
+def test_a_final_value_smaller_than_an_earlier_partial_wins(face: Face) -> None:
+    """A call that is taken back and made again, shorter."""
+    text, short = LONG.model_dump_json(), SHORT.model_dump_json()
+    events = [
+        ToolCallStart("1", "Album"),
+        ToolCallDelta("1", text),
+        ToolCallReset("1"),
+        ToolCallDelta("1", short),
+        toolcast.ToolCallDone("1", "Album", short),
+        Finish("tool_use"),
+    ]
+    seen = face.stream(maker(events))
+    assert len(seen.items[0].songs) == 2
+    assert seen.final == SHORT
+
+
+def test_the_last_word_has_the_call_not_its_pieces(face: Face) -> None:
+    events = [
+        ToolCallStart("1", "Album"),
+        ToolCallDelta("1", LONG.model_dump_json()),
+        toolcast.ToolCallDone("1", "Album", SHORT.model_dump_json()),
+        Finish("tool_use"),
+    ]
+    seen = face.stream(maker(events))
+    assert seen.items[0].title == LONG.title
+    assert seen.final == SHORT
+
+
+def test_words_before_a_call_do_not_grow_an_object(face: Face) -> None:
+    events = [TextDelta('{"title": "no'), *_called(SEA), Finish("tool_use")]
+    seen = face.stream(maker(events))
+    assert seen.items[0].title == "no"
+    assert seen.final == SEA
+
+
+def _called(album: Album) -> list[Any]:
+    text = album.model_dump_json()
+    return [ToolCallStart("1", "Album"), ToolCallDelta("1", text), toolcast.ToolCallDone("1", "Album", text)]
+
+
+# -- views ------------------------------------------------------------------------------------------------------
+
+
+def test_items_begin_again_when_the_model_is_asked_again(face: Face) -> None:
+    wrong = call('{"title": 1, "artist": "b", "songs": [{"title": "c", "seconds": 3}]}')
+    make = maker(wrong, SEA, max_attempts=2).with_(fail_fast=False)
+    assert face.view(make, "items", "songs") == [Song(title="c", seconds=3), *SEA.songs]
+
+
+def test_text_begins_again_when_the_model_is_asked_again(face: Face) -> None:
+    make = maker(call('{"title": "Wrong", "artist": 5}'), SEA, max_attempts=2)
+    assert "".join(face.view(make, "text", "title")) == f"Wrong{SEA.title}"
+
+
+def test_events_of_a_stream_that_is_asked_again(face: Face) -> None:
+    events = face.view(maker("no", SEA, max_attempts=2), "events")
+    (restarted,) = [event for event in events if isinstance(event, toolcast.Restarted)]
+    assert restarted.attempt == 2
+    assert "0 tool calls" in restarted.reason
+
+
+def test_an_error_is_raised_once_and_repeated_by_final(face: Face) -> None:
+    stream = maker(call('{"title": 1}')).stream()
+    with pytest.raises(ValidationError) as first:
+        list(stream)
+    assert list(stream) == []
+    with pytest.raises(ValidationError) as again:
+        stream.final()
+    assert again.value is first.value
+
+
+# -- leaving ----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_leaves_a_closed_stream_without_a_result() -> None:
+    stream = maker([ToolCallStart("1", "Album")], KeyboardInterrupt()).stream()
+    stream.close()
+    with pytest.raises(StreamClosed):
+        stream.final()
+    interrupted = maker(KeyboardInterrupt()).stream()
+    with pytest.raises(KeyboardInterrupt):
+        next(interrupted)
+    assert interrupted.state == "closed"
+    assert list(interrupted) == []
+    with pytest.raises(StreamClosed):
+        interrupted.final()
+
+
+def test_a_stream_closed_before_it_began_sends_nothing() -> None:
+    llm = ScriptedLLM(SEA)
+    with ToolOrchestratingLLM(Album, "x", llm).stream() as entered:
+        entered.close()
+    stream = ToolOrchestratingLLM(Album, "x", llm).stream()
+    stream.close()
+    with stream:
+        assert list(stream) == []
+    assert stream.state == "closed"
+    assert llm.requests == [llm.requests[0]]
+
+
+def test_field_states_of_places_that_cannot_be() -> None:
+    parallel = maker([call(SEA)], allow_parallel_tool_calls=True).stream()
+    next(parallel)
+    assert parallel.field_state("title") == "pending"
+    assert parallel.field_state("") == "growing"
+    parallel.final()
+    assert parallel.field_state("title") == "pending"
+    assert parallel.field_state("0.title") == "done"
