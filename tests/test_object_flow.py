@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
 
 def walked(states: list[str]) -> bool:
     """Whether each state follows the one before it in the table."""
-    return all(after in STREAM[before].values() for before, after in zip(states, states[1:], strict=False))
+    return all(after in STREAM[before].values() for before, after in pairwise(states))
 
 
 # -- states -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+"""answers.py: what a whole answer holds, and what a model is told when that is not right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from albums import SEA, SHORT, Album, Apology, Song, call
+from faces import Face
+from toolcast import (
+    ChatResponse,
+    ContentBlocked,
+    Finish,
+    NoToolCallError,
+    OutputTruncated,
+    TextDelta,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    TryAgain,
+    UnknownToolError,
+    ValidationError,
+    assistant,
+    user,
+)
+from toolcast.answers import Reader, reask
+from toolcast.testing import ScriptedLLM
+from toolcast.tools import output_tools
+
+
+def reader(output: Any = Album, **options: Any) -> Reader:
+    return Reader({tool.name: tool for tool in output_tools(output)}, **options)
+
+
+def answer(*calls: ToolCallPart, text: str = "", stop: Any = "tool_use") -> ChatResponse:
+    return ChatResponse(assistant(text, *calls) if text else assistant(*calls), stop)
+
+
+def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
+    llm = ScriptedLLM(*answers)
+    return ToolOrchestratingLLM(output, "x", llm, **options), llm
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_or_all() -> None:
+    both = answer(call(SEA), call(SHORT, id="2"))
+    assert [read.value for read in reader().read(both)] == [SEA]
+    assert [read.value for read in reader(parallel=True).read(both)] == [SEA, SHORT]
+
+
+def test_the_first_error_of_several_calls_is_raised_and_the_good_ones_kept() -> None:
+    calls = answer(call('{"title": 1}'), call(SEA, id="2"), call("{", id="3"), call(SHORT, id="4"))
+    with pytest.raises(ValidationError) as caught:
+        reader(parallel=True).read(calls)
+    assert caught.value.arguments == '{"title": 1}'
+    assert caught.value.partial == [SEA, SHORT]
+    assert caught.value.response is calls
+
+
+def test_an_unknown_tool_names_those_there_are() -> None:
+    with pytest.raises(UnknownToolError, match="'Albumen'; it was offered: Album, Apology"):
+        reader(Album | Apology).read(answer(call(SEA, "Albumen")))
+    with pytest.raises(UnknownToolError, match="it was offered: none"):
+        Reader({}).read(answer(call(SEA)))
+
+
+def test_arguments_that_max_tokens_cut_off() -> None:
+    for cut, stop in ((True, "tool_use"), (False, "max_tokens")):
+        with pytest.raises(OutputTruncated, match=r"after 9 characters.*max_tokens=") as caught:
+            reader().read(answer(call('{"title":', truncated=cut), stop=stop))
+        assert caught.value.partial == '{"title":'
+        assert caught.value.__cause__ is not None
+
+
+def test_values_of_single_calls() -> None:
+    def count(a: int) -> int:
+        return a
+
+    class Fussy(BaseModel):
+        a: int
+
+        @field_validator("a")
+        @classmethod
+        def never(cls, a: int) -> int:
+            raise TryAgain("no")
+
+    assert reader().value_of(call(SEA)) == SEA
+    assert reader().value_of(call("{")) is None
+    assert reader().value_of(call(SEA, "Albumen")) is None
+    assert reader(count).value_of(call('{"a": 1}', "count")) is None
+    assert reader(Fussy).value_of(call('{"a": 1}', "Fussy")) is None
+
+
+def test_complete_calls_that_are_not_valid_are_no_items(face: Face) -> None:
+    calls = [call(SEA), call('{"title": 1}', id="2"), call(SEA, "Albumen", id="3")]
+    make, _ = maker(calls, allow_parallel_tool_calls=True)
+    seen: list[Any] = []
+    with pytest.raises(ValidationError) as caught:
+        for item in make.with_(fail_fast=False).stream().items():
+            seen.append(item)
+    assert seen == [SEA]
+    assert caught.value.partial == [SEA]
+
+
+# -- words where a call was expected ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1, 2]", [1, 2]),
+        ('{"value": [1, 2]}', [1, 2]),
+        ("  [1,2]\n", [1, 2]),
+    ],
+)
+def test_a_wrapped_type_in_words(face: Face, text: str, value: Any) -> None:
+    make, _ = maker(text, text, output=list[int])
+    result = face.run(make)
+    assert result.output == value
+    assert "from the text" in result.repairs[0]
+    assert face.stream(make).final == value
+
+
+@pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])
+def test_words_that_are_no_answer(face: Face, text: str) -> None:
+    make, _ = maker(text, text, output=list[int])
+    with pytest.raises(NoToolCallError, match="got 0 tool calls"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, NoToolCallError)
+
+
+def test_a_number_in_words_is_the_number(face: Face) -> None:
+    make, _ = maker("7", "7", output=int)
+    assert face.call(make) == 7
+    assert face.stream(make).final == 7
+
+
+def test_the_member_of_a_union_that_words_fit(face: Face) -> None:
+    text = Song(title="a", seconds=1).model_dump_json()
+    make, _ = maker(text, text, output=Song | Apology)
+    assert face.call(make) == Song(title="a", seconds=1)
+    assert face.stream(make).final == Song(title="a", seconds=1)
+
+
+def test_long_words_are_shortened() -> None:
+    with pytest.raises(NoToolCallError) as caught:
+        reader().read(answer(text="la " * 1000))
+    assert len(str(caught.value)) < 700
+    assert "…" in str(caught.value)
+
+
+def test_words_that_were_stopped(face: Face) -> None:
+    make, _ = maker([TextDelta('{"title": "Sea'), Finish("max_tokens")], [TextDelta("I"), Finish("content_filter")])
+    with pytest.raises(OutputTruncated, match="before it held the object") as caught:
+        face.call(make)
+    assert caught.value.partial == '{"title": "Sea'
+    with pytest.raises(ContentBlocked, match="content_filter"):
+        face.call(make)
+
+
+# -- asking again -----------------------------------------------------------------------------------------------
+
+
+def asked_again(*answers: Any, **options: Any) -> Any:
+    """What the model is sent after its first answer."""
+    make, llm = maker(*answers, max_attempts=2, **options)
+    make()
+    return llm.requests[1].messages[1:]
+
+
+def test_the_faults_are_told_as_the_result_of_the_call() -> None:
+    bad = call('{"title": 1, "artist": "b", "songs": [{"title": "c"}]}')
+    said, told = asked_again(bad, SEA)
+    assert said.tool_calls == (bad,)
+    (result,) = told.parts
+    assert result.is_error
+    assert result.call_id == bad.id
+    assert "- title: Input should be a valid string" in result.content
+    assert "- songs.0.seconds: Field required" in result.content
+
+
+def test_a_fault_of_the_whole_has_no_path() -> None:
+    (_, told) = asked_again(call("[]"), SEA)
+    assert "- arguments: " in told.parts[0].content
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "", "7"])
+def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(arguments: str) -> None:
+    """Services refuse a history whose arguments are no JSON object."""
+    (said, _) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
+    assert said.tool_calls == (call("{}", opaque={"signature": "s"}),)
+
+
+def test_every_call_gets_a_result() -> None:
+    bad = [call("{"), call(SEA, id="2"), call(SHORT, id="3")]
+    said, told = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)[0:2]
+    messages = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)
+    assert [part.id for part in said.tool_calls] == ["call_1", "2", "3"]
+    results = [part for message in messages[1:] for part in message.parts]
+    assert [result.call_id for result in results] == ["call_1", "2", "3"]
+    assert "not valid" in told.parts[0].content
+    assert [result.content for result in results[1:]] == ["Not used, call again."] * 2
+
+
+def test_words_are_kept_and_an_empty_answer_is_told_of() -> None:
+    said, told = asked_again("I cannot.", SEA)
+    assert said == assistant("I cannot.")
+    assert told.role == "user"
+    assert told.text.endswith("Answer again by calling the tool.")
+    said, _ = asked_again([Finish("end_turn")], SEA)
+    assert said == assistant("(no answer)")
+
+
+def test_an_error_without_faults_is_told_in_its_words() -> None:
+    response = answer(call(SEA))
+    for error in (TryAgain("shorter, please"), UnknownToolError("shorter, please"), ValidationError("shorter, please")):
+        *history, _, told = reask([user("x")], response, error)
+        assert history == [user("x")]
+        assert told.parts[0].content == "shorter, please"

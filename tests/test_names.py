@@ -1,0 +1,40 @@
+"""The names of the package: each where the table says, loaded when it is first used, and none besides."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+import toolcast
+
+
+@pytest.mark.parametrize("name", [name for name in toolcast.__all__ if name != "__version__"])
+def test_a_name_is_what_its_module_has(name: str) -> None:
+    home = import_module(f"toolcast.{toolcast._HOME[name]}")
+    assert getattr(toolcast, name) is getattr(home, name)
+
+
+def test_a_name_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(toolcast), "Usage", raising=False)
+    first = toolcast.Usage
+    assert vars(toolcast)["Usage"] is first
+    assert toolcast.Usage is first
+
+
+def test_names_there_are_not() -> None:
+    with pytest.raises(AttributeError, match=r"module 'toolcast' has no attribute 'Albums'"):
+        _ = toolcast.Albums
+    assert not hasattr(toolcast, "_no_such_name")
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert dir(toolcast) == sorted(toolcast.__all__)
+    assert "ToolOrchestratingLLM" in dir(toolcast)
+    assert "import_module" not in dir(toolcast)
+
+
+def test_everything_can_be_imported_at_once() -> None:
+    names: dict[str, object] = {}
+    exec("from toolcast import *", names)
+    assert set(toolcast.__all__) <= set(names)

@@ -1,0 +1,109 @@
+"""testing/scripted.py: every kind of answer a script may hold, and what is remembered of the asking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import toolcast
+from albums import SEA, SHORT, Album, Apology, call
+from faces import Face
+from toolcast import (
+    Finish,
+    Settings,
+    TextDelta,
+    ToolCallDelta,
+    ToolcastError,
+    ToolOrchestratingLLM,
+    Usage,
+    UsageReport,
+    system,
+    user,
+)
+from toolcast.testing import Asked, ScriptedLLM, use_llm
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def test_text_comes_in_pieces(face: Face) -> None:
+    assert face.events(ScriptedLLM("Hello", chunk=2), "x") == [
+        TextDelta("He"),
+        TextDelta("ll"),
+        TextDelta("o"),
+        UsageReport(Usage(10, 5)),
+        Finish("end_turn"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "tools", "expected"),
+    [
+        (call(SEA, id="c7"), [Album], [call(SEA, id="c7")]),
+        ([call(SEA), call(SHORT, id="2")], [Album], [call(SEA), call(SHORT, id="2")]),
+        ((call(SEA),), [Album], [call(SEA)]),
+        ({"a": 1, "b": 2}, [add, Album], [call('{"a":1,"b":2}', "add")]),
+        ({"a": 1}, [], [call('{"a":1}', "none")]),
+        (SEA, [Apology, Album], [call(SEA)]),
+        (Apology(reason="r"), [Album, Apology], [call('{"reason":"r"}', "Apology")]),
+        ([1, 2], [list[int]], [call('{"value":[1,2]}', "list_int")]),
+        ([], [list[int]], [call('{"value":[]}', "list_int")]),
+        (SEA, [add], [call(SEA, "add")]),
+    ],
+)
+def test_calls_in_every_form(face: Face, answer: Any, tools: Any, expected: Any) -> None:
+    response = face.chat(ScriptedLLM(answer), "x", tools=tools)
+    assert response.message.tool_calls == tuple(expected)
+    assert response.stop_reason == "tool_use"
+    assert response.usage == Usage(10, 5)
+
+
+def test_events_are_played_as_they_are(face: Face) -> None:
+    events = [TextDelta("a"), Finish("stop_sequence")]
+    assert face.events(ScriptedLLM(events), "x") == events
+
+
+def test_a_truncated_call_ends_with_max_tokens(face: Face) -> None:
+    response = face.chat(ScriptedLLM(call('{"a', truncated=True)), "x", tools=[Album])
+    assert response.stop_reason == "max_tokens"
+    assert response.message.tool_calls[0].truncated
+
+
+def test_an_exception_is_raised_and_the_script_goes_on(face: Face) -> None:
+    scripted = ScriptedLLM(OSError("mine"), "next")
+    with pytest.raises(OSError, match="mine"):
+        face.chat(scripted, "x")
+    assert face.chat(scripted, "x").text == "next"
+
+
+def test_a_script_that_is_too_short_says_so(face: Face) -> None:
+    scripted = ScriptedLLM("one")
+    face.chat(scripted, "x")
+    with pytest.raises(ToolcastError, match="the script has 1 answers and was asked for one more"):
+        face.chat(scripted, "x")
+
+
+def test_what_was_asked_is_remembered(face: Face) -> None:
+    scripted = ScriptedLLM("a", settings=Settings(seed=1), system_prompt="Be brief.", model="parrot")
+    face.chat(scripted, "x", settings=Settings(temperature=0.5))
+    assert scripted.requests == [Asked((system("Be brief."), user("x")), (), None, Settings(temperature=0.5, seed=1))]
+    assert scripted.metadata == toolcast.LLMMetadata("parrot", "scripted")
+
+
+def test_it_stands_in_for_every_llm_of_a_block(face: Face) -> None:
+    scripted, other = ScriptedLLM(SEA, "Hi"), ScriptedLLM("other")
+    make = ToolOrchestratingLLM(Album, "x", "openai:gpt")
+    with use_llm(scripted):
+        assert face.call(make) == SEA
+        assert face.chat(other, "x").text == "Hi"
+    assert face.chat(other, "x").text == "other"
+    assert len(scripted.requests) == 2
+
+
+def test_a_piece_of_a_call_that_never_began_is_named(face: Face) -> None:
+    """An LLM of one's own that forgets the start of a call is told so, in words."""
+    for event in (ToolCallDelta("c1", "{"), toolcast.ToolCallReset("c1")):
+        with pytest.raises(ToolcastError, match=r"'c1'.*ToolCallStart"):
+            face.chat(ScriptedLLM([event, Finish("tool_use")]), "x", tools=[Album])
