@@ -174,3 +174,30 @@ def test_parse_takes_the_data_of_a_body() -> None:
     function = {"name": "Album", "arguments": SHORT.model_dump_json()}
     message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
     assert make.parse({"choices": [{"message": message, "finish_reason": "tool_calls"}]}) == SHORT
+
+
+# -- examples and LLMs that do not fit ----------------------------------------------------------------------------
+
+
+def test_a_few_shot_list_becomes_several_calls_where_several_are_allowed() -> None:
+    llm = ScriptedLLM(SEA)
+    prompt = [("user", "two, please"), ("assistant", [SEA, SHORT]), ("user", "again")]
+    ToolOrchestratingLLM(Album, prompt, llm, allow_parallel_tool_calls=True)()
+    shown = llm.requests[0].messages[1].tool_calls
+    assert [Album.model_validate_json(part.arguments) for part in shown] == [SEA, SHORT]
+    assert len({part.id for part in shown}) == 2
+
+
+def test_an_example_that_is_no_output_is_refused() -> None:
+    llm = ScriptedLLM(SEA)
+    make = ToolOrchestratingLLM(Album, [("user", "x"), ("assistant", "{example}")], llm)
+    for example in ({"title": 1}, [SEA, SHORT], 7):
+        with pytest.raises(toolcast.PromptError, match=f"an example of type {type(example).__name__} does not fit"):
+            make(example=example)
+    assert llm.requests == []
+
+
+@pytest.mark.parametrize("llm", [7, object(), ScriptedLLM])
+def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
+    with pytest.raises(toolcast.UnsupportedLLMError, match=f"not {type(llm).__name__}"):
+        ToolOrchestratingLLM(Album, "x", llm)

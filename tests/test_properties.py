@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
@@ -143,8 +143,6 @@ def cut(draw: st.DrawFn, whole: Any, most: int = 12) -> list[Any]:
 
 
 faces = st.sampled_from(FACES)
-few = settings(max_examples=60, deadline=None)
-more = settings(max_examples=150, deadline=None)
 
 # -- what a consumer sees ---------------------------------------------------------------------------------------------
 
@@ -212,7 +210,6 @@ def script(made: Made, pieces: Sequence[str], **options: Any) -> Any:
 # -- event by event ---------------------------------------------------------------------------------------------------
 
 
-@more
 @given(st.data(), made(), faces)
 def test_a_stream_ends_as_the_whole_call_and_only_grows(data: st.DataObject, made: Made, face: Face) -> None:
     make = script(made, data.draw(cut(made.text)))
@@ -227,7 +224,6 @@ def test_a_stream_ends_as_the_whole_call_and_only_grows(data: st.DataObject, mad
         assert grew(early, late)
 
 
-@few
 @given(made())
 def test_no_item_changes_once_it_was_given(made: Made) -> None:
     items, shown = [], []
@@ -237,7 +233,6 @@ def test_no_item_changes_once_it_was_given(made: Made) -> None:
     assert [repr(item) for item in items] == shown
 
 
-@more
 @given(st.data(), made(damage=True), faces)
 def test_errors_are_the_same_streamed_and_whole(data: st.DataObject, made: Made, face: Face) -> None:
     make = script(made, data.draw(cut(made.text))).with_(fail_fast=False)
@@ -246,7 +241,6 @@ def test_errors_are_the_same_streamed_and_whole(data: st.DataObject, made: Made,
     assert all(isinstance(item, made.model) for item in partials)
 
 
-@more
 @given(st.data(), made(damage=True))
 def test_failing_fast_never_refuses_what_is_accepted(data: st.DataObject, made: Made) -> None:
     make = script(made, data.draw(cut(made.text)))
@@ -256,7 +250,6 @@ def test_failing_fast_never_refuses_what_is_accepted(data: st.DataObject, made: 
     assert {(loc, kind) for loc, kind, *_ in ending.faults} <= {(loc, kind) for loc, kind, *_ in expected.faults}
 
 
-@few
 @given(st.data(), made())
 def test_arguments_cut_by_max_tokens(data: st.DataObject, made: Made) -> None:
     text = made.text[: data.draw(st.integers(0, len(made.text)))]
@@ -269,7 +262,6 @@ def test_arguments_cut_by_max_tokens(data: st.DataObject, made: Made) -> None:
         assert all(grew(look(item), look(made.value)) for item in partials)
 
 
-@few
 @given(st.data(), made())
 def test_an_object_in_words_is_the_object(data: st.DataObject, made: Made) -> None:
     words = [*map(TextDelta, data.draw(cut(made.text))), Finish("end_turn")]
@@ -318,7 +310,6 @@ def _begun(events: list[Any]) -> list[Any]:
 _stops: Any = st.sampled_from(["tool_use", "end_turn", "max_tokens", "refusal", "other"])
 
 
-@more
 @given(st.lists(_events, max_size=8), _stops, st.booleans(), st.sampled_from([Album, Album | Apology, Album | Song]))
 def test_events_in_any_order_end_alike(events: list[Any], stop: Any, parallel: bool, output: Any) -> None:
     answer = [*_begun(events), Finish(stop)]
@@ -336,7 +327,6 @@ def _places(value: Any, steps: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
     return [(steps, value), *(place for key, part in inside for place in _places(part, (*steps, str(key))))]
 
 
-@few
 @given(st.data(), made(), faces)
 def test_views_add_up_to_the_result(data: st.DataObject, made: Made, face: Face) -> None:
     make = script(made, data.draw(cut(made.text)))
@@ -354,7 +344,6 @@ def test_views_add_up_to_the_result(data: st.DataObject, made: Made, face: Face)
             break
 
 
-@few
 @given(st.data(), made())
 def test_after_the_end_every_place_is_done(data: st.DataObject, made: Made) -> None:
     stream = script(made, data.draw(cut(made.text))).stream()
@@ -387,7 +376,6 @@ def _wired(output: Any, *answers: Recorded, **options: Any) -> tuple[Any, Replay
     return ToolOrchestratingLLM(output, "x", llm, **options), network
 
 
-@more
 @given(st.data(), made(), faces)
 def test_bytes_cut_anywhere(data: st.DataObject, made: Made, face: Face) -> None:
     name = made.model.__name__
@@ -402,14 +390,13 @@ def test_bytes_cut_anywhere(data: st.DataObject, made: Made, face: Face) -> None
     assert network.open_replies == 0
 
 
-@few
 @given(st.data(), st.lists(st.sampled_from([SEA, SHORT]), min_size=1, max_size=3))
 def test_calls_that_are_written_side_by_side(data: st.DataObject, albums: list[Album]) -> None:
     """The pieces of several calls, in any order that keeps each call's own."""
     waiting = [_chunks(data.draw(cut(album.model_dump_json())), "Album", at) for at, album in enumerate(albums)]
     sent = [chunks.pop(0) for chunks in waiting]  # calls begin in order
-    while left := [chunks for chunks in waiting if chunks]:
-        sent.append(data.draw(st.sampled_from(left)).pop(0))
+    turns = [number for number, chunks in enumerate(waiting) for _ in chunks]
+    sent += [waiting[number].pop(0) for number in data.draw(st.permutations(turns))]
     raw = b"".join(sse(*sent, delta("tool_calls"), USAGE))
     make, network = _wired(Album, Recorded(data.draw(cut(raw))), allow_parallel_tool_calls=True)
     items = list(make.stream())
@@ -418,7 +405,6 @@ def test_calls_that_are_written_side_by_side(data: st.DataObject, albums: list[A
     assert network.open_replies == 0
 
 
-@few
 @given(st.data(), faces)
 def test_a_connection_that_ends_anywhere(data: st.DataObject, face: Face) -> None:
     raw = b"".join(sse(*_chunks(list(SEA.model_dump_json()), "Album"), delta("tool_calls"), USAGE))
@@ -430,7 +416,6 @@ def test_a_connection_that_ends_anywhere(data: st.DataObject, face: Face) -> Non
     assert network.open_replies == 0
 
 
-@more
 @given(st.data(), st.binary(min_size=1, max_size=6), faces)
 def test_bytes_overwritten_anywhere(data: st.DataObject, noise: bytes, face: Face) -> None:
     """Whatever a server sends: a validated result, or one exception of the library; and every connection back."""
@@ -447,7 +432,6 @@ def test_bytes_overwritten_anywhere(data: st.DataObject, noise: bytes, face: Fac
     assert network.open_replies == 0
 
 
-@few
 @given(st.sampled_from([Song, list[Song], dict[str, int], int, str | None]), st.data())
 def test_any_text_in_place_of_arguments_ends_alike(type_form: Any, data: st.DataObject) -> None:
     """Arguments that are not even JSON, of types that are wrapped or not."""

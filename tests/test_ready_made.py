@@ -304,3 +304,10 @@ def test_what_came_out_of_a_pickle_can_call(face: Face, monkeypatch: pytest.Monk
     assert request.headers["x-team"] == "a"
     assert json.loads(request.body)["messages"][0]["content"] == "Be brief."
     assert again.retry_policy == made.retry_policy
+
+
+def test_keys_are_compared_by_what_they_are() -> None:
+    keys = {Secret("a"), Secret("a"), Secret("b"), Secret("")}
+    assert len(keys) == 3
+    assert sum(map(bool, keys)) == 2
+    assert Secret("a") != "a"

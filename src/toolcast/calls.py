@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from .answers import REASKABLE, ReadCall, Reader, reask
 from .asking import Ask
@@ -26,7 +26,7 @@ from .sources import Call, start_call
 from .states import Trace
 from .usage import Usage
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 T = TypeVar("T")
 

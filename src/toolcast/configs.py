@@ -61,7 +61,7 @@ class _Configs:
         return here[name] if here is not None and name in here else otherwise
 
 
-Configs = _Configs()
+Configs: _Configs = _Configs()
 
 
 def replacement() -> FunctionCallingLLM | None:

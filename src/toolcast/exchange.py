@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from .errors import LLMError, Timeout
 from .events import (
@@ -29,7 +29,7 @@ from .settings import Settings
 from .sources import Call, FirstCall, by
 from .usage import Usage
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 _ERROR_BODY_LIMIT = 64 * 1024
 _NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))

@@ -7,7 +7,7 @@ whole answer once it has ended. Everything is awaited, so one flow serves the sy
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from .answers import REASKABLE
 from .calls import Recipe, Result, next_recipe, result_of, run_reads
@@ -24,7 +24,7 @@ from .states import Trace
 from .usage import Usage
 from .views import numbered, value_at, view_of
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 
 class ObjectFlow:
@@ -32,11 +32,11 @@ class ObjectFlow:
 
     def __init__(self, recipe: Recipe, outside: Outside, trace: Trace) -> None:
         self.trace = trace
-        self.ended = False
+        self.ended: bool = False
         self.event: Event | None = None
         self.fed: Growing | None = None
-        self.shown = False
-        self.parallel = recipe.ask.parallel
+        self.shown: bool = False
+        self.parallel: bool = recipe.ask.parallel
         self._recipe = recipe
         self._outside = outside
         self._call: Call | None = None
@@ -48,7 +48,7 @@ class ObjectFlow:
         self._result: Result[Any] | None = None
         self._error: BaseException | None = None
         self._damage: str | None = None
-        self.processor = StreamingObjectProcessor.for_tools(
+        self.processor: StreamingObjectProcessor = StreamingObjectProcessor.for_tools(
             recipe.reader.tools.values(),
             parallel=recipe.ask.parallel,
             fail_fast=recipe.fail_fast,

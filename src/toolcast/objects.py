@@ -47,7 +47,7 @@ class StreamingObjectProcessor:
         self._growing: dict[str, Growing] = {}
         self._names: dict[str, str] = {}
         self._latest: Growing | None = None
-        self.feeds = 0
+        self.feeds: int = 0
         self._text: str | None = ""
 
     def process(self, event: Event) -> Any:

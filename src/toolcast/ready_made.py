@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
 from urllib.parse import urlsplit
 
 from anyio import to_thread
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .providers.llama_cpp import LlamaCppWire
     from .runtime.local_model import LocalServer, ServerOptions
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
@@ -94,7 +94,7 @@ class ServiceLLM(FunctionCallingLLM):
         super().__init__(settings=settings, system_prompt=system_prompt, network=network)
         self.model = model
         self.base_url = base_url
-        self.retry_policy = RetryPolicy(max_retries=max_retries)
+        self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
         self._key = Secret(api_key) if api_key else None
         self._headers: dict[str, str | Secret] = {
             name: Secret(value) if name.lower() in _SECRET_HEADERS else value for name, value in (headers or {}).items()

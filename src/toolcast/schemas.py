@@ -21,7 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from pydantic.dataclasses import rebuild_dataclass
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic.types import Discriminator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError
 from pydantic_core.core_schema import ErrorType
@@ -169,7 +169,7 @@ def unusable(type_form: object, why: object) -> OutputTypeError:
 class ToolSchema(GenerateJsonSchema):
     """Pydantic's JSON Schema without the titles it makes of names, and without its warnings."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 Pydantic's declaration
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 Pydantic's declaration
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """No field gets a title that only repeats its name."""

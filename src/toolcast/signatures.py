@@ -45,7 +45,7 @@ class Signature:
     """
 
     def __init__(self, function: Function) -> None:
-        self.doc = _docstring(function)
+        self.doc: Docstring = _docstring(function)
         parameters = _parameters(function)
         hints = _hints(function, parameters)
         self._fields = {f"argument{index}": parameter for index, parameter in enumerate(parameters)}

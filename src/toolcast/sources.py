@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from .errors import Attempt, CallError, StreamTruncated
 from .events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
@@ -17,7 +17,7 @@ from .runtime.shielding import Loop, current_loop, hand_over
 from .settings import Settings
 from .usage import Usage
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 
 class Source(Protocol):
@@ -143,7 +143,7 @@ class FirstCall:
 
     def __init__(self) -> None:
         self._first: str | None = None
-        self.dropping = False
+        self.dropping: bool = False
 
     def of(self, events: list[Event]) -> list[Event]:
         """Those of `events` that are kept."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-logger = logging.getLogger("toolcast")
+logger: Final = logging.getLogger("toolcast")
 
 State: TypeAlias = str
 Table: TypeAlias = Mapping[State, Mapping[str, State]]
@@ -62,9 +62,9 @@ class Trace:
     __slots__ = ("_observer", "_table", "_verbose", "call_id", "observed", "state")
 
     def __init__(self, table: Table, observer: Observer | None = None, verbose: bool = False) -> None:
-        self.call_id = f"call-{next(_numbers)}"
+        self.call_id: str = f"call-{next(_numbers)}"
         self.state: State = "ready"
-        self.observed = observer is not None or verbose
+        self.observed: bool = observer is not None or verbose
         self._table = table
         self._observer = observer
         self._verbose = verbose

@@ -29,7 +29,7 @@ class _EventState:
         self._position = 0
         self._current: Event | None = None
         self._folded = Accumulator()
-        self.state = "open"
+        self.state: str = "open"
         self.err: Exception | None = None
 
     @property

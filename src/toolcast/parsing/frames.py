@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .plans import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape, shelled
+from .plans import DictShape, ListShape, Node, ObjectShape, Shells, Slot, TaggedShape, shelled
 
 
 class _Missing:
@@ -71,20 +71,20 @@ class Frame:
     values: Any
 
     def __init__(self, parent: Frame | None, node: Node, start: int) -> None:
-        self.parent = parent
-        self.node = node
-        self.start = start
+        self.parent: Frame | None = parent
+        self.node: Node = node
+        self.start: int = start
         self.place: Any = parent.key if parent else None
         self.arriving: Node | None = None
         self.key: Any = None
         self.loc: Any = None
         self.outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
         self.tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
-        self.certain = True  # the arriving value will be used, whatever the container may yet hold
-        self.shells = node.shells
-        self.firm = True  # a value in here that cannot validate stops everything
-        self.odd = False  # something came in another shape than planned: only the whole text tells
-        self.bad = False  # something in here did not validate, so neither will this
+        self.certain: bool = True  # the arriving value will be used, whatever the container may yet hold
+        self.shells: Shells = node.shells
+        self.firm: bool = True  # a value in here that cannot validate stops everything
+        self.odd: bool = False  # something came in another shape than planned: only the whole text tells
+        self.bad: bool = False  # something in here did not validate, so neither will this
         self.spans: list[tuple[int, int]] | None = [] if not node.trivial else None
         self.taken: list[Any] = []
 
@@ -130,7 +130,7 @@ class Base(Frame):
     def __init__(self, root: Node, wrapped: bool) -> None:
         super().__init__(None, root, 0)
         self._root = root
-        self.wrapped = wrapped
+        self.wrapped: bool = wrapped
         self.values: dict[str, Any] = {}
         self.key = "value"
         self.loc = "value"
@@ -150,9 +150,13 @@ class ObjectFrame(Frame):
 
     __slots__ = ("_extra", "_ranks", "shape", "slot")
 
+    key: str  # from the first `meet` on
+    loc: str
+    certain: bool
+
     def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int) -> None:
         super().__init__(parent, node, start)
-        self.shape = shape
+        self.shape: ObjectShape = shape
         self.values: dict[str, Any] = {}
         self.slot: Slot | None = None
         self._ranks: dict[str, int] = {}
@@ -223,9 +227,12 @@ class DictFrame(Frame):
 
     __slots__ = ("shape",)
 
+    loc: str  # from the first `meet` on
+    arriving: Node | None
+
     def __init__(self, parent: Frame, node: Node, shape: DictShape, start: int) -> None:
         super().__init__(parent, node, start)
-        self.shape = shape
+        self.shape: DictShape = shape
         self.values: dict[Any, Any] = {}
 
     def meet(self, name: str) -> None:
@@ -238,6 +245,10 @@ class ListFrame(Frame):
     """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all."""
 
     __slots__ = ()
+
+    key: int
+    loc: int
+    arriving: Node | None
 
     def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int) -> None:
         super().__init__(parent, node, start)
@@ -284,7 +295,7 @@ class Skipped:
 
     def __init__(self, start: int) -> None:
         self.start = start
-        self.depth = 1
+        self.depth: int = 1
 
     def passes(self, change: Change) -> bool:
         """Whether the container goes on after this change of its inside."""
@@ -302,7 +313,7 @@ class Undecided(Skipped):
         super().__init__(start)
         self.shape = shape
         self.outer = outer
-        self.tags = tags
+        self.tags: tuple[Any, ...] = tags
         self.held: list[Change] = []
         self.member: Node | None = None
         self._at_tag = False

@@ -62,9 +62,12 @@ class JSONStreamError(ValueError):
 
     def __init__(self, what: str, offset: int, line: int, column: int, path: Path, incomplete: bool) -> None:
         super().__init__(what, offset, line, column, path, incomplete)
-        self.what, self.offset = what, offset
-        self.line, self.column = line, column
-        self.path, self.incomplete = path, incomplete
+        self.what: str = what
+        self.offset: int = offset
+        self.line: int = line
+        self.column: int = column
+        self.path: Path = path
+        self.incomplete: bool = incomplete
 
     def __str__(self) -> str:
         inside = "".join(f"[{key!r}]" for key in self.path)
@@ -121,8 +124,7 @@ class JSONStream:
         if now.held:
             text = _resume(now, text)
         changes: list[Change] = []
-        pos = 0
-        size = len(text)
+        pos, size = 0, len(text)
         while pos < size:
             step = now.step
             pos = step(now, text, pos, changes)
@@ -227,11 +229,10 @@ def _first_key(now: _Reading, text: str, pos: int, changes: list[Change]) -> int
 
 
 def _next_key(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
-    char = text[pos]
-    if char == '"':
+    if text[pos] == '"':
         now.step = _in_key
         return pos + 1
-    if char == " ":
+    if text[pos] == " ":
         return pos + 1
     return _skip(now, text, pos, "a key")
 
@@ -244,11 +245,10 @@ def _colon(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
 
 
 def _after_member(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
-    char = text[pos]
-    if char == ",":
+    if text[pos] == ",":
         now.step = _next_key
         return pos + 1
-    if char == "}":
+    if text[pos] == "}":
         return _close(now, pos, changes)
     return _skip(now, text, pos, "',' or '}'")
 

@@ -87,19 +87,23 @@ class Node:
         self.schema = schema
         self.source = source
         self.root = root
-        self.nullable = False  # null is None, and nobody has to be asked
-        self.judged = False  # a function has a say in the value
-        self.informed = False  # one that may ask for the fields before it
-        self.whole = False  # one that wants to see the raw data
-        self.firm = True  # when the complete value does not validate, nothing can mend that
+        self.nullable: bool = False  # null is None, and nobody has to be asked
+        self.judged: bool = False  # a function has a say in the value
+        self.informed: bool = False  # one that may ask for the fields before it
+        self.whole: bool = False  # one that wants to see the raw data
+        self.firm: bool = True  # when the complete value does not validate, nothing can mend that
         self.shells: Shells = ()
+        self.hint: Any
+        self.markers: frozenset[Any]
         self.hint, self.markers = bare(hint)
-        self.config = source.config
-        self.core = self._strip(schema)
-        self.grows = self._may_grow()
-        self.plain = not self.judged and not self.shells and not set(self.core) - _SAYS_NOTHING
-        self.plain_text = self.grows and self.plain and not any(key.startswith("str_") for key in self.config or ())
-        self.quick = _QUICK.get(self.core["type"]) if self.plain else None
+        self.config: Any = source.config
+        self.core: Schema = self._strip(schema)
+        self.grows: bool = self._may_grow()
+        self.plain: bool = not self.judged and not self.shells and not set(self.core) - _SAYS_NOTHING
+        self.plain_text: bool = (
+            self.grows and self.plain and not any(key.startswith("str_") for key in self.config or ())
+        )
+        self.quick: Callable[[str], Any] | None = _QUICK.get(self.core["type"]) if self.plain else None
 
     def _strip(self, schema: Schema) -> Schema:
         """The schema inside the wrappers, after noting what they say."""
@@ -203,10 +207,10 @@ class Slot:
     __slots__ = ("firm", "name", "node", "picks", "rank")
 
     def __init__(self, name: str, node: Node | None, rank: int = 0, *, firm: bool = True) -> None:
-        self.name = name
-        self.node = node
-        self.rank = rank  # of the names of one field, the lower wins
-        self.firm = firm
+        self.name: str = name
+        self.node: Node | None = node
+        self.rank: int = rank  # of the names of one field, the lower wins
+        self.firm: bool = firm
         self.picks: list[tuple[Slot, Path]] = []  # the fields that take a part of the value
 
 
@@ -219,11 +223,15 @@ class ObjectShape:
         config: Schema = core.get("config") or {}
         fields: dict[str, Schema] = dict(fields_of(source, core) or ())
         hints: Schema = hints_of(core["cls"]) if "cls" in core else {}
-        self.source = source.within(config, source.shadowed)
-        self.firm = not raw_validators(source, core) and not core.get("custom_init")
-        self.dress = None if core["type"] == "typed-dict" else dresser(partial_class(core["cls"]))
-        self.nodes = {name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()}
-        self.awaited = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
+        self.source: Source = source.within(config, source.shadowed)
+        self.firm: bool = not raw_validators(source, core) and not core.get("custom_init")
+        self.dress: Callable[..., Any] | None = (
+            None if core["type"] == "typed-dict" else dresser(partial_class(core["cls"]))
+        )
+        self.nodes: dict[str, Node] = {
+            name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
+        }
+        self.awaited: tuple[str, ...] = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
         self.slots: dict[str, Slot] = {}
         for name, field in fields.items():
             self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))
@@ -255,7 +263,7 @@ class ObjectShape:
         self.extra = inner.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
         self.keeps_extra = self.extra == "allow" and inner["type"] == "model-fields"
         schema = inner.get("extras_schema") or core_schema.any_schema()
-        self.others = Node(schema, self.source).undivided() if self.extra != "ignore" else None
+        self.others: Node | None = Node(schema, self.source).undivided() if self.extra != "ignore" else None
 
     @cached_property
     def forbidding(self) -> SchemaValidator:
@@ -300,12 +308,12 @@ class ListShape:
     """A list: the node of its items."""
 
     bracket = ARRAY
-    awaited = ()
+    awaited: tuple[str, ...] = ()
     firm = True
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
         args = get_args(hint)
-        self.item = Node(core.get("items_schema") or core_schema.any_schema(), source, args[0] if args else None)
+        self.item: Node = Node(core.get("items_schema") or core_schema.any_schema(), source, args[0] if args else None)
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """The schema with `take` for the items, if they are taken apart."""
@@ -316,17 +324,19 @@ class DictShape:
     """A dict: the node of its values, and a validator for its keys where they are not plain strings."""
 
     bracket = OBJECT
-    awaited = ()
+    awaited: tuple[str, ...] = ()
     firm = True
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
         args = get_args(hint)
         any_schema = core_schema.any_schema()
         keys = core.get("keys_schema") or any_schema
-        self.value = Node(core.get("values_schema") or any_schema, source, args[1] if len(args) > 1 else None)
+        self.value: Node = Node(core.get("values_schema") or any_schema, source, args[1] if len(args) > 1 else None)
         node = Node(keys, source)
         plain = node.plain_text or node.core["type"] == "any"
-        self.keys = None if plain else source.validator(core_schema.dict_schema(keys, any_schema))
+        self.keys: SchemaValidator | None = (
+            None if plain else source.validator(core_schema.dict_schema(keys, any_schema))
+        )
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """The schema with `take` for the values, if they are taken apart."""
@@ -337,12 +347,12 @@ class TaggedShape:
     """A union whose member is known as soon as one key of the object, the tag, is."""
 
     bracket = OBJECT
-    awaited = ()
+    awaited: tuple[str, ...] = ()
     firm = True
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
-        self.keys = tag_keys(core["discriminator"])
-        self.members = {tag: Node(schema, source) for tag, schema in core["choices"].items()}
+        self.keys: frozenset[str] = tag_keys(core["discriminator"])
+        self.members: dict[Any, Node] = {tag: Node(schema, source) for tag, schema in core["choices"].items()}
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """`take`: the member has been validated by its own node."""

@@ -31,12 +31,12 @@ class Walk:
     """The open frames of one growing value. `frame` is the innermost, `records` what the last `take` did."""
 
     def __init__(self, plan: Node, *, wrapped: bool, fail_fast: bool, context: Any) -> None:
-        self.kept = Text()
-        self.base = Base(plan, wrapped)
+        self.kept: Text = Text()
+        self.base: Base = Base(plan, wrapped)
         self.frame: Frame = self.base
         self.records: list[Record] = []
         self.error: ValidationError | None = None  # what stopped everything
-        self.awaiting = 0  # open frames that NotNull fields may hold back
+        self.awaiting: int = 0  # open frames that NotNull fields may hold back
         self._plan = plan
         self._fail_fast = fail_fast
         self._context = context

@@ -128,7 +128,7 @@ class ForcedCalls:
     def __init__(self, form: Form, before: int = 0) -> None:
         self._form = form
         self._before = before
-        self.count = 0
+        self.count: int = 0
         """The number of calls begun."""
         self._blank: str = ""
         self._is_text = False

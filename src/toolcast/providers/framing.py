@@ -93,7 +93,7 @@ class ServerSentEvents(_Lines):
         self._event = ""
         self._data: list[bytes] = []
         self._size = 0
-        self.between = False
+        self.between: bool = False
 
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes."""

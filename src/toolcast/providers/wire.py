@@ -156,7 +156,7 @@ class ToolNames:
     """The names of one request's tools, there and back: `wire[name]` is sent, `own(wire_name)` came back."""
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
-        self.wire = {tool.name: legal_name(tool.name) for tool in tools}
+        self.wire: dict[str, str] = {tool.name: legal_name(tool.name) for tool in tools}
         self._own = {wire: name for name, wire in self.wire.items()}
 
     def own(self, name: str) -> str:

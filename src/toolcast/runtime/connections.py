@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -32,10 +33,10 @@ class _Open:
     __slots__ = ("limit", "over", "pieces", "reading", "response")
 
     def __init__(self, response: Any, pieces: Any) -> None:
-        self.response = response
-        self.pieces = pieces
-        self.reading = False
-        self.over = False
+        self.response: Any = response
+        self.pieces: Any = pieces
+        self.reading: bool = False
+        self.over: bool = False
         self.limit: float | None = None
 
     def obey(self) -> None:
@@ -84,9 +85,9 @@ class _Door:
     def __init__(self, client: Any, owned: bool, limit: int) -> None:
         self.limit = limit
         self.open: set[_Open] = set()
-        self.library = library_of(client)
+        self.library: ModuleType = library_of(client)
         guard_logs()
-        self.failures = kinds(self.library)
+        self.failures: tuple[type[Exception], ...] = kinds(self.library)
         self._client = client
         self._owned = owned
 

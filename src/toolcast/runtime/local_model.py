@@ -56,7 +56,7 @@ class LocalServer:
     def __init__(self, path: Path, options: ServerOptions) -> None:
         self.path = path
         self.options = options
-        self.api_key = Secret(secrets.token_urlsafe(32))
+        self.api_key: Secret = Secret(secrets.token_urlsafe(32))
         self._lock = Lock()
         self.embedded: Any = None
 

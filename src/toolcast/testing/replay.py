@@ -34,7 +34,7 @@ class ReplayNetwork:
 
     def __init__(self, *answers: Recorded | BaseException) -> None:
         self.requests: list[HTTPRequest] = []
-        self.open_replies = 0
+        self.open_replies: int = 0
         self.closed_replies = 0
         self._answers = list(answers)
 
@@ -65,8 +65,8 @@ class ReplayReply:
     """One recorded answer being read."""
 
     def __init__(self, network: ReplayNetwork, recorded: Recorded) -> None:
-        self.status = recorded.status
-        self.headers = recorded.headers
+        self.status: int = recorded.status
+        self.headers: Mapping[str, str] = recorded.headers
         self._network = network
         self._pieces = iter(recorded.pieces)
         self._open = True
@@ -90,8 +90,8 @@ class AsyncReplayReply:
     """One recorded answer being awaited."""
 
     def __init__(self, reply: ReplayReply) -> None:
-        self.status = reply.status
-        self.headers = reply.headers
+        self.status: int = reply.status
+        self.headers: Mapping[str, str] = reply.headers
         self._reply = reply
 
     async def read(self, timeout: float | None) -> bytes:
