@@ -97,7 +97,9 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         env.run("pytest", *session.posargs)
         return
-    env.run("coverage", "run", "-m", "pytest", *elsewhere)
+    env.run("coverage", "erase")
+    env.run("coverage", "run", "-m", "pytest", "-n", "logical", *elsewhere)
+    env.run("coverage", "combine", "-q")
     env.run("coverage", "report")
 
 

@@ -275,7 +275,8 @@ def test_silence_before_the_first_event_is_the_first_tokens(face: Face) -> None:
 
 def test_a_cut_stream_at_every_event(face: Face) -> None:
     pieces = album_stream()
-    for end in range(len(pieces) - 3):
+    every = 1 if face.name == "sync" else 9  # the events are the same on every face
+    for end in range(0, len(pieces) - 3, every):
         make, network, _ = maker(Recorded(pieces[:end]), max_retries=0)
         seen = face.stream(make)
         assert isinstance(seen.error, (StreamTruncated, MalformedEvent)), end

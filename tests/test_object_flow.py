@@ -24,6 +24,7 @@ from toolcast import (
     Usage,
     ValidationError,
 )
+from toolcast.runtime import without_loop
 from toolcast.states import STREAM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
@@ -246,3 +247,15 @@ def test_field_states_of_places_that_cannot_be() -> None:
     parallel.final()
     assert parallel.field_state("title") == "pending"
     assert parallel.field_state("0.title") == "done"
+
+
+def test_closing_between_the_end_and_the_last_item() -> None:
+    stream = maker(SEA).stream()
+    flow: Any = stream._flow
+    while flow.output is None:
+        while flow.step():
+            pass
+        without_loop.run(flow.fill())
+    stream.close()
+    assert stream.state == "ready"
+    assert stream.final() == SEA

@@ -70,21 +70,32 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
             response = await recipe.llm.answer(recipe.ask, outside, call)
             trace.step("answered")
             try:
-                return await _conclude(recipe, response, outside, call, trace)
+                reads = read_answer(recipe, response, call)
+                trace.step("calls_parsed")
             except (*REASKABLE, TryAgain) as error:
                 recipe = next_recipe(recipe, response, error, call)
                 trace.step("asked_again")
+                continue
+            try:
+                values = await run_reads(reads, outside)
+            except TryAgain as error:
+                recipe = next_recipe(recipe, response, error, call)
+                trace.step("asked_again")
+                continue
+            trace.step("tools_executed", "response_created", "returned")
+            return result_of(recipe, response, reads, values, call)
     except BaseException as error:
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise
 
 
-async def _conclude(recipe: Recipe, response: ChatResponse, outside: Outside, call: Call, trace: Trace) -> Result[Any]:
-    reads = recipe.reader.read(response)
-    trace.step("calls_parsed")
-    values = await run_reads(reads, outside)
-    trace.step("tools_executed", "response_created", "returned")
-    return result_of(recipe, response, reads, values, call)
+def read_answer(recipe: Recipe, response: ChatResponse, call: Call) -> list[ReadCall]:
+    """The valid calls of an answer. An error about it carries the attempts of the call."""
+    try:
+        return recipe.reader.read(response)
+    except CallError as error:
+        call.blame(error)
+        raise
 
 
 async def run_reads(reads: Sequence[ReadCall], outside: Outside) -> list[Any]:

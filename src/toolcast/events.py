@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from .errors import MalformedEvent
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from .usage import Usage
 
@@ -160,7 +161,7 @@ class Accumulator:
     def apply(self, event: Event) -> None:
         """Take in one event."""
         if type(event) is ToolCallDelta:  # nearly all events are, so they take the short way
-            self._calls[event.id].pieces.append(event.arguments)
+            self._begun(event.id).pieces.append(event.arguments)
             return
         fold = self._folds.get(type(event))
         if fold is not None:
@@ -206,7 +207,13 @@ class Accumulator:
         self._parts.append(call)
 
     def _reset(self, event: ToolCallReset) -> None:
-        self._calls[event.id].pieces.clear()
+        self._begun(event.id).pieces.clear()
+
+    def _begun(self, id: str) -> _Call:
+        try:
+            return self._calls[id]
+        except KeyError:
+            raise MalformedEvent(f"a piece of the tool call {id!r} came without its ToolCallStart") from None
 
     def _done(self, event: ToolCallDone) -> None:
         if event.id not in self._calls:

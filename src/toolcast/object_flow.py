@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 from .answers import REASKABLE
-from .calls import Recipe, Result, next_recipe, result_of, run_reads
+from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
 from .flows import Collect, Path
@@ -196,7 +196,7 @@ class ObjectFlow:
         if not self.ended:
             self.ended = True
             self._position = len(self._queue)
-            if self.trace.state not in ("ready", "error"):
+            if self._result is None:
                 self.trace.step("closed")
         await self._stop()
 
@@ -218,7 +218,7 @@ class ObjectFlow:
         except ValidationError as error:
             self._failure = error
             return False
-        if self.trace.observed:
+        if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
             self.trace.step("received", "readable", "parsed", "changed" if changed else "unchanged")
             if not changed:
                 self.trace.step("more")
@@ -247,28 +247,36 @@ class ObjectFlow:
     async def _conclude(self) -> None:
         self._move_on()
         response = self.response
-        self._refuse_damage(response)
         assert self._call is not None
+        if (damaged := self._damaged(response)) is not None:
+            self._call.blame(damaged)
+            raise damaged
         try:
-            reads = self._recipe.reader.read(response)
-            values = await run_reads(reads, self._outside)
+            reads = read_answer(self._recipe, response, self._call)
         except (*REASKABLE, TryAgain) as error:
+            await self._restart(response, error)
+            return
+        try:
+            values = await run_reads(reads, self._outside)
+        except TryAgain as error:
             await self._restart(response, error)
             return
         await self._stop()
         self.trace.step("exhausted")
         self._result = result_of(self._recipe, response, reads, values, self._call)
 
-    def _refuse_damage(self, response: ChatResponse) -> None:
-        if self._damage is not None and not response.message.tool_calls and self.processor.reading_text:
-            raise MalformedEvent(
-                f"an event inside the answer was damaged and lost, so the object cannot be trusted: {self._damage}. "
-                "Ask again.",
-                provider=response.provider,
-                model=response.model,
-                request_id=response.request_id,
-                response=response,
-            )
+    def _damaged(self, response: ChatResponse) -> MalformedEvent | None:
+        """The error of an answer in words that has lost a piece."""
+        if self._damage is None or response.message.tool_calls or not self.processor.reading_text:
+            return None
+        return MalformedEvent(
+            f"an event inside the answer was damaged and lost, so the object cannot be trusted: {self._damage}. "
+            "Ask again.",
+            provider=response.provider,
+            model=response.model,
+            request_id=response.request_id,
+            response=response,
+        )
 
     async def _ask_again(self, error: CallError) -> None:
         self._move_on()
@@ -285,8 +293,7 @@ class ObjectFlow:
         self._source, self._failure, self._damage = None, None, None
         restarted: list[Event] = [Restarted(len(self._call.attempts) + 1, str(error))]
         self._queue, self._position = restarted, 0
-        if self.trace.state == "receiving_chunk":
-            self.trace.step("asked_again")
+        self.trace.step("asked_again")
 
     async def _stop(self) -> None:
         if self._source is not None:

@@ -118,6 +118,8 @@ class StreamingObjectProcessor:
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:
+            if growing.text.strip() == "null":  # no arguments at all, which count as an empty object
+                return False
             raise self._unfit(id, growing) from error
 
     def _unfit(self, id: str, growing: Growing) -> ValidationError:

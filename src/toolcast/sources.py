@@ -53,8 +53,9 @@ class Call:
 
     def blame(self, error: Exception) -> None:
         """Note that the answer of the last request, though it came, was not good."""
-        if self.attempts:
-            self.attempts[-1] = replace(self.attempts[-1], error=error)
+        self.attempts[-1] = replace(self.attempts[-1], error=error)
+        if isinstance(error, CallError):
+            self.sign(error)
 
     def sign(self, error: CallError) -> CallError:
         """`error`, carrying every attempt of this call."""

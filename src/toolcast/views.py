@@ -7,6 +7,7 @@ every path begins with the number of the call.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
@@ -47,12 +48,13 @@ def view_of(call: Viewed, kind: str, path: Path | None) -> Collect:
     return _KINDS[kind](call, steps_of(path or ()))
 
 
-class _View:
-    """What all views share: where they look, and starting afresh when the model is asked again."""
+class _View(ABC):
+    """What all views share: what they still owe at the end, and starting afresh when the model is asked again."""
 
     def __init__(self, call: Viewed, steps: tuple[str, ...]) -> None:
         self.call = call
         self.steps = steps
+        self._over = False
         self.start()
 
     def start(self) -> None:
@@ -60,15 +62,33 @@ class _View:
 
     def __call__(self) -> list[Any]:
         if self.call.ended:
-            owed = [] if self.call.output is None else self.owed(self.call.output)
-            self.owed = _nothing  # type: ignore[method-assign]  # what was owed is owed once
-            return owed
+            over, self._over = self._over, True
+            return [] if over or self.call.output is None else self.owed(self.call.output)
         if type(self.call.event) is Restarted:
             self.start()
         return self.found()
 
+    @abstractmethod
     def found(self) -> list[Any]:
         """What the last event brought."""
+
+    @abstractmethod
+    def owed(self, output: Any) -> list[Any]:
+        """What the result shows and was not found before."""
+
+
+class _Events(_View):
+    def found(self) -> list[Any]:
+        return [self.call.event]
+
+    def owed(self, output: Any) -> list[Any]:
+        return []
+
+
+class _Place(_View):
+    """A view of one place of the object."""
+
+    def found(self) -> list[Any]:
         growing = self.call.fed
         if growing is None:
             return []
@@ -78,25 +98,12 @@ class _View:
             return self.seen(growing, self.steps[1:])
         return []
 
+    @abstractmethod
     def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
         """What was found in what grew."""
-        return []
-
-    def owed(self, output: Any) -> list[Any]:
-        """What the result shows and was not found before."""
-        return []
 
 
-def _nothing(output: Any) -> list[Any]:
-    return []
-
-
-class _Events(_View):
-    def found(self) -> list[Any]:
-        return [self.call.event]
-
-
-class _Items(_View):
+class _Items(_Place):
     def start(self) -> None:
         self.given = 0
 
@@ -118,7 +125,7 @@ class _Items(_View):
         return list(cast("Sequence[Any]", whole)[self.given :]) if isinstance(whole, (list, tuple)) else []
 
 
-class _Text(_View):
+class _Text(_Place):
     def start(self) -> None:
         self.given = ""
 

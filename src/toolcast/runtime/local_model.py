@@ -15,6 +15,7 @@ import atexit
 import os
 import secrets
 import socket
+import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -216,11 +217,14 @@ def _hang_up(port: int) -> None:
     if not folder.is_dir():  # Windows, which lists none
         return
     for descriptor in list(folder.iterdir()):
+        number = int(descriptor.name)
         try:
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):  # a copy of it would stay open
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
                 if connection.getsockname()[1] == port:
                     connection.shutdown(socket.SHUT_RDWR)
-        except (OSError, IndexError):  # no socket, one of another family, or one that merely listens
+        except (OSError, IndexError):  # closed since, of another family, or one that merely listens
             continue
 
 

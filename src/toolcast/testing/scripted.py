@@ -105,7 +105,7 @@ class ScriptedLLM(FunctionCallingLLM):
         for call in calls:
             yield ToolCallStart(call.id, call.name)
             yield from (ToolCallDelta(call.id, piece) for piece in self._pieces(call.arguments))
-            yield ToolCallDone(call.id, call.name, call.arguments, call.truncated)
+            yield ToolCallDone(call.id, call.name, call.arguments, call.truncated, call.opaque)
         yield from _end("max_tokens" if any(call.truncated for call in calls) else "tool_use")
 
     def _pieces(self, text: str) -> Iterator[str]:
