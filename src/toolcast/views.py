@@ -57,6 +57,7 @@ class _View(ABC):
         self._over = False
         self.start()
 
+    @abstractmethod
     def start(self) -> None:
         """Begin again."""
 
@@ -78,6 +79,9 @@ class _View(ABC):
 
 
 class _Events(_View):
+    def start(self) -> None:
+        pass
+
     def found(self) -> list[Any]:
         return [self.call.event]
 
@@ -141,6 +145,9 @@ class _Text(_Place):
 
 
 class _Changes(_View):
+    def start(self) -> None:
+        pass
+
     def found(self) -> list[Any]:
         growing = self.call.fed
         if growing is None or not self.call.shown:

@@ -23,6 +23,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
+from . import without_loop
+
 T = TypeVar("T")
 Loop: TypeAlias = Any
 """An `asyncio.AbstractEventLoop` or a `trio.lowlevel.TrioToken`."""
@@ -135,7 +137,16 @@ def hand_over(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) -> None
         if isinstance(loop, asyncio.AbstractEventLoop):
             loop.call_soon_threadsafe(_spawn, loop, call)
         else:
-            loop.run_sync_soon(sys.modules["trio"].lowlevel.spawn_system_task, _alone, call)
+            loop.run_sync_soon(_spawn_in_trio, call)
+
+
+def _spawn_in_trio(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        sys.modules["trio"].lowlevel.spawn_system_task(_alone, call)
+    except RuntimeError:
+        # In its last moments trio takes no new tasks. What waits for nothing can be closed all the same.
+        with suppress(without_loop.WouldSuspend):
+            without_loop.run(_alone(call))
 
 
 async def _alone(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
