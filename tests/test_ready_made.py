@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import toolcast
@@ -18,18 +20,21 @@ from toolcast import (
     AuthFailed,
     BadRequest,
     ConnectFailed,
+    FunctionCallingLLM,
     LlamaCpp,
+    LLMMetadata,
     MalformedEvent,
     Ollama,
     OpenAI,
     OpenAICompatible,
     Settings,
+    TextDelta,
     ToolOrchestratingLLM,
     UnsupportedLLMError,
     llm,
 )
+from toolcast.events import Event
 from toolcast.providers.wire import Secret
-from toolcast.ready_made import ServiceLLM
 from toolcast.runtime import local_model, weights
 from toolcast.runtime.local_model import ServerOptions
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
@@ -272,17 +277,28 @@ def test_ollama_says_how_the_model_is_held_to_the_tool() -> None:
     assert modes == {None: "json_schema", "required": "json_schema", "auto": "tool_call", "none": "tool_call"}
 
 
-class Bare(ServiceLLM):
-    """A service that forgot to say which dialect it speaks."""
+def test_an_llm_of_ones_own_may_stand_before_a_ready_made_one() -> None:
+    class Loud(FunctionCallingLLM):
+        """Says what another says, in capitals."""
 
-    provider = "bare"
+        def __init__(self, quiet: FunctionCallingLLM) -> None:
+            super().__init__()
+            self._quiet = quiet
 
+        @property
+        def metadata(self) -> LLMMetadata:
+            return self._quiet.metadata
 
-def test_a_service_must_name_its_wire() -> None:
-    with pytest.raises(NotImplementedError, match="Bare names no wire"):
-        Bare("m").chat("x")
-    with pytest.raises(NotImplementedError, match="from its wire"):
-        Bare("m")._events([], [], None, Settings())
+        async def _events(self, *args: Any) -> AsyncIterator[Event]:
+            async for event in self._quiet._events(*args):
+                yield TextDelta(event.text.upper()) if isinstance(event, TextDelta) else event
+
+    network = ReplayNetwork(Recorded(sse(delta(content="hello"), delta("stop"))))
+    loud = Loud(OpenAI("m", api_key="k", network=network))
+    for backend in ("asyncio", "trio"):
+        network._answers.append(Recorded(sse(delta(content="hello"), delta("stop"))))
+        assert anyio.run(loud.achat, "x", backend=backend).text == "HELLO"
+    assert network.open_replies == 0
 
 
 def test_a_known_address_tells_the_service_and_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoi
 from .retries import RetryPolicy
 from .runtime.network import Network, Outside
 from .settings import Settings
-from .sources import Call, Source
+from .sources import Call, Source, start_call
 from .tools import CallableTool
 
 if TYPE_CHECKING:
@@ -143,20 +144,30 @@ class ServiceLLM(FunctionCallingLLM):
         """What reads the body of an answer to `ask`."""
         return self.wire.decoder(ask.conversation(self.model))
 
+    @abstractmethod
     def _make_wire(self) -> Wire:
-        raise NotImplementedError(f"{type(self).__name__} names no wire")
+        """The service's dialect, for this model and key."""
 
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
 
-    def _events(
+    async def _events(
         self,
         messages: Sequence[Message],
         tools: Sequence[CallableTool],
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        raise NotImplementedError("a service's events come from its wire")
+        """The events of one answer under an event loop, for an LLM of one's own that stands before this one."""
+        ask = Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
+        outside = self.async_outside()
+        source = self._open(ask, outside, start_call(settings, outside))
+        try:
+            while events := await source.pull():
+                for event in events:
+                    yield event
+        finally:
+            await source.close()
 
     def _secret(self, *names: str) -> Secret | None:
         """The key that was given, or the first of these environment variables that is set."""
