@@ -1,0 +1,130 @@
+"""Sixty thousand damaged inputs: every machine takes them, or raises an error of the library, and nothing else.
+
+The inputs are real ones with bytes changed, cut out, doubled or put in, fed in random pieces; the seeds are fixed, so
+that a failure comes back. Hypothesis looks for what breaks each machine in its own tests; this is the mass.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from albums import SEA, Album
+from chunks import USAGE, call_deltas, delta, sse
+from toolcast import ToolcastError
+from toolcast.parsing.json_stream import JSONStream, JSONStreamError
+from toolcast.parsing.partials import Growing, plan_for
+from toolcast.providers.compatible import SERVICES
+from toolcast.providers.framing import JSONLines, ServerSentEvents
+from toolcast.providers.llama_cpp import LlamaCppWire
+from toolcast.providers.ollama import OllamaWire
+from toolcast.providers.openai_chat import OpenAIChatWire
+from toolcast.providers.wire import Conversation, NamedTool, ToolSpec
+from toolcast.retries import retry_after
+
+RUNS = 7_500
+
+ALBUM = ToolSpec("Album", "An album.", {"type": "object", "properties": {"title": {"type": "string"}}})
+FORCED = Conversation("m", (), (ALBUM,), NamedTool("Album"))
+TEXT = SEA.model_dump_json()
+
+STREAM = b"".join(sse(*list(call_deltas(TEXT))[:12], delta("tool_calls"), USAGE))
+SPOKEN = b"".join(sse(*(delta(content=TEXT[at : at + 16]) for at in range(0, len(TEXT), 16)), delta("stop"), USAGE))
+LINES = (
+    b"\n".join(
+        json.dumps(
+            {"model": "m", "message": {"role": "assistant", "content": TEXT[at : at + 24]}, "done": False}
+        ).encode()
+        for at in range(0, len(TEXT), 24)
+    )
+    + b'\n{"model":"m","message":{"content":""},"done":true,"done_reason":"stop","eval_count":3}\n'
+)
+
+NASTY = (
+    *(
+        b"\x00",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xe2\x80\xa8",
+        b"\r",
+        b"\n",
+        b"\r\n\r\n",
+        b"data:",
+        b": ping\n\n",
+        b"[DONE]",
+    ),
+    *(b'"', b"\\", b"\\u", b"\\ud83d", b"{", b"}", b"[", b"]", b"null", b"NaN", b"1e999", b"-", b'{"error":"x"}'),
+    *(b'"choices":null', b'"delta":null', b'"index":-1', b'"id":""', b'"done":true', b'"name":5', b'"arguments":{}'),
+)
+
+
+def damaged(body: bytes, chance: random.Random) -> list[bytes]:
+    """`body` with a few faults, in random pieces."""
+    data = bytearray(body)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(4):
+            case 0:
+                data[at : at + chance.randint(1, 30)] = b""
+            case 1:
+                data[at:at] = chance.choice(NASTY)
+            case 2:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case _:
+                data[at:at] = data[at : at + chance.randint(1, 60)]
+    pieces = []
+    while data:
+        size = chance.choice((1, 3, 40, 400, len(data)))
+        pieces.append(bytes(data[:size]))
+        del data[:size]
+    return pieces
+
+
+def read(machine: Any, pieces: list[Any], allowed: tuple[type[Exception], ...]) -> None:
+    """Feed a machine to its end, or to the first error that it may raise."""
+    try:
+        for piece in pieces:
+            machine.feed(piece)
+        machine.close()
+    except allowed:
+        pass
+
+
+MACHINES: dict[str, tuple[bytes, Callable[[], Any]]] = {
+    "server-sent events": (STREAM, ServerSentEvents),
+    "JSON lines": (LINES, JSONLines),
+    "openai chat": (STREAM, lambda: OpenAIChatWire(SERVICES["openai"]).decoder(FORCED)),
+    "openai chat with thoughts": (SPOKEN, lambda: OpenAIChatWire(SERVICES["huggingface"]).decoder(FORCED)),
+    "ollama": (LINES, lambda: OllamaWire().decoder(FORCED)),
+    "llama.cpp": (SPOKEN, lambda: LlamaCppWire().decoder(FORCED)),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_bytes(name: str) -> None:
+    body, make = MACHINES[name]
+    chance = random.Random(name)
+    for _ in range(RUNS):
+        read(make(), damaged(body, chance), (ToolcastError,))
+
+
+def test_texts() -> None:
+    chance = random.Random("texts")
+    plan = plan_for(Album)
+    for _ in range(RUNS):
+        pieces = [piece.decode("utf-8", "replace") for piece in damaged(TEXT.encode(), chance)]
+        read(JSONStream(), pieces, (JSONStreamError,))
+        read(Growing(plan, fail_fast=False), pieces, (JSONStreamError,))
+
+
+def test_headers() -> None:
+    chance = random.Random("headers")
+    words = ("7", "-1", "nan", "inf", "1e400", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", "0x7", "\u0665", "9" * 400)
+    for _ in range(RUNS):
+        value = "".join(chance.choice(words)[: chance.randint(0, 30)] for _ in range(chance.randint(1, 3)))
+        waits = retry_after({chance.choice(("retry-after", "retry-after-ms")): value, "date": value}, 1.8e9)
+        assert waits is None or waits >= 0
