@@ -84,6 +84,12 @@ def test_the_history_in_words() -> None:
     assert free[1:] == ["2 + 3?", "add returned: 5", "The tool failed: no"]
 
 
+def test_several_calls_of_the_history_are_written_as_the_model_is_to_write_them() -> None:
+    messages = (user("2 + 3?"), Message("assistant", (CALL, CALL)), tool_result(CALL, "OK"), user("Again."))
+    body = _body(_talk(*messages, tool_choice="add", parallel=True))
+    assert [m["content"] for m in body["messages"]][2:] == ['{"calls": [{"a": 2, "b": 3}, {"a": 2, "b": 3}]}', "Again."]
+
+
 def test_tools_are_described_by_a_call_unless_one_was_shown() -> None:
     text = describe(Form((ADD, SING), parallel=True), frozenset({"sing"}))
     assert text.splitlines() == [

@@ -163,3 +163,19 @@ def test_what_suspends_without_any_loop() -> None:
 
     with pytest.raises(without_loop.WouldSuspend):
         without_loop.run(waits())
+
+
+def test_other_faults_of_an_event_loop_pass() -> None:
+    async def fails() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    with pytest.raises(RuntimeError, match="Event loop is closed"):
+        without_loop.run(fails())
+
+
+def test_what_asks_for_a_running_loop_is_told_the_async_face() -> None:
+    async def asks() -> None:
+        await asyncio.sleep(1)
+
+    with pytest.raises(without_loop.WouldSuspend, match="async face"):
+        without_loop.run(asks())
