@@ -210,6 +210,7 @@ if TYPE_CHECKING:
     from .orchestrator import ToolOrchestratingLLM as ToolOrchestratingLLM
     from .parsing.partials import Done as Done
     from .parsing.partials import NotNull as NotNull
+    from .parsing.partials import PathChange as PathChange
     from .parsing.partials import is_partial as is_partial
     from .prompts import ChatPromptTemplate as ChatPromptTemplate
     from .prompts import PromptTemplate as PromptTemplate
@@ -263,7 +264,7 @@ _ROOMS = {
     "assistant system tool_result user",
     "objects": "StreamingObjectProcessor",
     "orchestrator": "Preview ToolOrchestratingLLM",
-    "parsing.partials": "Done NotNull is_partial",
+    "parsing.partials": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
     "ready_made": "LlamaCpp Ollama OpenAI OpenAICompatible llm",
     "runtime.network": "HttpxNetwork Network",

@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 from .errors import StreamBusy
 from .events import Accumulator, ChatResponse, Event
 from .flows import Collect, Events, Objects, Path
+from .parsing.records import PathChange
 from .runtime import without_loop
 from .usage import Usage
 
@@ -235,8 +236,8 @@ class ObjectStream(_ObjectState[T]):
         """The new text of the field at `path`, piece by piece."""
         return self._view("text()", "text", path)
 
-    def changes(self) -> Iterator[Any]:
-        """What changed, path by path, as a page can apply it."""
+    def changes(self) -> Iterator[PathChange]:
+        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
         return self._view("changes()", "changes")
 
     def close(self) -> None:
@@ -322,8 +323,8 @@ class AsyncObjectStream(_ObjectState[T]):
         """The new text of the field at `path`, piece by piece."""
         return self._view("text()", "text", path)
 
-    def changes(self) -> AsyncIterator[Any]:
-        """What changed, path by path, as a page can apply it."""
+    def changes(self) -> AsyncIterator[PathChange]:
+        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
         return self._view("changes()", "changes")
 
     async def aclose(self) -> None:
