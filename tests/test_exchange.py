@@ -332,6 +332,15 @@ def test_an_error_in_the_middle_of_a_stream(face: Face) -> None:
     assert given_back(network)
 
 
+def test_an_error_behind_events_in_one_piece_is_not_waited_for(face: Face) -> None:
+    """Whether the server then closes the connection or just falls silent."""
+    error = b"".join(sse({"error": {"message": "overloaded", "type": "server_error"}}, done=False))
+    make, network, _ = maker(Recorded([b"".join(album_stream()[:6]) + error, AssertionError("read on")]))
+    seen = face.stream(make)
+    assert isinstance(seen.error, toolcast.ServerError)
+    assert given_back(network)
+
+
 def test_a_refusal_that_is_a_web_page(face: Face) -> None:
     make, _, _ = maker(Recorded([b"<html>bad gateway</html>"], 502, {"content-type": "text/html"}), max_retries=0)
     with pytest.raises(ServerError, match="502"):

@@ -88,7 +88,7 @@ class Exchange:
                 if self._body is None:
                     await self._open()
                 assert self._body is not None and self._decoder is not None
-                data = await self._body.read(self._time_left())
+                data = b"" if self._decoder.failed else await self._body.read(self._time_left())
                 events = self._noted(self._decoder.feed(data) if data else self._decoder.close())
                 if not data:
                     await self.close()

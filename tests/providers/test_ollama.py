@@ -326,18 +326,13 @@ def test_what_ends_in_an_error(body: bytes, kind: type[LLMError], words: str) ->
 
 def test_an_error_comes_after_what_came_before_it_and_again() -> None:
     decoder = WIRE.decoder(Conversation("qwen3", ()))
+    assert not decoder.failed
     assert decoder.feed(_line({"content": "a"}) + b'\n{"error":"boom"}\n') == [TextDelta("a")]
+    assert decoder.failed
     again: list[Callable[[], object]] = [lambda: decoder.feed(b""), decoder.close]
     for call in again:
         with pytest.raises(ServerError, match="boom"):
             call()
-
-
-def test_whether_the_answer_is_over() -> None:
-    decoder: Any = WIRE.decoder(Conversation("qwen3", ()))
-    assert not decoder.ended
-    decoder.feed(END + b"\n")
-    assert decoder.ended
 
 
 @pytest.mark.parametrize(

@@ -453,14 +453,14 @@ def outcome(pieces: list[bytes], think_tags: bool) -> tuple[list[Event], tuple[t
             events += machine.feed(piece)
         events += machine.close()
     except LLMError as error:
-        assert machine.ended
+        assert machine.failed
         with pytest.raises(type(error)):
             machine.feed(b"data: {}\n\n")
         with pytest.raises(type(error)):
             machine.close()
         assert error.provider
         return events, (type(error), str(error))
-    assert machine.ended
+    assert not machine.failed
     assert machine.feed(b"data: {}\n\n") == machine.close() == []
     return events, None
 

@@ -83,6 +83,11 @@ class ForcedDecoder:
         self._damaged = False
         self._failure: LLMError | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether `close` will raise."""
+        return self._failure is not None or self._inner.failed
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""
         return self._translated(self._inner.feed(data))

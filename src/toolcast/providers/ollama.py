@@ -291,9 +291,9 @@ class OllamaDecoder:
         self._over = False
 
     @property
-    def ended(self) -> bool:
-        """Whether nothing more is to be read: the answer is over, or `close` will raise."""
-        return self._over or self._failure is not None
+    def failed(self) -> bool:
+        """Whether `close` will raise, whatever else may come."""
+        return self._failure is not None
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""

@@ -107,6 +107,11 @@ class Conversation:
 class Decoder(Protocol):
     """Bytes in, events out, cut anywhere."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether `close` will raise, whatever else may come: the service has reported an error."""
+        ...
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""
         ...
