@@ -118,7 +118,7 @@ def test_threads_of_llama_cpp_sleep_while_they_wait(
 ) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     running(file).ready()
-    assert loaded.environment == [{"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "0"}]
+    assert loaded.environment == [{"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "2000"}]
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
     assert "GOMP_SPINCOUNT" not in os.environ
 

@@ -154,7 +154,8 @@ def _waiting_asleep() -> Generator[None]:
     """Have llama.cpp's threads soon sleep while they wait for each other, unless the user says otherwise.
 
     Waiting in a loop, as OpenMP does by default, makes everything ten times slower where something else needs a
-    core; sleeping at once makes it half as fast where nothing does. 2,000 turns cost little in either case. OpenMP reads its variables when it is loaded; afterwards they are as they were.
+    core; sleeping at once makes it half as fast where nothing does. 2,000 turns cost little in either case. OpenMP
+    reads its variables when it is loaded; afterwards they are as they were.
     """
     given = {name: os.environ.get(name) for name in _OPENMP}
     os.environ.update({name: given[name] or value for name, value in _OPENMP.items()})
