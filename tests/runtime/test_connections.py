@@ -16,6 +16,7 @@ import pytest
 from loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
 from toolcast.providers.wire import HTTPRequest, Secret
+from toolcast.runtime import connections
 from toolcast.runtime.connections import AsyncDoor
 from toolcast.runtime.network import AsyncReply, HttpxNetwork
 
@@ -395,3 +396,17 @@ def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> Non
     del network
     gc.collect()
     server.wait_open(0)
+
+
+async def test_an_answer_that_came_too_late_is_closed() -> None:
+    """What happens when a request is cancelled in the very moment in which its answer arrives."""
+
+    class Late:
+        closed = False
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    late = Late()
+    await connections._undo(late)
+    assert late.closed
