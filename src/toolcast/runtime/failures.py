@@ -111,8 +111,9 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
         return Timeout(f"{host} did not answer in time", phase="first_token")
     if isinstance(error, (library.ConnectError, library.ProxyError)):
         certificate = any(isinstance(link, ssl.SSLCertVerificationError) for link in _chain(error))
-        return ConnectFailed(f"no connection to {host}: {why}", retryable=not certificate)
-    return StreamInterrupted(f"the connection to {host} broke: {why}")
+        advice = "Trust its issuer with SSL_CERT_FILE." if certificate else "Is base_url right, and the server running?"
+        return ConnectFailed(f"no connection to {host}: {why}. {advice}", retryable=not certificate)
+    return StreamInterrupted(f"the connection to {host} broke: {why}. Send the request again.")
 
 
 def strip(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
