@@ -21,6 +21,7 @@ from .events import (
     ToolCallStart,
     UsageReport,
 )
+from .providers.http_errors import BODY_LIMIT, request_id
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
 from .retries import RetryPolicy, next_wait, retry_after, should_retry
 from .runtime.failures import strip
@@ -31,7 +32,6 @@ from .usage import Usage
 
 logger: Final = logging.getLogger("toolcast")
 
-_ERROR_BODY_LIMIT = 64 * 1024
 _NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))
 
 
@@ -144,7 +144,7 @@ class Exchange:
 
     async def _refusal(self, wire: Wire, body: Body) -> LLMError:
         content = bytearray()
-        while len(content) < _ERROR_BODY_LIMIT and (data := await body.read(self._time_left())):
+        while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
             content += data
         error = wire.error(body.status, body.headers, bytes(content))
         waits = retry_after(body.headers, self._outside.time())
@@ -249,9 +249,6 @@ def with_headers(request: HTTPRequest, headers: Mapping[str, Any]) -> HTTPReques
     return replace(request, headers={**request.headers, **headers})
 
 
-_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "x-amzn-requestid")
-
-
 def _request_id(headers: Mapping[str, str], request: HTTPRequest | None) -> str | None:
-    found = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+    found = request_id(headers)
     return request.masked(found) if found and request else found

@@ -6,23 +6,28 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from .events import ChatResponse, Event
+from .parsing.records import Path
 from .usage import Usage
-
-Path: TypeAlias = str | tuple[str | int, ...]
-"""The place of a field: dotted, or a tuple where a key itself holds a dot."""
 
 Collect: TypeAlias = Callable[[], list[Any]]
 """What one view of a stream found in the last event; after the end, what is still owed."""
 
 
-class Events(Protocol):
-    """The events of one answer, however they are had."""
+class Source(Protocol):
+    """Where the events of one answer come from."""
 
     @property
-    def request_id(self) -> str | None: ...
-    async def pull(self) -> list[Event]: ...
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        ...
 
-    async def close(self) -> None: ...
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Stop, and give the connection back. Harmless when repeated."""
+        ...
 
 
 class Objects(Protocol):

@@ -19,6 +19,7 @@ from .asking import Ask, Messages, Tools, as_messages, named_choice
 from .configs import Configs, replacement
 from .errors import MissingOutputError, NoToolCallError
 from .events import Accumulator, ChatResponse, Event
+from .flows import Source
 from .messages import Message, ToolCallPart
 from .messages import system as system_message
 from .providers.wire import Decoder, HTTPRequest, ToolChoice
@@ -34,7 +35,7 @@ from .runtime.network import (
 )
 from .runtime.tool_runner import run_tools
 from .settings import Settings
-from .sources import Call, IteratedEvents, Source, start_call
+from .sources import Call, IteratedEvents, start_call
 from .streams import AsyncEventStream, EventStream
 from .tools import CallableTool, ToolOutput, as_tools
 

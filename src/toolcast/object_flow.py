@@ -13,13 +13,13 @@ from .answers import REASKABLE
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
-from .flows import Collect, Path
+from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import StreamingObjectProcessor
 from .parsing.partials import MISSING, Growing
-from .parsing.records import FieldState, steps_of
+from .parsing.records import FieldState, Path, steps_of
 from .runtime.network import Outside
-from .sources import Call, Source, start_call
+from .sources import Call, start_call
 from .states import Trace
 from .usage import Usage
 from .views import numbered, value_at, view_of

@@ -23,13 +23,14 @@ from .asking import Ask
 from .errors import AuthFailed, UnsupportedLLMError
 from .events import Event
 from .exchange import Exchange, with_headers
+from .flows import Source
 from .llms import FunctionCallingLLM, LLMMetadata
 from .messages import Message
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
 from .retries import RetryPolicy
 from .runtime.network import Network, Outside
 from .settings import Settings
-from .sources import Call, Source, start_call
+from .sources import Call, start_call
 from .tools import CallableTool
 
 if TYPE_CHECKING:

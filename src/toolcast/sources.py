@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from .errors import Attempt, CallError, StreamTruncated
 from .events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
@@ -18,23 +18,6 @@ from .settings import Settings
 from .usage import Usage
 
 logger: Final = logging.getLogger("toolcast")
-
-
-class Source(Protocol):
-    """Where the events of one answer come from."""
-
-    @property
-    def request_id(self) -> str | None:
-        """The service's name for the request."""
-        ...
-
-    async def pull(self) -> list[Event]:
-        """The next events; an empty list at the end."""
-        ...
-
-    async def close(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
-        ...
 
 
 @dataclass(slots=True)

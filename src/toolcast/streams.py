@@ -2,7 +2,7 @@
 
 `EventStream` gives the events as they are, `ObjectStream` the typed objects they add up to; each has an async twin.
 They are shells: they only wait. What happens between two waits is written once, in the flow they are given
-(`Events`, `Objects`), and nothing is read ahead of what was asked for.
+(`Source`, `Objects`), and nothing is read ahead of what was asked for.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from .errors import StreamBusy
 from .events import Accumulator, ChatResponse, Event
-from .flows import Collect, Events, Objects, Path
-from .parsing.records import PathChange
+from .flows import Collect, Objects, Source
+from .parsing.records import Path, PathChange
 from .runtime import without_loop
 from .usage import Usage
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class _EventState:
     """What both event streams know."""
 
-    def __init__(self, source: Events, known: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, known: Mapping[str, Any]) -> None:
         self._source = source
         self._known = known
         self._queue: list[Event] = []

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from .events import Event, Restarted, ToolCallDone
-from .flows import Collect, Path
+from .flows import Collect
 from .parsing.partials import MISSING, Growing
-from .parsing.records import PathChange, steps_of
+from .parsing.records import Path, PathChange, steps_of
 
 
 class Viewed(Protocol):
