@@ -150,15 +150,21 @@ def steps(read: Iterator[Any], first: int, count: int) -> int:
 def kept_blocks(read: Iterator[Any], first: int, count: int) -> int:
     """How many small blocks are allocated for the snapshots of the `count` pieces after the `first`, all kept."""
     snapshots = [next(read) for _ in range(first)]
-    gc.collect()
+    gc.collect()  # which also gives back what the interpreter keeps for its next objects
     gc.disable()
     try:
         before = sys.getallocatedblocks()
         for _ in range(count):
             snapshots.append(next(read))
+        gc.collect()
         return sys.getallocatedblocks() - before
     finally:
         gc.enable()
+
+
+def least_kept(path: str, place: int) -> int:
+    """The same for one of `PATHS`, the least of five: other threads of the process allocate blocks too."""
+    return min(kept_blocks(PATHS[path](), place, PER_ITEM * 10) for _ in range(5))
 
 
 PATHS: dict[str, Callable[[], Iterator[Any]]] = {"text to snapshots": growing, "public stream": streamed}
@@ -175,6 +181,6 @@ def test_steps_do_not_depend_on_what_came_before(path: str) -> None:
 def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:
     """Lists of more than 64 pointers are no small blocks: the pointer copy of the open list is not counted."""
     places = [len(START) // SIZE + PER_ITEM * item for item in (EARLY, LATE)]
-    early, late = (kept_blocks(PATHS[path](), place, PER_ITEM * 10) for place in places)
-    assert early == pytest.approx(late, rel=0.01)
+    early, late = (least_kept(path, place) for place in places)
+    assert early == pytest.approx(late, rel=0.05)  # 2.9 times as much came before the late ones
     assert early > PER_ITEM
