@@ -7,7 +7,7 @@ form is in this module and in the wrappers that a `Node` strips (plans.py).
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
 
@@ -24,6 +24,16 @@ OBJECTS: Mapping[str, str] = {"model": "model-fields", "dataclass": "dataclass-a
 LISTS: Any = (list, tuple)
 MAPPINGS: Any = Mapping
 """To be used with `isinstance`: typed as Any, so that what is inside of an Any stays one."""
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": {"true": True, "false": False}.__getitem__,
+}
+# Scalars that Pydantic validates from their own text and from nothing else.
+_LEAVES = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "enum", "literal"})
+# What the schema of a plain value may hold: nothing of this changes or limits it.
+_HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
+_SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
 
 
@@ -83,6 +93,21 @@ def _without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
     except TypeError:
         validator = make(schema, config)
     return validator
+
+
+def says_nothing(core: Schema) -> bool:
+    """Whether a schema neither limits nor changes what its type alone lets through."""
+    return not set(core) - _SAYS_NOTHING
+
+
+def reader_of(core: Schema) -> Callable[[str], Any] | None:
+    """What reads the JSON text of a plain scalar, faster than its validator; ValueError or KeyError for others."""
+    return _READERS.get(core["type"]) if says_nothing(core) else None
+
+
+def is_leaf(core: Schema) -> bool:
+    """Whether this is a scalar that its own validator can be asked about, and that calls nobody."""
+    return core["type"] in _LEAVES and "missing" not in core  # an Enum's `_missing_` is the user's
 
 
 def object_of(source: Source, core: Schema) -> Schema:

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .plans import DictShape, ListShape, Node, ObjectShape, Shells, Slot, TaggedShape, shelled
+from .plans import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape
+from .snapshots import Shells, assign, new, shelled
 
 
 class _Missing:
@@ -46,50 +47,34 @@ class Company(NamedTuple):
 
 
 class Frame:
-    """What all frames have: `values`, what has closed, and `place`, the key in the frame around it."""
+    """What all frames have: `values`, what has closed, and `place`, the key in the frame around it.
 
-    __slots__ = (
-        "arriving",
-        "bad",
-        "certain",
-        "firm",
-        "key",
-        "loc",
-        "node",
-        "odd",
-        "outer",
-        "parent",
-        "place",
-        "shells",
-        "spans",
-        "start",
-        "tags",
-        "taken",
-        "values",
-    )
+    Containers open and close all the time, so what most of them never set stands in the class.
+    """
 
     values: Any
+    arriving: Node | None = None
+    key: Any = None
+    loc: Any = None
+    outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
+    tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
+    certain: bool = True  # the arriving value will be used, whatever the container may yet hold
+    odd: bool = False  # something came in another shape than planned: only the whole text tells
+    bad: bool = False  # something in here did not validate, so neither will this
 
-    def __init__(self, parent: Frame | None, node: Node, start: int) -> None:
+    def __init__(self, parent: Frame | None, node: Node, start: int, firm: bool = True) -> None:
         self.parent: Frame | None = parent
         self.node: Node = node
         self.start: int = start
         self.place: Any = parent.key if parent else None
-        self.arriving: Node | None = None
-        self.key: Any = None
-        self.loc: Any = None
-        self.outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
-        self.tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
-        self.certain: bool = True  # the arriving value will be used, whatever the container may yet hold
         self.shells: Shells = node.shells
-        self.firm: bool = True  # a value in here that cannot validate stops everything
-        self.odd: bool = False  # something came in another shape than planned: only the whole text tells
-        self.bad: bool = False  # something in here did not validate, so neither will this
-        self.spans: list[tuple[int, int]] | None = [] if not node.trivial else None
+        self.firm: bool = firm  # a value in here that cannot validate stops everything
+        self.spans: list[tuple[int, int]] | None = None if node.trivial else []
         self.taken: list[Any] = []
 
-    def meet(self, name: str) -> None:
-        """A key: the next value is its."""
+    def meet(self, name: str) -> bool:
+        """A key: the next value is its. Tells whether the key itself is still to be validated."""
+        return False
 
     def put(self, value: Any) -> None:
         """Set the value at `key`."""
@@ -125,8 +110,6 @@ class Frame:
 class Base(Frame):
     """Around the whole value. `wrapped`: the text is an object that holds it under the key `value`."""
 
-    __slots__ = ("_root", "wrapped")
-
     def __init__(self, root: Node, wrapped: bool) -> None:
         super().__init__(None, root, 0)
         self._root = root
@@ -141,34 +124,33 @@ class Base(Frame):
         wrapped, self.wrapped = self.wrapped, False
         return wrapped
 
-    def meet(self, name: str) -> None:
+    def meet(self, name: str) -> bool:
         self.arriving = self._root if name == self.key else None
+        return False
 
 
 class ObjectFrame(Frame):
     """An open model, dataclass or TypedDict. A key that comes again takes the place of the first."""
 
-    __slots__ = ("_extra", "_ranks", "shape", "slot")
-
     key: str  # from the first `meet` on
     loc: str
-    certain: bool
 
-    def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int) -> None:
-        super().__init__(parent, node, start)
+    def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int, firm: bool) -> None:
+        super().__init__(parent, node, start, firm and shape.firm)
         self.shape: ObjectShape = shape
         self.values: dict[str, Any] = {}
         self.slot: Slot | None = None
         self._ranks: dict[str, int] = {}
         self._extra: dict[str, Any] | None = {} if shape.keeps_extra else None
 
-    def meet(self, name: str) -> None:
+    def meet(self, name: str) -> bool:
         self.loc = name
         slot = self.shape.slots.get(name)
         if slot is None:
             self.slot, self.key, self.arriving, self.certain = None, name, self.shape.others, True
         else:
             self.choose(slot)
+        return False
 
     def choose(self, slot: Slot) -> None:
         """The next value goes to this field."""
@@ -212,6 +194,16 @@ class ObjectFrame(Frame):
     def extra(self) -> dict[str, Any]:
         return self._extra or {}
 
+    def show(self, child: Any) -> Any:
+        values = self.values.copy()
+        if child is not MISSING:
+            values[self.key] = child
+        if (cls := self.shape.bare) is None or self.shells:
+            return self.dressed(values)
+        item = new(cls)  # what `dressed` comes to for most models, where each call less is felt
+        assign(item, "__dict__", values)
+        return item
+
     def dressed(self, values: Any) -> Any:
         shape = self.shape
         for name in shape.awaited:
@@ -225,33 +217,30 @@ class ObjectFrame(Frame):
 class DictFrame(Frame):
     """An open dict, by its validated keys."""
 
-    __slots__ = ("shape",)
-
     loc: str  # from the first `meet` on
     arriving: Node | None
 
-    def __init__(self, parent: Frame, node: Node, shape: DictShape, start: int) -> None:
-        super().__init__(parent, node, start)
+    def __init__(self, parent: Frame, node: Node, shape: DictShape, start: int, firm: bool) -> None:
+        super().__init__(parent, node, start, firm)
         self.shape: DictShape = shape
         self.values: dict[Any, Any] = {}
 
-    def meet(self, name: str) -> None:
+    def meet(self, name: str) -> bool:
         self.key = self.loc = name
         self.arriving = self.shape.value
         self.values.pop(name, None)
+        return self.shape.keys is not None
 
 
 class ListFrame(Frame):
     """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all."""
 
-    __slots__ = ()
-
     key: int
     loc: int
     arriving: Node | None
 
-    def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int) -> None:
-        super().__init__(parent, node, start)
+    def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int, firm: bool) -> None:
+        super().__init__(parent, node, start, firm)
         self.values: list[Any] = []
         self.key = self.loc = 0
         self.arriving = shape.item
@@ -276,18 +265,13 @@ class ListFrame(Frame):
 def open_frame(parent: Frame, node: Node, start: int) -> Frame:
     """The frame of a container that has just opened."""
     shape = node.shape
-    frame: Frame
-    if isinstance(shape, ObjectShape):
-        frame = ObjectFrame(parent, node, shape, start)
-        frame.firm = parent.firm and parent.certain and node.firm and shape.firm
-    elif isinstance(shape, ListShape):
-        frame = ListFrame(parent, node, shape, start)
-        frame.firm = parent.firm and parent.certain and node.firm
-    else:
-        assert isinstance(shape, DictShape)
-        frame = DictFrame(parent, node, shape, start)
-        frame.firm = parent.firm and parent.certain and node.firm
-    return frame
+    firm = parent.firm and parent.certain and node.firm
+    if type(shape) is ObjectShape:
+        return ObjectFrame(parent, node, shape, start, firm)
+    if type(shape) is ListShape:
+        return ListFrame(parent, node, shape, start, firm)
+    assert type(shape) is DictShape
+    return DictFrame(parent, node, shape, start, firm)
 
 
 class Skipped:

@@ -18,6 +18,7 @@ from .frames import MISSING, Frame
 from .json_stream import JSONStream, JSONStreamError
 from .plans import Node, plan_for
 from .records import (
+    MANY,
     OPENED,
     SET,
     FieldState,
@@ -49,7 +50,7 @@ class Growing:
         self.broken: JSONStreamError | None = None
         self._json = JSONStream()
         self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
-        self._keep = self._walk.kept.add
+        self._fresh = self._walk.kept.fresh
         self._shown: list[Record] = []  # of the last feed that changed something visible
         self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
@@ -57,8 +58,10 @@ class Growing:
 
     def feed(self, text: str) -> bool:
         """Whether the next piece of the text changed anything visible. Raises `ValidationError`: see `fail_fast`."""
-        walk = self._walk
-        self._keep(text)
+        walk, fresh = self._walk, self._fresh
+        fresh.append(text)
+        if len(fresh) >= MANY:
+            walk.kept.join()
         if self.broken is not None:
             return False
         if walk.error is not None:
@@ -71,10 +74,12 @@ class Growing:
             return False
         if not changes:
             return False
+        visible = False
         try:
             walk.take(changes)
         finally:
-            visible = self._notice()
+            if walk.records:
+                visible = self._notice()
         return visible
 
     def close(self) -> bool:
@@ -113,11 +118,12 @@ class Growing:
 
     def _notice(self) -> bool:
         """Whether anything visible changed since the records were emptied."""
-        if self._walk.awaiting or self._held is not None:
+        walk = self._walk
+        if walk.awaiting or self._held is not None:
             self._sift()
-        for record in self._walk.records:
+        for record in walk.records:
             if record[2] <= SET:
-                self._shown = self._walk.records
+                self._shown = walk.records
                 self._stale = True
                 return True
         return False

@@ -41,13 +41,16 @@ from .core_schemas import (
     fields_of,
     has_functions,
     hints_of,
+    is_leaf,
     object_of,
     paths_of,
     raw_validators,
+    reader_of,
+    says_nothing,
     tag_keys,
 )
 from .json_stream import ARRAY, OBJECT
-from .snapshots import dresser, partial_class
+from .snapshots import Shells, builder, dresser, is_bare, partial_class
 
 # What the schema of a plain value may hold: nothing of this changes or limits it.
 _HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
@@ -58,6 +61,9 @@ _QUICK: Mapping[str, Callable[[str], Any]] = {
     "bool": {"true": True, "false": False}.__getitem__,
 }
 
+# Scalars that Pydantic validates from their text and from nothing else, and calls nobody for.
+_LEAVES = {"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "enum", "literal"}
+
 # The values that the `take` of the validation now running hands out.
 taken: ContextVar[list[Any]] = ContextVar("taken")
 
@@ -67,17 +73,6 @@ def _take(place: int | None) -> Any:
 
 
 _TAKE: Final = core_schema.no_info_plain_validator_function(_take)
-
-
-Shells = tuple[Callable[..., Any], ...]
-"""What makes the root models around a value, half-filled ones, the outermost first."""
-
-
-def shelled(value: Any, shells: Shells) -> Any:
-    """The value in its root models."""
-    for shell in reversed(shells):
-        value = shell({"root": value})
-    return value
 
 
 class Node:
@@ -99,11 +94,13 @@ class Node:
         self.config: Any = source.config
         self.core: Schema = self._strip(schema)
         self.grows: bool = self._may_grow()
-        self.plain: bool = not self.judged and not self.shells and not set(self.core) - _SAYS_NOTHING
+        self.plain: bool = not self.judged and not self.shells and says_nothing(self.core)
         self.plain_text: bool = (
             self.grows and self.plain and not any(key.startswith("str_") for key in self.config or ())
         )
-        self.quick: Callable[[str], Any] | None = _QUICK.get(self.core["type"]) if self.plain else None
+        self.quick: Callable[[str], Any] | None = None  # reads the JSON text of a scalar; ValueError, KeyError
+        if not self.judged and not self.shells:
+            self.quick = reader_of(self.core) or (self.validator.validate_json if is_leaf(self.core) else None)
 
     def _strip(self, schema: Schema) -> Schema:
         """The schema inside the wrappers, after noting what they say."""
@@ -176,6 +173,17 @@ class Node:
         """Whether the container is right when everything in it is."""
         return self.plain and self.core["type"] in ("list", "dict")
 
+    @cached_property
+    def build(self) -> Callable[[dict[str, Any]], Any] | None:
+        """Makes the complete model of its values, where Pydantic would do no more than that; None: it would."""
+        shape, core = self.shape, self.core
+        if core["type"] != "model" or self.judged or self.shells or self.wants_text or core.get("post_init"):
+            return None
+        if type(shape) is not ObjectShape or shape.extra == "allow" or shape.bare is None:
+            return None
+        single = all(slot.firm and not slot.picks and slot.node is not None for slot in shape.slots.values())
+        return builder(core["cls"], tuple(shape.nodes)) if single else None
+
     def undivided(self) -> Node:
         """The same place, shown only when it is complete."""
         return Node(self.schema, self.source, Annotated[Any, Done, *self.markers])
@@ -225,13 +233,13 @@ class ObjectShape:
         hints: Schema = hints_of(core["cls"]) if "cls" in core else {}
         self.source: Source = source.within(config, source.shadowed)
         self.firm: bool = not raw_validators(source, core) and not core.get("custom_init")
-        self.dress: Callable[..., Any] | None = (
-            None if core["type"] == "typed-dict" else dresser(partial_class(core["cls"]))
-        )
+        cls = None if core["type"] == "typed-dict" else partial_class(core["cls"])
+        self.dress: Callable[..., Any] | None = None if cls is None else dresser(cls)
         self.nodes: dict[str, Node] = {
             name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
         }
         self.awaited: tuple[str, ...] = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
+        self.bare: type | None = cls if cls and is_bare(cls) and not self.awaited else None  # nothing else is in it
         self.slots: dict[str, Slot] = {}
         for name, field in fields.items():
             self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))

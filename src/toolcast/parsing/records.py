@@ -186,7 +186,8 @@ def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
     return PydanticCustomError(kind, message, line.get("ctx"))
 
 
-_MANY: Final = 1000
+MANY: Final = 1000
+"""So many pieces are joined to one."""
 
 
 class Text:
@@ -197,30 +198,25 @@ class Text:
     """
 
     def __init__(self) -> None:
-        self._fresh: list[str] = []
+        self.fresh: list[str] = []  # what was added last
         self._blocks: list[str] = []
         self._ends: list[int] = [0]  # where each block begins and ends
 
-    def add(self, piece: str) -> None:
-        """Keep one more piece."""
-        self._fresh.append(piece)
-        if len(self._fresh) >= _MANY:
-            self._join()
-
-    def _join(self) -> None:
-        block = "".join(self._fresh)
-        self._fresh.clear()
+    def join(self) -> None:
+        """Make one block of the newest pieces."""
+        block = "".join(self.fresh)
+        self.fresh.clear()
         self._blocks.append(block)
         self._ends.append(self._ends[-1] + len(block))
 
     def whole(self) -> str:
         """All of it."""
-        return "".join(self._blocks) + "".join(self._fresh)
+        return "".join(self._blocks) + "".join(self.fresh)
 
     def cut(self, start: int, end: int) -> str:
         """The characters from `start` to `end`."""
-        if self._fresh:
-            self._join()
+        if self.fresh:
+            self.join()
         ends = self._ends
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)

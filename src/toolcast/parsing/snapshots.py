@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABCMeta
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, TypeGuard, cast
@@ -27,8 +27,8 @@ from .core_schemas import LISTS, MAPPINGS
 
 _DICT: Any = dict
 _TUPLE: Any = tuple
-_new: Any = object.__new__
-_assign = object.__setattr__
+new: Any = object.__new__
+assign = object.__setattr__
 
 
 class Partial:
@@ -86,25 +86,59 @@ def partial_class(cls: type) -> type:
     return cast("type", ABCMeta.__new__(meta, cls.__name__, (Partial, cls), namespace | _model_namespace(cls)))
 
 
+def is_bare(cls: type) -> bool:
+    """Whether the values of its fields are all that an instance of this model or dataclass holds."""
+    keeps_extra = getattr(cls, "model_config", {}).get("extra") == "allow"
+    return not (issubclass(cls, BaseModel) and (keeps_extra or getattr(cls, "__private_attributes__", {})))
+
+
 def dresser(cls: type) -> Callable[..., Any]:
     """A function that makes a snapshot of the values (a dict it may keep) and the extra ones, if any."""
     private: Mapping[str, Any] = getattr(cls, "__private_attributes__", {})
     keeps_extra = getattr(cls, "model_config", {}).get("extra") == "allow"
 
     def dressed(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
-        item = _new(cls)
-        _assign(item, "__dict__", values)
+        item = new(cls)
+        assign(item, "__dict__", values)
         return item
 
     def dressed_well(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
         item = dressed(values)
         if keeps_extra:
-            _assign(item, "__pydantic_extra__", extra or {})
+            assign(item, "__pydantic_extra__", extra or {})
         if private:
-            _assign(item, "__pydantic_private__", _private_defaults(private))
+            assign(item, "__pydantic_private__", _private_defaults(private))
         return item
 
-    return dressed_well if issubclass(cls, BaseModel) and (keeps_extra or private) else dressed
+    return dressed if is_bare(cls) else dressed_well
+
+
+def builder(cls: type[BaseModel], names: Collection[str]) -> Callable[[dict[str, Any]], Any]:
+    """A function that makes the whole instance, as Pydantic does, of valid values for all of these fields.
+
+    It raises KeyError where one is missing.
+    """
+
+    def built(values: dict[str, Any]) -> Any:
+        item = new(cls)
+        assign(item, "__dict__", {name: values[name] for name in names})
+        assign(item, "__pydantic_fields_set__", set(names))
+        assign(item, "__pydantic_extra__", None)
+        assign(item, "__pydantic_private__", None)
+        return item
+
+    return built
+
+
+Shells = tuple[Callable[..., Any], ...]
+"""What makes the root models around a value, half-filled ones, the outermost first."""
+
+
+def shelled(value: Any, shells: Shells) -> Any:
+    """The value in its root models."""
+    for shell in reversed(shells):
+        value = shell({"root": value})
+    return value
 
 
 def _private_defaults(private: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +205,7 @@ def _is_dataclass(item: object) -> TypeGuard[Any]:
 def _revived(whole: type, values: dict[str, Any], extra: Any, private: Any) -> Any:
     item = dresser(partial_class(whole))(values, extra)
     if private is not None:
-        _assign(item, "__pydantic_private__", private)
+        assign(item, "__pydantic_private__", private)
     return item
 
 

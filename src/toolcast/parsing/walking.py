@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
@@ -21,8 +22,9 @@ from pydantic_core import SchemaValidator, ValidationError, from_json
 from .arguments import decode_once
 from .frames import MISSING, Base, DictFrame, Frame, ObjectFrame, Skipped, TooEarly, Undecided, open_frame
 from .json_stream import OBJECT, Change
-from .plans import Node, Slot, TaggedShape, shelled, taken
+from .plans import Node, Slot, TaggedShape, taken
 from .records import GROWN, OPENED, SEALED, SET, UNSEEN, Record, Steps, Text, followed, located, location
+from .snapshots import shelled
 
 _HELD: Final = object()  # in place of a value: it did not validate, or nobody can say yet
 
@@ -72,10 +74,12 @@ class Walk:
 
     def flush(self) -> None:
         """Put the open string into its frame, as it is now."""
-        if self._pieces and self._growing and self.frame.arriving is not None:
-            self._string += "".join(self._pieces)
-            self._pieces.clear()
-            self.frame.put(shelled(self._string, self.frame.arriving.shells))
+        pieces, frame = self._pieces, self.frame
+        if pieces and self._growing and frame.arriving is not None:
+            self._string += pieces[0] if len(pieces) == 1 else "".join(pieces)
+            pieces.clear()
+            shells = frame.arriving.shells
+            frame.put(shelled(self._string, shells) if shells else self._string)
 
     # The steps: one for each kind of change
 
@@ -98,8 +102,8 @@ class Walk:
         else:
             parent = self.frame
             frame = self.frame = open_frame(parent, node, start)
-            frame.outer, frame.tags = outer, tags
             if outer:
+                frame.outer, frame.tags = outer, tags
                 frame.shells = (*(shell for around in outer for shell in around.shells), *node.shells)
             self.awaiting += bool(shape.awaited)
             self.records.append((parent, parent.key, OPENED, {} if bracket == OBJECT else []))
@@ -120,12 +124,11 @@ class Walk:
 
     def _key(self, change: Change) -> None:
         frame = self.frame
-        frame.meet(change[1])
-        if type(frame) is DictFrame and frame.shape.keys is not None:
+        if frame.meet(change[1]) and type(frame) is DictFrame and frame.shape.keys is not None:
             self._check_key(frame, frame.shape.keys)
 
     def _check_key(self, frame: DictFrame, keys: SchemaValidator) -> None:
-        text = f"{{{json.dumps(frame.loc)}:null}}"
+        text = f"{{{quoted(frame.loc)}:null}}"
         found = self._judged(frame, frame.firm, None, lambda: keys.validate_json(text, context=self._context))
         if found is _HELD:
             frame.arriving = None
@@ -143,14 +146,15 @@ class Walk:
         self._pieces = []
         self._growing = node.grows
         if node.grows:
-            frame.put(shelled("", node.shells))
+            frame.put(shelled("", node.shells) if node.shells else "")
             self.records.append((frame, frame.key, OPENED, ""))
 
     def _grow(self, change: Change) -> None:
         if self._pieces is not None:
             self._pieces.append(change[1])
             if self._growing:
-                self.records.append((self.frame, self.frame.key, GROWN, change[1]))
+                frame = self.frame
+                self.records.append((frame, frame.key, GROWN, change[1]))
 
     def _end_string(self, change: Change) -> None:
         frame = self.frame
@@ -169,7 +173,9 @@ class Walk:
             frame.put(shelled(text, node.shells))
         else:
             self.records.append((frame, frame.key, UNSEEN, text))
-        self._settle(json.dumps(text), text if self._growing else None)
+            if node.quick is not None and self._quickly(frame, node.quick, quoted(text)):
+                return
+        self._settle(quoted(text), text if self._growing else None)
 
     def _scalar(self, change: Change) -> None:
         frame = self.frame
@@ -179,19 +185,22 @@ class Walk:
             return
         text = change[1]
         if text == "null" and node.nullable:
-            value = None
-        elif node.quick is None:
+            frame.put(None)
+            self.records.append((frame, frame.key, SET, None))
+            frame.passed()
+        elif node.quick is None or not self._quickly(frame, node.quick, text):
             self._settle(text)
-            return
-        else:
-            try:
-                value = node.quick(text)
-            except (ValueError, KeyError):  # a number or a word where another one is planned: Pydantic knows
-                self._settle(text)
-                return
+
+    def _quickly(self, frame: Frame, quick: Callable[[str], Any], text: str) -> bool:
+        """Whether the value that has closed was what is planned, and has been put into the frame."""
+        try:
+            value = quick(text)
+        except (ValueError, KeyError):  # another number, word or text than planned: it may yet be repaired
+            return False
         frame.put(value)
         self.records.append((frame, frame.key, SET, value))
         frame.passed()
+        return True
 
     def _close(self, change: Change) -> None:
         frame = self.frame
@@ -223,7 +232,7 @@ class Walk:
         assert node is not None
         frame.odd |= node.shape is not None
         if type(frame) is ObjectFrame and frame.slot is None and frame.shape.extra == "forbid":
-            text = f"{{{json.dumps(frame.loc)}:{text}}}"
+            text = f"{{{quoted(frame.loc)}:{text}}}"
             self._judged(frame, frame.firm, None, lambda: frame.shape.forbidding.validate_json(text))
         elif type(frame) is ObjectFrame and frame.slot is not None and frame.slot.picks:
             self._pick(frame, frame.slot.picks, from_json(text))
@@ -257,8 +266,12 @@ class Walk:
         if frame.bad and not from_text:
             parent.bad = True
             return _HELD
-        if node.trivial and not frame.outer and not frame.odd:
-            return frame.values
+        if not frame.outer and not frame.odd:
+            if node.trivial:
+                return frame.values
+            if node.build is not None:
+                with suppress(KeyError):  # a field did not come, which may be an error, or have a default
+                    return node.build(frame.values)
 
         def closed() -> Any:
             if not from_text:
