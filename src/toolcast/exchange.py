@@ -15,12 +15,7 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from .errors import LLMError, Timeout
-from .events import (
-    Event,
-    ToolCallDone,
-    ToolCallStart,
-    UsageReport,
-)
+from .events import Event, TextDelta, ToolCallDelta, UsageReport
 from .providers.http_errors import BODY_LIMIT, request_id
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
 from .retries import RetryPolicy, next_wait, retry_after, should_retry
@@ -32,7 +27,7 @@ from .usage import Usage
 
 logger: Final = logging.getLogger("toolcast")
 
-_NEWS = frozenset((UsageReport, ToolCallStart, ToolCallDone))
+_MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
 
 
 class Service(Protocol):
@@ -77,7 +72,9 @@ class Exchange:
         self._handed_out = False
         self._ended = False
         self._phase = "first_token"
+        self._now = outside.now
         self._only = None if conversation.parallel else FirstCall()
+        self._dropping = False
         self._usage = Usage()
 
     async def pull(self) -> list[Event]:
@@ -87,9 +84,12 @@ class Exchange:
             try:
                 if self._body is None:
                     await self._open()
-                assert self._body is not None and self._decoder is not None
-                data = b"" if self._decoder.failed else await self._body.read(self._time_left())
-                events = self._noted(self._decoder.feed(data) if data else self._decoder.close())
+                decoder = self._decoder
+                assert self._body is not None and decoder is not None
+                data = b"" if decoder.failed else await self._body.read(self._time_left())
+                events = decoder.feed(data) if data else decoder.close()
+                if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
+                    events = self._noted(events)
                 if not data:
                     await self.close()
             except (LLMError, TimeoutError) as error:
@@ -139,8 +139,8 @@ class Exchange:
         try:
             return await self._outside.open(request, connect=connect, read=self._read_limit(now))
         except Timeout as error:
-            phase = error.phase if error.phase == "connect" else self._next_limit(now)[0]
-            raise self._too_late(phase) from error.__cause__
+            self._next_limit(now)
+            raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
     async def _refusal(self, wire: Wire, body: Body) -> LLMError:
         content = bytearray()
@@ -159,23 +159,20 @@ class Exchange:
         if not self._conversation.stream:
             self._first_token_by = None
         for event in events:
-            if type(event) in _NEWS:
-                break
-        else:
-            return events if self._only is None or not self._only.dropping else self._only.of(events)
-        for event in events:
             if type(event) is UsageReport:
                 self._usage = event.usage
-        return events if self._only is None else self._only.of(events)
+        if self._only is None:
+            return events
+        events = self._only.of(events)
+        self._dropping = self._only.dropping
+        return events
 
     def _time_left(self) -> float | None:
         """The seconds that the next read may take."""
-        now = self._outside.now()
-        phase, until = self._next_limit(now)
-        self._phase = phase
-        if until <= now:
-            raise self._too_late(phase)
-        return until - now if until < inf else None
+        left = self._next_limit(self._now())
+        if left <= 0:
+            raise self._too_late(self._phase)
+        return left if left < inf else None
 
     def _named(self, error: LLMError | TimeoutError) -> LLMError:
         """`error`, where a network says no more than that a read took too long, with the limit that has passed."""
@@ -186,13 +183,15 @@ class Exchange:
         assert isinstance(error, LLMError)
         return error
 
-    def _next_limit(self, now: float) -> tuple[str, float]:
-        """Which limit runs out next, and when."""
+    def _next_limit(self, now: float) -> float:
+        """The seconds until the next limit runs out, which is noted as the phase."""
         if self._handed_out or self._first_token_by is None:
-            phase, until = "idle", now + self._idle
+            self._phase, left = "idle", self._idle
         else:
-            phase, until = "first_token", self._first_token_by
-        return (phase, until) if until <= self._deadline else ("total", self._deadline)
+            self._phase, left = "first_token", self._first_token_by - now
+        if left > self._deadline - now:
+            self._phase, left = "total", self._deadline - now
+        return left
 
     def _too_late(self, phase: str) -> Timeout:
         seconds = getattr(self._timeouts, phase)
@@ -213,9 +212,8 @@ class Exchange:
         return left if limit is None else min(limit, left)
 
     def _read_limit(self, now: float) -> float | None:
-        limits = (self._timeouts.first_token, self._timeouts.idle)
-        longest = None if None in limits else max(limit for limit in limits if limit is not None)
-        return self._left(now, longest)
+        first, idle = self._timeouts.first_token, self._timeouts.idle
+        return self._left(now, None if first is None or idle is None else max(first, idle))
 
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` where there is none."""

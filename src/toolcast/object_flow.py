@@ -7,17 +7,21 @@ whole answer once it has ended. Everything is awaited, so one flow serves the sy
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any, Final
+
+import pydantic
 
 from .answers import REASKABLE
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
-from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDone
+from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import StreamingObjectProcessor
 from .parsing.partials import MISSING, Growing
 from .parsing.records import FieldState, Path, steps_of
+from .pieces import MANY, Pieces
 from .runtime.network import Outside
 from .sources import Call, start_call
 from .states import Trace
@@ -25,6 +29,19 @@ from .usage import Usage
 from .views import numbered, value_at, view_of
 
 logger: Final = logging.getLogger("toolcast")
+
+
+class _Lane:
+    """The short way of further deltas of one call: into `pieces`, and through `feed` into what grows."""
+
+    __slots__ = ("feed", "fresh", "growing", "id", "pieces")
+
+    def __init__(self, id: str, pieces: Pieces, growing: Growing) -> None:
+        self.id = id
+        self.pieces = pieces
+        self.fresh = pieces.fresh
+        self.growing = growing
+        self.feed = growing.feed
 
 
 class ObjectFlow:
@@ -41,8 +58,8 @@ class ObjectFlow:
         self._outside = outside
         self._call: Call | None = None
         self._source: Source | None = None
-        self._queue: list[Event] = []
-        self._position = 0
+        self._events: Iterator[Event] = iter(())  # what is here and not yet worked through
+        self._lane: _Lane | None = None
         self._folded = Accumulator()
         self._failure: CallError | None = None
         self._result: Result[Any] | None = None
@@ -56,29 +73,44 @@ class ObjectFlow:
         )
 
     def advance(self) -> bool:
-        """Whether there is a new item: a snapshot that changed, or at the end the result."""
+        """Whether there is a new item: a snapshot that changed, or at the end the result.
+
+        Nearly every event is a delta of the call that the event before it belonged to. Those take the lane that is
+        known by then, past the tables of the accumulator and the processor, and without a call that is not needed.
+        """
         if self.trace.observed:
             self._move_on()
-        queue = self._queue
-        while self._position < len(queue) and self._failure is None:
-            event = queue[self._position]
-            self._position += 1
-            if self._take(event):
-                return True
-        return self._arrive()
+        if self._failure is None:
+            for event in self._events:
+                lane = self._lane
+                if lane is not None and type(event) is ToolCallDelta and event.id == lane.id:
+                    fresh = lane.fresh
+                    fresh.append(event.arguments)
+                    if len(fresh) >= MANY:
+                        lane.pieces.join()
+                    try:
+                        changed = lane.feed(event.arguments)
+                    except pydantic.ValidationError as error:
+                        changed = self._refuse(lane, error)
+                else:
+                    changed = self._take(event)
+                if changed:
+                    self.trace.state = "yielding_partial"
+                    return True
+                if self._failure is not None:
+                    break
+        return self._result is not None and self._arrive()
 
     def step(self) -> bool:
         """Whether there was one more event, now `event`."""
         if self.trace.observed:
             self._move_on()
-        if self._position >= len(self._queue) or self._failure is not None:
+        event = next(self._events, None) if self._failure is None else None
+        if event is None:
             self._arrive()
             return False
-        self.event = self._queue[self._position]
-        self._position += 1
-        feeds = self.processor.feeds
-        self.shown = self._take(self.event)
-        self.fed = self.processor.growing if self.processor.feeds != feeds else None
+        self.event = event
+        self.shown = self._take(event)
         return True
 
     @property
@@ -94,7 +126,10 @@ class ObjectFlow:
     @property
     def item(self) -> Any:
         """The newest snapshot, or the result once the call has ended."""
-        return self._result.output if self._result is not None else self.processor.item
+        if self._result is not None:
+            return self._result.output
+        lane = self._lane
+        return self.processor.item if lane is None or self.parallel else lane.growing.value
 
     @property
     def usage(self) -> Usage:
@@ -174,8 +209,9 @@ class ObjectFlow:
                     await self._fill()
                     continue
                 # What `_fill` does most of the time, without the cost of a coroutine for each chunk.
-                self._queue, self._position = await self._source.pull(), 0
-                if not self._queue:
+                events = await self._source.pull()
+                self._events = iter(events)
+                if not events:
                     await self._conclude()
         except BaseException as error:
             await self._fail(error)
@@ -187,15 +223,16 @@ class ObjectFlow:
             return
         if self._source is None:
             self._source = self._begin()
-        self._queue, self._position = await self._source.pull(), 0
-        if not self._queue:
+        events = await self._source.pull()
+        self._events = iter(events)
+        if not events:
             await self._conclude()
 
     async def close(self) -> None:
         """Stop, and give the connection back."""
         if not self.ended:
             self.ended = True
-            self._position = len(self._queue)
+            self._events = iter(())
             if self._result is None:
                 self.trace.step("closed")
         await self._stop()
@@ -210,14 +247,20 @@ class ObjectFlow:
     def _take(self, event: Event) -> bool:
         """Whether `event` changed something that shows."""
         self._folded.apply(event)
+        self._lane = self.fed = None
         if type(event) is RawEvent and event.damaged:
             self._skip(event)
             return False
+        feeds = self.processor.feeds
         try:
             changed = self.processor.take(event)
         except ValidationError as error:
             self._failure = error
             return False
+        if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
+            self.fed = growing
+            if type(event) is ToolCallDelta and not self.trace.observed:
+                self._lane = _Lane(event.id, self._folded.arguments(event.id), growing)
         if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
             self.trace.step("received", "readable", "parsed", "changed" if changed else "unchanged")
             if not changed:
@@ -225,6 +268,13 @@ class ObjectFlow:
         elif changed:
             self.trace.state = "yielding_partial"
         return changed
+
+    def _refuse(self, lane: _Lane, error: pydantic.ValidationError) -> bool:
+        try:
+            return self.processor.refuse(lane.id, lane.growing, error)
+        except ValidationError as failure:
+            self._failure = failure
+            return False
 
     def _skip(self, event: RawEvent) -> None:
         self._move_on()
@@ -292,7 +342,7 @@ class ObjectFlow:
         self._recipe = next_recipe(self._recipe, response, error, self._call)
         self._source, self._failure, self._damage = None, None, None
         restarted: list[Event] = [Restarted(len(self._call.attempts) + 1, str(error))]
-        self._queue, self._position = restarted, 0
+        self._events = iter(restarted)
         self.trace.step("asked_again")
 
     async def _stop(self) -> None:
@@ -305,7 +355,7 @@ class ObjectFlow:
             error.partial = self.processor.item if error.partial is None else error.partial
         self._error = error if isinstance(error, Exception) else None
         self.ended = True
-        self._queue, self._position = [], 0
+        self._events = iter(())
         if self.trace.state not in ("ready", "error", "closed"):
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()

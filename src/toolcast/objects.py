@@ -56,9 +56,6 @@ class StreamingObjectProcessor:
 
     def take(self, event: Event) -> bool:
         """Whether `event` changed something that shows. Raises ValidationError where nothing can mend it."""
-        if type(event) is ToolCallDelta:  # nearly all events are, so they take the short way
-            growing = self._growing.get(event.id)
-            return growing is not None and self._feed(event.id, growing, event.arguments)
         step = self._steps.get(type(event))
         return step is not None and step(self, event)
 
@@ -118,17 +115,22 @@ class StreamingObjectProcessor:
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:
-            if growing.text.strip() == "null":  # no arguments at all, which count as an empty object
-                return False
-            raise self._unfit(id, growing) from error
+            return self.refuse(id, growing, error)
 
-    def _unfit(self, id: str, growing: Growing) -> ValidationError:
-        return ValidationError(
+    def refuse(self, id: str, growing: Growing, error: pydantic.ValidationError) -> bool:
+        """Raise the `ValidationError` of arguments that cannot become valid; False where they count as none."""
+        if growing.text.strip() == "null":  # no arguments at all, which count as an empty object
+            return False
+        raise ValidationError(
             f"the arguments of {self._names[id]} cannot become valid any more; the answer was stopped early. "
             "fail_fast=False reads it to its end.",
             tool_name=self._names[id],
             arguments=growing.text,
-        )
+        ) from error
+
+    def _grew(self, event: ToolCallDelta) -> bool:
+        growing = self._growing.get(event.id)
+        return growing is not None and self._feed(event.id, growing, event.arguments)
 
     def _reset(self, event: ToolCallReset) -> bool:
         name = self._names.get(event.id)
@@ -171,6 +173,7 @@ class StreamingObjectProcessor:
     _steps: ClassVar[dict[type[Any], Callable[[StreamingObjectProcessor, Any], bool]]] = {
         TextDelta: _said,
         ToolCallStart: _start,
+        ToolCallDelta: _grew,
         ToolCallReset: _reset,
         ToolCallDone: _done,
         Restarted: _restarted,

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..pieces import MANY
 from .core_schemas import Done, NotNull
 from .frames import MISSING, Frame
 from .json_stream import JSONStream, JSONStreamError
 from .plans import Node, plan_for
 from .records import (
-    MANY,
     OPENED,
     SET,
     FieldState,
@@ -105,16 +105,14 @@ class Growing:
         """The newest snapshot, which no later text will change; `MISSING` before there is one."""
         if self._stale:
             self._stale = False
-            self._value = self._snapshot()
+            walk = self._walk
+            walk.flush()
+            frame, value = walk.frame, MISSING
+            while frame.parent is not None:
+                value = frame.show(value)
+                frame = frame.parent
+            self._value = frame.values.get(frame.key, value)
         return self._value
-
-    def _snapshot(self) -> Any:
-        self._walk.flush()
-        frame, value = self._walk.frame, MISSING
-        while frame.parent is not None:
-            value = frame.show(value)
-            frame = frame.parent
-        return frame.values.get(frame.key, value)
 
     def _notice(self) -> bool:
         """Whether anything visible changed since the records were emptied."""

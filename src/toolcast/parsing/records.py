@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
+from ..pieces import Pieces
 from .core_schemas import LISTS, MAPPINGS
 from .frames import MISSING, Frame
 
@@ -186,32 +187,16 @@ def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
     return PydanticCustomError(kind, message, line.get("ctx"))
 
 
-MANY: Final = 1000
-"""So many pieces are joined to one."""
-
-
-class Text:
-    """All that was fed, from which any part can be cut at the cost of that part.
-
-    What arrives in pieces of a few characters is joined to blocks now and then: a piece takes more memory than
-    its characters.
-    """
+class Text(Pieces):
+    """All that was fed, from which any part can be cut at the cost of that part."""
 
     def __init__(self) -> None:
-        self.fresh: list[str] = []  # what was added last
-        self._blocks: list[str] = []
+        super().__init__()
         self._ends: list[int] = [0]  # where each block begins and ends
 
     def join(self) -> None:
-        """Make one block of the newest pieces."""
-        block = "".join(self.fresh)
-        self.fresh.clear()
-        self._blocks.append(block)
-        self._ends.append(self._ends[-1] + len(block))
-
-    def whole(self) -> str:
-        """All of it."""
-        return "".join(self._blocks) + "".join(self.fresh)
+        super().join()
+        self._ends.append(self._ends[-1] + len(self.blocks[-1]))
 
     def cut(self, start: int, end: int) -> str:
         """The characters from `start` to `end`."""
@@ -220,7 +205,7 @@ class Text:
         ends = self._ends
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)
-        return "".join(self._blocks[first:last])[start - ends[first] : end - ends[first]]
+        return "".join(self.blocks[first:last])[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
         """The same, with the number of each span in its place."""

@@ -82,22 +82,19 @@ class OpenAIChatDecoder:
         self._reported: Usage | None = None
         self._damaged = False
         self._failure: LLMError | None = None
+        self.failed: bool = False  # `close` will raise, whatever else may come
         self._over = False
-
-    @property
-    def failed(self) -> bool:
-        """Whether `close` will raise, whatever else may come."""
-        return self._failure is not None
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""
         if self._failure is not None:
             raise self._failure
-        out: list[Event] = []
-        if (text := self._envelope.text(data)) and self._calls.more(text, out):
-            return out
+        text = self._envelope.text(data)
+        if text and (more := self._calls.more(text)) is not None:
+            return more
         self._envelope.forget()
-        whole = self._frames.between and not self._sniffing
+        out: list[Event] = []
+        whole = self._frames.between and self._streamed
         try:
             if self._sniffing:
                 data = self._sniffed(data)
@@ -146,7 +143,7 @@ class OpenAIChatDecoder:
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider
         error.model = self._model or self._source.model
-        self._failure = error
+        self._failure, self.failed = error, True
 
     # -- the shape of the body
 

@@ -22,6 +22,7 @@ from jiter import from_json
 from ..errors import LimitExceeded
 from ..events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ..parsing.json_stream import JSONStream, JSONStreamError
+from ..pieces import MANY
 from .wire import ToolNames
 
 MOST_CALLS = 1000
@@ -60,23 +61,27 @@ class ToolCalls:
                 if type(function) is dict and len(function) == 1:
                     text: str | None = function.get("arguments")
                     if type(text) is str and text and entry.get("index", self) == last.index:
-                        if last.plain and last.started and text[0] != "{":
-                            last.pieces.append(text)
-                            out.append(ToolCallDelta(last.id, text))
+                        if (more := self.more(text)) is not None:
+                            out += more
                         else:
                             self._grow(last, text, out)
                         continue
             if type(entry) is dict:
                 self._entry(_Entry(entry), out)
 
-    def more(self, text: str, out: list[Event]) -> bool:
-        """Whether `text` surely is the next fragment of the call that came last, and is taken in."""
+    def more(self, text: str) -> list[Event] | None:
+        """What `text` brings, where it surely is the next fragment of the call that came last; else None."""
         last = self._last
-        if last is None or not (last.plain and last.started) or "{" in text:
-            return False
+        if last is None or not text or not (last.plain and last.started):
+            return None
+        if text[0] == "{":
+            out: list[Event] = []
+            last.grow(text, out)
+            return out
         last.pieces.append(text)
-        out.append(ToolCallDelta(last.id, text))
-        return True
+        if len(last.pieces) >= MANY:
+            last.pack()
+        return [ToolCallDelta(last.id, text)]
 
     def take_legacy(self, function: Any, out: list[Event]) -> None:
         """Read a `function_call`, the form before `tool_calls`: one call, without an id."""
@@ -214,11 +219,12 @@ class _Call:
 
     `plain`: fragments, for certain. Until then, while each fragment extends the one before it, `scan` holds
     the concatenation against the grammar. `snapshot`: each fragment is all of the arguments, for certain.
-    `again` collects a second object that follows the complete first one.
+    `again` collects a second object that follows the complete first one. `blocks` are fragments long past, joined.
     """
 
     __slots__ = (
         "again",
+        "blocks",
         "id",
         "index",
         "name",
@@ -242,6 +248,7 @@ class _Call:
         self.started = False
         self.wrapper = False
         self.opaque: Mapping[str, Any] | None = None
+        self.blocks: list[str] = []
         self.pieces: list[str] = []
         self.plain = False
         self.snapshot = False
@@ -278,10 +285,22 @@ class _Call:
             self.grow(text, out)
         self.newest = "" if self.plain else text
 
+    def text(self) -> str:
+        """All fragments, joined."""
+        return "".join((*self.blocks, *self.pieces))
+
+    def pack(self) -> None:
+        """Join all fragments but the newest: a fragment takes far more memory than its characters."""
+        if self.scan is not None:
+            self.is_complete()
+            self.scanned = 1
+        self.blocks.append("".join(self.pieces[:-1]))
+        del self.pieces[:-1]
+
     def is_complete(self) -> bool:
         """Whether the concatenation is one whole JSON value. Reads what was not read before, and no more."""
+        fresh = self.text() if self.scan is None else "".join(self.pieces[self.scanned :])
         scan = self.scan = self.scan or JSONStream()
-        fresh = "".join(self.pieces[self.scanned :])
         self.scanned = len(self.pieces)
         try:
             scan.feed(fresh)
@@ -291,7 +310,7 @@ class _Call:
 
     def whole(self) -> str:
         """The arguments, once the answer is complete."""
-        text = "".join(self.pieces)
+        text = self.text()
         if self.again is not None:
             second = "".join(self.again)
             return text if _same(text, second) else text + second
@@ -360,9 +379,7 @@ def _is_another(call: _Call, entry: _Entry) -> bool:
     if not call.pieces:
         return new_id
     return (
-        entry.arguments.lstrip().startswith("{")
-        and call.is_complete()
-        and (new_id or entry.arguments != "".join(call.pieces))
+        entry.arguments.lstrip().startswith("{") and call.is_complete() and (new_id or entry.arguments != call.text())
     )
 
 
