@@ -13,6 +13,8 @@ calls the place in an error; `arriving`, the node of the plan (None: nobody want
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import SchemaValidator, from_json
@@ -31,6 +33,16 @@ class _Missing:
 
 MISSING: Final[Any] = _Missing()
 """In place of a value: nothing can be shown yet."""
+
+
+# Where references are not counted, or not by one thread alone, every list is held by somebody.
+_counts = getattr(sys, "_is_gil_enabled", bool)() or sys.version_info < (3, 13)
+reference_count: Callable[[object], int] = getattr(sys, "getrefcount", id) if _counts else id
+_box: list[list[Any]] = [[]]
+_OURS: Final = reference_count(_box[0])
+
+LONG: Final = 200
+"""From this length on a list is worth a look at who holds it."""
 
 
 class TooEarly(Exception):
@@ -233,11 +245,18 @@ class DictFrame(Frame):
 
 
 class ListFrame(Frame):
-    """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all."""
+    """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all.
+
+    Of a long list each snapshot would copy thousands of pointers to add one. So the lists of the last two snapshots
+    are remembered, and the older is brought up to date and handed out again if nobody else holds it any more: a
+    list that is held, by whatever has looked at it, never changes.
+    """
 
     key: int
     loc: int
     arriving: Node | None
+    lent: tuple[list[list[Any]], int] | None = None  # the older: a box with the list, how much of it was closed
+    newer: tuple[list[list[Any]], int] | None = None
 
     def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm)
@@ -256,10 +275,21 @@ class ListFrame(Frame):
         self.loc += 1
 
     def show(self, child: Any) -> Any:
-        values = self.values.copy()
+        values = self.values.copy() if self.key < LONG else self._again()
         if child is not MISSING:
             values.append(child)
         return self.dressed(values)
+
+    def _again(self) -> list[Any]:
+        """A copy of the values, of an older one if that is free."""
+        box: list[list[Any]]
+        if self.lent is not None and reference_count(self.lent[0][0]) == _OURS:
+            box, closed = self.lent
+            box[0][closed:] = self.values[closed:]
+        else:
+            box = [self.values.copy()]
+        self.lent, self.newer = self.newer, (box, self.key)
+        return box[0]
 
 
 def open_frame(parent: Frame, node: Node, start: int) -> Frame:
