@@ -18,10 +18,10 @@ from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, Validatio
 from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
-from .objects import StreamingObjectProcessor
+from .objects import Lane, StreamingObjectProcessor
 from .parsing.partials import MISSING, Growing
-from .parsing.records import FieldState, Path, steps_of
-from .pieces import MANY, Pieces
+from .parsing.records import FieldState, Path, Record, changed, steps_of
+from .pieces import MANY
 from .runtime.network import Outside
 from .sources import Call, start_call
 from .states import Trace
@@ -31,17 +31,8 @@ from .views import numbered, value_at, view_of
 logger: Final = logging.getLogger("toolcast")
 
 
-class _Lane:
-    """The short way of further deltas of one call: into `pieces`, and through `feed` into what grows."""
-
-    __slots__ = ("feed", "fresh", "growing", "id", "pieces")
-
-    def __init__(self, id: str, pieces: Pieces, growing: Growing) -> None:
-        self.id = id
-        self.pieces = pieces
-        self.fresh = pieces.fresh
-        self.growing = growing
-        self.feed = growing.feed
+PATIENCE: Final = 0.001
+"""Seconds: what takes longer to get had not arrived yet."""
 
 
 class ObjectFlow:
@@ -59,7 +50,9 @@ class ObjectFlow:
         self._call: Call | None = None
         self._source: Source | None = None
         self._events: Iterator[Event] = iter(())  # what is here and not yet worked through
-        self._lane: _Lane | None = None
+        self._lane: Lane | None = None
+        self._given: float | None = None  # when `newest` gave its last item
+        self._passed: list[tuple[int, list[Record]]] = []  # of which call, and what changed, since the item before
         self._folded = Accumulator()
         self._failure: CallError | None = None
         self._result: Result[Any] | None = None
@@ -89,12 +82,12 @@ class ObjectFlow:
                     if len(fresh) >= MANY:
                         lane.pieces.join()
                     try:
-                        changed = lane.feed(event.arguments)
+                        shows = lane.feed(event.arguments)
                     except pydantic.ValidationError as error:
-                        changed = self._refuse(lane, error)
+                        shows = self._refuse(lane, error)
                 else:
-                    changed = self._take(event)
-                if changed:
+                    shows = self._take(event)
+                if shows:
                     self.trace.state = "yielding_partial"
                     return True
                 if self._failure is not None:
@@ -165,9 +158,20 @@ class ObjectFlow:
     @property
     def changed(self) -> tuple[Path, ...]:
         """The paths that the last item changed."""
+        if self.ended:
+            return ()
+        seen = self._passed or [(self.processor.index, self._records)]
+        return tuple(dict.fromkeys(path for index, records in seen for path in self._paths(index, records)))
+
+    @property
+    def _records(self) -> list[Record]:
+        """What the last visible change was made of."""
         growing = self.processor.growing
-        paths = () if growing is None or self.ended else growing.changed
-        return tuple(numbered(self.call_index, path) for path in paths) if self.parallel else paths
+        return [] if growing is None else growing.shown
+
+    def _paths(self, index: int, records: list[Record]) -> tuple[Path, ...]:
+        paths = changed(records)
+        return tuple(numbered(index, path) for path in paths) if self.parallel else paths
 
     def field_state(self, path: Path) -> FieldState:
         """How much of the field at `path` has arrived."""
@@ -217,6 +221,36 @@ class ObjectFlow:
             await self._fail(error)
             raise
 
+    async def newest(self) -> bool:
+        """Wait until there is a new item, and take in what has come while the caller was away; False at the end.
+
+        Nobody can say what lies in the buffers of a connection, only how long it takes to get it. So a caller who was
+        away for longer than `PATIENCE` gets on with all that comes at once, up to the first that had to be waited for.
+        """
+        now = self._outside.now
+        asked = now()
+        away = 0.0 if self._given is None else asked - self._given
+        behind = away >= PATIENCE
+        self._passed.clear()
+        found = await self.wait()
+        while found and not self.ended:
+            self._passed.append((self.processor.index, self._records))
+            if self.advance():
+                continue
+            if not behind or now() - asked > away:
+                break
+            before = now()
+            await self.fill()
+            behind = now() - before < PATIENCE
+        self._given = now()
+        return found
+
+    async def finish(self) -> Any:
+        """The validated output, once the rest has been read; raises what ended the call."""
+        while await self.wait():
+            pass
+        return self.result()
+
     async def _fill(self) -> None:
         if self._failure is not None:
             await self._ask_again(self._failure)
@@ -253,23 +287,23 @@ class ObjectFlow:
             return False
         feeds = self.processor.feeds
         try:
-            changed = self.processor.take(event)
+            shows = self.processor.take(event)
         except ValidationError as error:
             self._failure = error
             return False
         if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
             self.fed = growing
             if type(event) is ToolCallDelta and not self.trace.observed:
-                self._lane = _Lane(event.id, self._folded.arguments(event.id), growing)
+                self._lane = Lane(event.id, self._folded.arguments(event.id), growing)
         if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
-            self.trace.step("received", "readable", "parsed", "changed" if changed else "unchanged")
-            if not changed:
+            self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
+            if not shows:
                 self.trace.step("more")
-        elif changed:
+        elif shows:
             self.trace.state = "yielding_partial"
-        return changed
+        return shows
 
-    def _refuse(self, lane: _Lane, error: pydantic.ValidationError) -> bool:
+    def _refuse(self, lane: Lane, error: pydantic.ValidationError) -> bool:
         try:
             return self.processor.refuse(lane.id, lane.growing, error)
         except ValidationError as failure:

@@ -15,6 +15,7 @@ from .errors import ValidationError
 from .events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from .parsing.partials import MISSING, Growing
 from .parsing.plans import plan_for
+from .pieces import Pieces
 from .tools import CallableTool, output_tools
 
 _TEXT = "text"
@@ -178,3 +179,16 @@ class StreamingObjectProcessor:
         ToolCallDone: _done,
         Restarted: _restarted,
     }
+
+
+class Lane:
+    """The short way of further deltas of one call: into `pieces`, and through `feed` into what grows."""
+
+    __slots__ = ("feed", "fresh", "growing", "id", "pieces")
+
+    def __init__(self, id: str, pieces: Pieces, growing: Growing) -> None:
+        self.id = id
+        self.pieces = pieces
+        self.fresh = pieces.fresh
+        self.growing = growing
+        self.feed = growing.feed

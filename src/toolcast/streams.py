@@ -217,12 +217,13 @@ class ObjectStream(_ObjectState[T]):
 
     def final(self) -> T:
         """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
-        flow = self._flow
-        while not flow.ended:
-            if not flow.advance() and not flow.ended:
-                without_loop.run(flow.fill())
-        result: T = flow.result()
+        result: T = without_loop.run(self._flow.finish())
         return result
+
+    def latest(self) -> Iterator[T]:
+        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        self._own("latest()")
+        return _Latest(self, self._flow)
 
     def events(self) -> Iterator[Event]:
         """Every event of the answer, as it comes."""
@@ -283,6 +284,20 @@ class _View(Iterator[Any]):
         return self._found.pop()
 
 
+class _Latest(Iterator[T]):
+    """The newest item each time."""
+
+    def __init__(self, stream: object, flow: Objects) -> None:
+        self._stream = stream  # a stream that nobody holds any more closes itself
+        self._flow = flow
+
+    def __next__(self) -> T:
+        if not without_loop.run(self._flow.newest()):
+            raise StopIteration
+        item: T = self._flow.item
+        return item
+
+
 class AsyncObjectStream(_ObjectState[T]):
     """Typed objects, growing while the model writes: `async for`, or one of its views.
 
@@ -304,12 +319,13 @@ class AsyncObjectStream(_ObjectState[T]):
 
     async def final(self) -> T:
         """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
-        flow = self._flow
-        while not flow.ended:
-            if not flow.advance() and not flow.ended:
-                await flow.fill()
-        result: T = flow.result()
+        result: T = await self._flow.finish()
         return result
+
+    def latest(self) -> AsyncIterator[T]:
+        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        self._own("latest()")
+        return _AsyncLatest(self, self._flow)
 
     def events(self) -> AsyncIterator[Event]:
         """Every event of the answer, as it comes."""
@@ -364,3 +380,17 @@ class _AsyncView(AsyncIterator[Any]):
             else:
                 await self._flow.fill()
         return self._found.pop()
+
+
+class _AsyncLatest(AsyncIterator[T]):
+    """The newest item each time."""
+
+    def __init__(self, stream: object, flow: Objects) -> None:
+        self._stream = stream  # a stream that nobody holds any more closes itself
+        self._flow = flow
+
+    async def __anext__(self) -> T:
+        if not await self._flow.newest():
+            raise StopAsyncIteration
+        item: T = self._flow.item
+        return item

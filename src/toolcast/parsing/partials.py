@@ -51,7 +51,7 @@ class Growing:
         self._json = JSONStream()
         self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
         self._fresh = self._walk.kept.fresh
-        self._shown: list[Record] = []  # of the last feed that changed something visible
+        self.shown: list[Record] = []  # of the last feed that changed something visible
         self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
         self._stale = False
@@ -121,7 +121,7 @@ class Growing:
             self._sift()
         for record in walk.records:
             if record[2] <= SET:
-                self._shown = walk.records
+                self.shown = walk.records
                 self._stale = True
                 return True
         return False
@@ -146,11 +146,11 @@ class Growing:
     @property
     def changed(self) -> tuple[Path, ...]:
         """The paths that the last feed with a visible change changed."""
-        return changed(self._shown)
+        return changed(self.shown)
 
     def changes(self) -> list[PathChange]:
         """What that feed changed, in order; applied one after the other, they rebuild the value."""
-        return list(path_changes(self._shown))
+        return list(path_changes(self.shown))
 
     def closed_items(self, path: Path = ()) -> list[Any]:
         """The elements of the list at `path` that closed in the last feed, validated."""

@@ -261,17 +261,17 @@ class Walk:
         """What a container has become now that it has closed."""
         node, parent = frame.node, frame.parent
         assert parent is not None
-        place = frame.outer[0] if frame.outer else node
-        from_text = frame.odd or node.wants_text or any(outer.whole for outer in frame.outer)
-        if frame.bad and not from_text:
-            parent.bad = True
-            return _HELD
-        if not frame.outer and not frame.odd:
+        if not frame.outer and not frame.odd and not frame.bad:
             if node.trivial:
                 return frame.values
             if node.build is not None:
                 with suppress(KeyError):  # a field did not come, which may be an error, or have a default
                     return node.build(frame.values)
+        place = frame.outer[0] if frame.outer else node
+        from_text = frame.odd or node.wants_text or any(outer.whole for outer in frame.outer)
+        if frame.bad and not from_text:
+            parent.bad = True
+            return _HELD
 
         def closed() -> Any:
             if not from_text:

@@ -93,7 +93,7 @@ class ServerSentEvents(_Lines):
         self._event = ""
         self._data: list[bytes] = []
         self._size = 0
-        self.between: bool = False
+        self.between: bool = True
 
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes."""
@@ -104,6 +104,7 @@ class ServerSentEvents(_Lines):
             and len(data) <= self._limit
             and b"\r" not in data
         ):
+            self._begun = True
             if data.find(b"\n") == len(data) - 2:
                 return [_new(SSE, ("", data[6:-2]))]
             blocks = data[6:-2].split(b"\n\ndata: ")

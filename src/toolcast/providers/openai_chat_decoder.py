@@ -12,8 +12,8 @@ the tree; it is raised after the events before it were handed out, and again by 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
 
 from jiter import from_json
 
@@ -63,15 +63,6 @@ class OpenAIChatDecoder:
         before = sum(len(message.tool_calls) for message in conversation.messages)
         self._calls = ToolCalls(ToolNames(conversation.tools), before)
         self._tags = ThinkTags() if think_tags else None
-        self._readers: dict[str, Callable[[Any, list[Event]], None]] = {
-            "content": self._text,
-            "tool_calls": self._tool_calls,
-            "reasoning_content": lambda value, out: self._thought("reasoning_content", value, out),
-            "reasoning": lambda value, out: self._thought("reasoning", value, out),
-            "reasoning_details": self._thought_details,
-            "refusal": self._refusal,
-            "function_call": self._calls.take_legacy,
-        }
         self._model: str | None = None
         self._finish: str | None = None
         self._thought_field: str | None = None
@@ -149,7 +140,8 @@ class OpenAIChatDecoder:
 
     def _sniffed(self, data: bytes) -> bytes:
         """What of the body is for the event machine, once its first byte that is no white space is known."""
-        if self._streamed:
+        if self._streamed or (not self._head and data.startswith(b"data:")):
+            self._streamed = True
             self._head += data[:_START]
             self._sniffing = len(self._head) < _START
             return data
@@ -240,7 +232,7 @@ class OpenAIChatDecoder:
                 if value and name not in _SILENT:
                     reader = self._readers.get(name)
                     if reader is not None:
-                        reader(value, out)
+                        reader(self, value, out)
                     else:
                         out.append(RawEvent({name: value}))
         if choice.get("finish_reason"):
@@ -300,6 +292,12 @@ class OpenAIChatDecoder:
             self._end_thought(out)
         self._calls.take(value, out)
 
+    def _reasoning(self, value: Any, out: list[Event]) -> None:
+        self._thought("reasoning", value, out)
+
+    def _reasoning_content(self, value: Any, out: list[Event]) -> None:
+        self._thought("reasoning_content", value, out)
+
     def _thought(self, name: str, value: Any, out: list[Event]) -> None:
         # Some services send the same thought in both fields: the first that is used counts.
         self._thought_field = self._thought_field or name
@@ -325,6 +323,19 @@ class OpenAIChatDecoder:
     def _refusal(self, value: Any, out: list[Event]) -> None:
         self._refused = self._spoken = True
         out.append(TextDelta(str(value)))
+
+    def _function_call(self, value: Any, out: list[Event]) -> None:
+        self._calls.take_legacy(value, out)
+
+    _readers: ClassVar[Mapping[str, Callable[[OpenAIChatDecoder, Any, list[Event]], None]]] = {
+        "content": _text,
+        "tool_calls": _tool_calls,
+        "reasoning_content": _reasoning_content,
+        "reasoning": _reasoning,
+        "reasoning_details": _thought_details,
+        "refusal": _refusal,
+        "function_call": _function_call,
+    }
 
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(_dict(found)))
