@@ -13,6 +13,7 @@ from typing import Any
 from .errors import (
     CallError,
     ContentBlocked,
+    MalformedEvent,
     NoToolCallError,
     OutputTruncated,
     Refused,
@@ -183,3 +184,14 @@ def _located(error: CallError, response: ChatResponse) -> CallError:
     error.request_id = error.request_id or response.request_id
     error.response = response
     return error
+
+
+def damaged_text(response: ChatResponse, lost: str) -> MalformedEvent:
+    """The error of an answer in words, one of whose pieces could not be read: `lost`."""
+    return MalformedEvent(
+        f"an event inside the answer was damaged and lost, so the object cannot be trusted: {lost}. Ask again.",
+        provider=response.provider,
+        model=response.model,
+        request_id=response.request_id,
+        response=response,
+    )

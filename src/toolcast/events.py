@@ -179,9 +179,10 @@ class Accumulator:
         if fold is not None:
             fold(self, event)
 
-    def arguments(self, id: str) -> Pieces:
-        """What the arguments of the call `id` are collected in. Raises `MalformedEvent` before its start."""
-        return self._begun(id).pieces
+    def share(self, id: str, pieces: Pieces) -> None:
+        """From now on `pieces` hold the arguments of the call `id`, and somebody else adds to them."""
+        call = self._begun(id)
+        call.pieces, call.shared = pieces, True
 
     @property
     def usage(self) -> Usage:
@@ -223,10 +224,13 @@ class Accumulator:
         self._parts.append(call)
 
     def _delta(self, event: ToolCallDelta) -> None:
-        self._begun(event.id).pieces.add(event.arguments)
+        call = self._begun(event.id)
+        if not call.shared:
+            call.pieces.add(event.arguments)
 
     def _reset(self, event: ToolCallReset) -> None:
-        self._begun(event.id).pieces.clear()
+        call = self._begun(event.id)
+        call.pieces, call.shared = Pieces(), False
 
     def _begun(self, id: str) -> _Call:
         try:
@@ -297,12 +301,13 @@ class _Thought:
 
 
 class _Call:
-    __slots__ = ("done", "id", "name", "pieces")
+    __slots__ = ("done", "id", "name", "pieces", "shared")
 
     def __init__(self, id: str, name: str) -> None:
         self.id = id
         self.name = name
         self.pieces: Pieces = Pieces()
+        self.shared = False
         self.done: ToolCallDone | None = None
 
     def frozen(self) -> Part:

@@ -68,11 +68,11 @@ class Exchange:
         self._decoder: Decoder | None = None
         self._wire: Wire | None = None
         self._request: HTTPRequest | None = None
-        self._first_token_by: float | None = None
+        self._first_token_by: float | None = None  # None: there is no such limit, or it was kept
         self._handed_out = False
         self._ended = False
-        self._phase = "first_token"
         self._now = outside.now
+        self._asked = 0.0
         self._only = None if conversation.parallel else FirstCall()
         self._dropping = False
         self._usage = Usage()
@@ -82,11 +82,11 @@ class Exchange:
         before = sys.exception()
         while not self._ended:
             try:
-                if self._body is None:
+                body, decoder = self._body, self._decoder
+                if body is None or decoder is None:
                     await self._open()
-                decoder = self._decoder
-                assert self._body is not None and decoder is not None
-                data = b"" if decoder.failed else await self._body.read(self._time_left())
+                    continue
+                data = b"" if decoder.failed else await body.read(self._time_left())
                 events = decoder.feed(data) if data else decoder.close()
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._noted(events)
@@ -105,6 +105,7 @@ class Exchange:
             else:
                 if events:
                     self._handed_out = True
+                    self._first_token_by = None
                     return events
         return []
 
@@ -121,7 +122,7 @@ class Exchange:
             await body.close()
 
     async def _open(self) -> None:
-        now = self._outside.now()
+        now = self._asked = self._now()
         self._decoder = None
         self._first_token_by = by(now, self._timeouts.first_token)
         self._wire = await self._service.prepare(self._conversation, self._outside)
@@ -139,7 +140,6 @@ class Exchange:
         try:
             return await self._outside.open(request, connect=connect, read=self._read_limit(now))
         except Timeout as error:
-            self._next_limit(now)
             raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
     async def _refusal(self, wire: Wire, body: Body) -> LLMError:
@@ -169,7 +169,12 @@ class Exchange:
 
     def _time_left(self) -> float | None:
         """The seconds that the next read may take."""
-        left = self._next_limit(self._now())
+        now = self._asked = self._now()
+        by = self._first_token_by
+        left = self._idle if by is None else by - now
+        total = self._deadline - now
+        if left > total:
+            left = total
         if left <= 0:
             raise self._too_late(self._phase)
         return left if left < inf else None
@@ -183,15 +188,12 @@ class Exchange:
         assert isinstance(error, LLMError)
         return error
 
-    def _next_limit(self, now: float) -> float:
-        """The seconds until the next limit runs out, which is noted as the phase."""
-        if self._handed_out or self._first_token_by is None:
-            self._phase, left = "idle", self._idle
-        else:
-            self._phase, left = "first_token", self._first_token_by - now
-        if left > self._deadline - now:
-            self._phase, left = "total", self._deadline - now
-        return left
+    @property
+    def _phase(self) -> str:
+        """The limit that runs out first, of a wait that began when the time was looked at last."""
+        by = self._first_token_by
+        phase, until = ("idle", self._asked + self._idle) if by is None else ("first_token", by)
+        return phase if until <= self._deadline else "total"
 
     def _too_late(self, phase: str) -> Timeout:
         seconds = getattr(self._timeouts, phase)

@@ -12,16 +12,25 @@ from typing import Any, Final
 
 import pydantic
 
-from .answers import REASKABLE
+from .answers import REASKABLE, damaged_text
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
-from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
-from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
+from .errors import CallError, StreamClosed, TryAgain, ValidationError
+from .events import (
+    Accumulator,
+    ChatResponse,
+    Event,
+    RawEvent,
+    Restarted,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+)
 from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import Lane, StreamingObjectProcessor
 from .parsing.partials import MISSING, Growing
 from .parsing.records import FieldState, Path, Record, changed, steps_of
-from .pieces import MANY
 from .runtime.network import Outside
 from .sources import Call, start_call
 from .states import Trace
@@ -51,6 +60,7 @@ class ObjectFlow:
         self._source: Source | None = None
         self._events: Iterator[Event] = iter(())  # what is here and not yet worked through
         self._lane: Lane | None = None
+        self._on_lane = False  # the last event took it, and none is left
         self._given: float | None = None  # when `newest` gave its last item
         self._passed: list[tuple[int, list[Record]]] = []  # of which call, and what changed, since the item before
         self._folded = Accumulator()
@@ -66,33 +76,16 @@ class ObjectFlow:
         )
 
     def advance(self) -> bool:
-        """Whether there is a new item: a snapshot that changed, or at the end the result.
-
-        Nearly every event is a delta of the call that the event before it belonged to. Those take the lane that is
-        known by then, past the tables of the accumulator and the processor, and without a call that is not needed.
-        """
+        """Whether there is a new item: a snapshot that changed, or at the end the result."""
         if self.trace.observed:
             self._move_on()
         if self._failure is None:
             for event in self._events:
-                lane = self._lane
-                if lane is not None and type(event) is ToolCallDelta and event.id == lane.id:
-                    fresh = lane.fresh
-                    fresh.append(event.arguments)
-                    if len(fresh) >= MANY:
-                        lane.pieces.join()
-                    try:
-                        shows = lane.feed(event.arguments)
-                    except pydantic.ValidationError as error:
-                        shows = self._refuse(lane, error)
-                else:
-                    shows = self._take(event)
-                if shows:
-                    self.trace.state = "yielding_partial"
+                if self._take(event):
                     return True
                 if self._failure is not None:
                     break
-        return self._result is not None and self._arrive()
+        return self._arrive()
 
     def step(self) -> bool:
         """Whether there was one more event, now `event`."""
@@ -202,21 +195,43 @@ class ObjectFlow:
             raise
 
     async def wait(self) -> bool:
-        """Wait until there is a new item; False at the end."""
+        """Wait until there is a new item; False at the end.
+
+        `advance` and `fill` in turn would do, but this is the loop that every chunk goes through. Nearly every chunk is
+        one delta of the call that the delta before it belonged to. It is fed to what grows, its lane, and that is all:
+        nobody else has to hear of it, and there is nothing to look at again before the next is pulled.
+        """
         try:
             while True:
-                if self.advance():
-                    return True
-                if self.ended:
-                    return False
-                if self._source is None or self._failure is not None:
-                    await self._fill()
+                source = self._source
+                if source is None or not self._on_lane:
+                    if self.advance():
+                        return True
+                    if self.ended:
+                        return False
+                    if source is None or self._failure is not None:
+                        await self._fill()
+                        continue
+                events = await source.pull()
+                lane = self._lane
+                if (
+                    lane is None
+                    or len(events) != 1
+                    or type(event := events[0]) is not ToolCallDelta
+                    or (event.id != lane.id)
+                ):
+                    self._hold(events)
+                    if not events:
+                        await self._conclude()
                     continue
-                # What `_fill` does most of the time, without the cost of a coroutine for each chunk.
-                events = await self._source.pull()
-                self._events = iter(events)
-                if not events:
-                    await self._conclude()
+                self._on_lane = True
+                try:
+                    shows = lane.feed(event.arguments)
+                except pydantic.ValidationError as error:
+                    shows = self._refuse(lane, error)
+                if shows:
+                    self.trace.state = "yielding_partial"
+                    return True
         except BaseException as error:
             await self._fail(error)
             raise
@@ -258,7 +273,7 @@ class ObjectFlow:
         if self._source is None:
             self._source = self._begin()
         events = await self._source.pull()
-        self._events = iter(events)
+        self._hold(events)
         if not events:
             await self._conclude()
 
@@ -266,7 +281,7 @@ class ObjectFlow:
         """Stop, and give the connection back."""
         if not self.ended:
             self.ended = True
-            self._events = iter(())
+            self._hold([])
             if self._result is None:
                 self.trace.step("closed")
         await self._stop()
@@ -291,10 +306,12 @@ class ObjectFlow:
         except ValidationError as error:
             self._failure = error
             return False
+        if isinstance(event, (ToolCallStart, ToolCallReset)) and (begun := self.processor.of(event.id)) is not None:
+            self._folded.share(event.id, begun.kept)
         if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
             self.fed = growing
             if type(event) is ToolCallDelta and not self.trace.observed:
-                self._lane = Lane(event.id, self._folded.arguments(event.id), growing)
+                self._lane = Lane(event.id, growing)
         if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
             if not shows:
@@ -304,11 +321,18 @@ class ObjectFlow:
         return shows
 
     def _refuse(self, lane: Lane, error: pydantic.ValidationError) -> bool:
+        """Stop where arguments cannot become valid any more; nothing of them shows."""
+        self._on_lane = False
         try:
             return self.processor.refuse(lane.id, lane.growing, error)
         except ValidationError as failure:
             self._failure = failure
             return False
+
+    def _hold(self, events: list[Event]) -> None:
+        """Have these events worked through next."""
+        self._events = iter(events)
+        self._on_lane = False
 
     def _skip(self, event: RawEvent) -> None:
         self._move_on()
@@ -332,7 +356,8 @@ class ObjectFlow:
         self._move_on()
         response = self.response
         assert self._call is not None
-        if (damaged := self._damaged(response)) is not None:
+        if self._damage is not None and self.processor.reading_text and not response.message.tool_calls:
+            damaged = damaged_text(response, self._damage)
             self._call.blame(damaged)
             raise damaged
         try:
@@ -349,19 +374,6 @@ class ObjectFlow:
         self.trace.step("exhausted")
         self._result = result_of(self._recipe, response, reads, values, self._call)
 
-    def _damaged(self, response: ChatResponse) -> MalformedEvent | None:
-        """The error of an answer in words that has lost a piece."""
-        if self._damage is None or response.message.tool_calls or not self.processor.reading_text:
-            return None
-        return MalformedEvent(
-            f"an event inside the answer was damaged and lost, so the object cannot be trusted: {self._damage}. "
-            "Ask again.",
-            provider=response.provider,
-            model=response.model,
-            request_id=response.request_id,
-            response=response,
-        )
-
     async def _ask_again(self, error: CallError) -> None:
         self._move_on()
         response = self.response
@@ -375,8 +387,7 @@ class ObjectFlow:
         assert self._call is not None
         self._recipe = next_recipe(self._recipe, response, error, self._call)
         self._source, self._failure, self._damage = None, None, None
-        restarted: list[Event] = [Restarted(len(self._call.attempts) + 1, str(error))]
-        self._events = iter(restarted)
+        self._hold([Restarted(len(self._call.attempts) + 1, str(error))])
         self.trace.step("asked_again")
 
     async def _stop(self) -> None:
@@ -389,7 +400,7 @@ class ObjectFlow:
             error.partial = self.processor.item if error.partial is None else error.partial
         self._error = error if isinstance(error, Exception) else None
         self.ended = True
-        self._events = iter(())
+        self._hold([])
         if self.trace.state not in ("ready", "error", "closed"):
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()

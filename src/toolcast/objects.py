@@ -15,7 +15,6 @@ from .errors import ValidationError
 from .events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from .parsing.partials import MISSING, Growing
 from .parsing.plans import plan_for
-from .pieces import Pieces
 from .tools import CallableTool, output_tools
 
 _TEXT = "text"
@@ -77,6 +76,10 @@ class StreamingObjectProcessor:
     def growing(self) -> Growing | None:
         """What grew last."""
         return self._latest
+
+    def of(self, id: str) -> Growing | None:
+        """What grows from the call `id`."""
+        return self._growing.get(id)
 
     @property
     def calls(self) -> tuple[Growing, ...]:
@@ -182,13 +185,11 @@ class StreamingObjectProcessor:
 
 
 class Lane:
-    """The short way of further deltas of one call: into `pieces`, and through `feed` into what grows."""
+    """The short way of further deltas of one call: through `feed` into what grows."""
 
-    __slots__ = ("feed", "fresh", "growing", "id", "pieces")
+    __slots__ = ("feed", "growing", "id")
 
-    def __init__(self, id: str, pieces: Pieces, growing: Growing) -> None:
+    def __init__(self, id: str, growing: Growing) -> None:
         self.id = id
-        self.pieces = pieces
-        self.fresh = pieces.fresh
         self.growing = growing
         self.feed = growing.feed

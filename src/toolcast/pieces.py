@@ -38,8 +38,3 @@ class Pieces:
     def whole(self) -> str:
         """All of it."""
         return "".join((*self.blocks, *self.fresh))
-
-    def clear(self) -> None:
-        """Forget all of it."""
-        self.blocks.clear()
-        self.fresh.clear()

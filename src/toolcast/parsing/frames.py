@@ -73,6 +73,7 @@ class Frame:
     certain: bool = True  # the arriving value will be used, whatever the container may yet hold
     odd: bool = False  # something came in another shape than planned: only the whole text tells
     bad: bool = False  # something in here did not validate, so neither will this
+    bare: type | None = None  # the class of the snapshots, where the values are all that is in them
 
     def __init__(self, parent: Frame | None, node: Node, start: int, firm: bool = True) -> None:
         self.parent: Frame | None = parent
@@ -150,6 +151,7 @@ class ObjectFrame(Frame):
     def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm and shape.firm)
         self.shape: ObjectShape = shape
+        self.bare = None if self.shells else shape.bare
         self.values: dict[str, Any] = {}
         self.slot: Slot | None = None
         self._ranks: dict[str, int] = {}
@@ -210,9 +212,9 @@ class ObjectFrame(Frame):
         values = self.values.copy()
         if child is not MISSING:
             values[self.key] = child
-        if (cls := self.shape.bare) is None or self.shells:
+        if self.bare is None:
             return self.dressed(values)
-        item = new(cls)  # what `dressed` comes to for most models, where each call less is felt
+        item = new(self.bare)  # what `dressed` comes to for most models, where each call less is felt
         assign(item, "__dict__", values)
         return item
 

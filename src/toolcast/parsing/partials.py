@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..pieces import MANY
+from ..pieces import MANY, Pieces
 from .core_schemas import Done, NotNull
 from .frames import MISSING, Frame
 from .json_stream import JSONStream, JSONStreamError
@@ -50,7 +50,8 @@ class Growing:
         self.broken: JSONStreamError | None = None
         self._json = JSONStream()
         self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
-        self._fresh = self._walk.kept.fresh
+        self.kept: Pieces = self._walk.kept  # all of the text so far
+        self._fresh = self.kept.fresh
         self.shown: list[Record] = []  # of the last feed that changed something visible
         self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
@@ -61,7 +62,7 @@ class Growing:
         walk, fresh = self._walk, self._fresh
         fresh.append(text)
         if len(fresh) >= MANY:
-            walk.kept.join()
+            self.kept.join()
         if self.broken is not None:
             return False
         if walk.error is not None:
@@ -98,7 +99,7 @@ class Growing:
     @property
     def text(self) -> str:
         """All of the text so far."""
-        return self._walk.kept.whole()
+        return self.kept.whole()
 
     @property
     def value(self) -> Any:

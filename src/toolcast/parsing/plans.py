@@ -239,7 +239,7 @@ class ObjectShape:
             name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
         }
         self.awaited: tuple[str, ...] = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
-        self.bare: type | None = cls if cls and is_bare(cls) and not self.awaited else None  # nothing else is in it
+        self.bare: type | None = cls if cls and is_bare(cls) and not self.awaited else None
         self.slots: dict[str, Slot] = {}
         for name, field in fields.items():
             self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))

@@ -105,6 +105,7 @@ class Walk:
             if outer:
                 frame.outer, frame.tags = outer, tags
                 frame.shells = (*(shell for around in outer for shell in around.shells), *node.shells)
+                frame.bare = None
             self.awaiting += bool(shape.awaited)
             self.records.append((parent, parent.key, OPENED, {} if bracket == OBJECT else []))
 
