@@ -99,6 +99,7 @@ class ToolCalls:
             if call.is_empty:
                 continue
             self._start(call, out)
+            call.blocks, call.pieces = [], [arguments]  # not twice in memory
             truncated = cut and not _is_json(arguments)
             out.append(
                 ToolCallDone(
