@@ -15,17 +15,7 @@ import pydantic
 from .answers import REASKABLE, damaged_text
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, StreamClosed, TryAgain, ValidationError
-from .events import (
-    Accumulator,
-    ChatResponse,
-    Event,
-    RawEvent,
-    Restarted,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallReset,
-    ToolCallStart,
-)
+from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import Lane, StreamingObjectProcessor
@@ -306,12 +296,11 @@ class ObjectFlow:
         except ValidationError as error:
             self._failure = error
             return False
-        if isinstance(event, (ToolCallStart, ToolCallReset)) and (begun := self.processor.of(event.id)) is not None:
-            self._folded.share(event.id, begun.kept)
         if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
             self.fed = growing
             if type(event) is ToolCallDelta and not self.trace.observed:
                 self._lane = Lane(event.id, growing)
+                self._folded.share(event.id, growing.kept)
         if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
             if not shows:

@@ -77,10 +77,6 @@ class StreamingObjectProcessor:
         """What grew last."""
         return self._latest
 
-    def of(self, id: str) -> Growing | None:
-        """What grows from the call `id`."""
-        return self._growing.get(id)
-
     @property
     def calls(self) -> tuple[Growing, ...]:
         """What grows, one per call, in the order in which they began."""

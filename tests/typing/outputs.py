@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, assert_type
 
@@ -62,6 +63,8 @@ assert_type(make.run().output, Album)
 assert_type(make.stream(topic="a"), ObjectStream[Album])
 assert_type(make.astream(topic="a"), AsyncObjectStream[Album])
 assert_type(make.stream().final(), Album)
+assert_type(make.stream().latest(), Iterator[Album])
+assert_type(make.astream().latest(), AsyncIterator[Album])
 assert_type(make.with_(max_attempts=2, settings=Settings(seed=1)), ToolOrchestratingLLM[Album])
 assert_type(make.parse(b"{}"), Album)
 assert_type(make.as_tool(), CallableTool)
