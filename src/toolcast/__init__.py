@@ -229,6 +229,7 @@ if TYPE_CHECKING:
     from .ready_made import (
         llm as llm,
     )
+    from .runtime.aiohttp_network import AiohttpNetwork as AiohttpNetwork
     from .runtime.network import HttpxNetwork as HttpxNetwork
     from .runtime.network import Network as Network
     from .settings import Settings as Settings
@@ -267,6 +268,7 @@ _ROOMS = {
     "parsing.partials": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
     "ready_made": "LlamaCpp Ollama OpenAI OpenAICompatible llm",
+    "runtime.aiohttp_network": "AiohttpNetwork",
     "runtime.network": "HttpxNetwork Network",
     "settings": "Settings Timeouts",
     "streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",

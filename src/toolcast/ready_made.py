@@ -24,11 +24,11 @@ from .errors import AuthFailed, UnsupportedLLMError
 from .events import Event
 from .exchange import Exchange, with_headers
 from .flows import Source
-from .llms import FunctionCallingLLM, LLMMetadata
+from .llms import FunctionCallingLLM, LLMMetadata, NetworkChoice
 from .messages import Message
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
 from .retries import RetryPolicy
-from .runtime.network import Network, Outside
+from .runtime.network import Outside
 from .settings import Settings
 from .sources import Call, start_call
 from .tools import CallableTool
@@ -60,7 +60,7 @@ class Options(TypedDict, total=False):
     max_retries: int
     headers: Mapping[str, str] | None
     auth: Auth | None
-    network: Network | None
+    network: NetworkChoice | None
 
 
 class LocalOptions(TypedDict, total=False):
@@ -69,13 +69,14 @@ class LocalOptions(TypedDict, total=False):
     settings: Settings | None
     system_prompt: str | None
     max_retries: int
-    network: Network | None
+    network: NetworkChoice | None
 
 
 class ServiceLLM(FunctionCallingLLM):
     """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
 
-    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx.
+    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx;
+    `"aiohttp"` is a faster one for the async methods under asyncio.
     """
 
     provider: ClassVar[str]
@@ -91,7 +92,7 @@ class ServiceLLM(FunctionCallingLLM):
         max_retries: int = 2,
         headers: Mapping[str, str] | None = None,
         auth: Auth | None = None,
-        network: Network | None = None,
+        network: NetworkChoice | None = None,
     ) -> None:
         super().__init__(settings=settings, system_prompt=system_prompt, network=network)
         self.model = model
@@ -188,7 +189,9 @@ class ServiceLLM(FunctionCallingLLM):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        FunctionCallingLLM.__init__(self, settings=self.settings, system_prompt=self.system_prompt)
+        FunctionCallingLLM.__init__(
+            self, settings=self.settings, system_prompt=self.system_prompt, network=self._network_name
+        )
 
 
 class OpenAICompatible(ServiceLLM):
@@ -362,7 +365,8 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """
     provider, _, model = name.partition(":")
     if provider == "local":
-        return LlamaCpp(model or "smollm2")
+        own = {option: value for option, value in options.items() if option in LocalOptions.__annotations__}
+        return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     from .providers.compatible import SERVICES
 
     if not model or provider not in ("openai", "ollama", *SERVICES):

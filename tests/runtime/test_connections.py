@@ -16,7 +16,6 @@ import pytest
 from loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
 from toolcast.providers.wire import HTTPRequest, Secret
-from toolcast.runtime import connections
 from toolcast.runtime.connections import AsyncDoor
 from toolcast.runtime.network import AsyncReply, HttpxNetwork
 
@@ -57,9 +56,11 @@ def pool(network: HttpxNetwork) -> list[Any]:
     """The connections that httpcore believes in, in the running loop."""
     door: AsyncDoor = network._doors.running()
     assert not door.open
-    inner = door._client._transport._pool
-    assert inner._requests == []
-    return [held for held in inner.connections if not (held.is_idle() or held.is_closed())]
+    assert door._room.value == door._lanes.most
+    assert door._lanes._count == len(door._lanes._idle)
+    pools = [lane.way._pool for lane in door._lanes._idle]
+    assert [pool._requests for pool in pools] == [[]] * len(pools)
+    return [held for pool in pools for held in pool.connections if not (held.is_idle() or held.is_closed())]
 
 
 async def ticks(count: int) -> None:
@@ -398,15 +399,17 @@ def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> Non
     server.wait_open(0)
 
 
-async def test_an_answer_that_came_too_late_is_closed() -> None:
+def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, network: HttpxNetwork) -> None:
     """What happens when a request is cancelled in the very moment in which its answer arrives."""
 
-    class Late:
-        closed = False
+    async def main() -> None:
+        server.answer(CHUNKED, HOLD)
+        reply: Any = await aopen(network, server)
+        door: AsyncDoor = network._doors.running()
+        door.open.clear()
+        await door._undo((reply._kept.lane, reply._kept.response))
+        assert pool(network) == []
+        await anyio.to_thread.run_sync(server.wait_open, 0)
+        reply._kept.over = True
 
-        async def aclose(self) -> None:
-            self.closed = True
-
-    late = Late()
-    await connections._undo(late)
-    assert late.closed
+    anyio.run(main, backend=backend)

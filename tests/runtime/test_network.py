@@ -136,8 +136,9 @@ def test_a_connection_is_used_again(face: Face, server: Loopback, network: Httpx
 def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxNetwork, status: int) -> None:
     with Loopback() as elsewhere:
         body = b"" if status == 204 else b"why"
-        server.answer(whole(body, status, f"location: {elsewhere.url}"))
-        assert face(network, lambda outside: get(outside, server)) == (status, body)
+        for location in (elsewhere.url, "http://x:port/"):
+            server.answer(whole(body, status, f"location: {location}"))
+            assert face(network, lambda outside: get(outside, server)) == (status, body)
         assert elsewhere.accepted == 0
 
 
@@ -156,7 +157,6 @@ def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, networ
         ((CLOSE,), StreamInterrupted),
         ((b"HTTP/1.1 200 OK\r\nx-", CLOSE), StreamInterrupted),
         ((b"SSH-2.0-OpenSSH\r\n", CLOSE), StreamInterrupted),
-        ((head(302, "location: http://x:port/", "content-length: 0"),), StreamInterrupted),
         ((CHUNKED, RESET), StreamInterrupted),
         ((CHUNKED, chunk(b"one"), RESET), StreamInterrupted),
         ((CHUNKED, chunk(b"one"), CLOSE), StreamInterrupted),

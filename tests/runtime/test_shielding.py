@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from toolcast.runtime import shielding
-from toolcast.runtime.shielding import apart, current_loop, hand_over, unbroken
+from toolcast.runtime.shielding import Patience, apart, current_loop, hand_over, unbroken
 
 
 async def ticks(count: int) -> None:
@@ -35,7 +35,7 @@ def test_an_answer_that_comes_with_the_cancellation_is_undone(between: int) -> N
         async def undo(answer: str) -> None:
             undone.append(answer)
 
-        task = asyncio.create_task(apart(call, undo))
+        task = asyncio.create_task(apart(call, undo, None))
         await ticks(3)
         gate.set()
         await ticks(between)
@@ -45,6 +45,24 @@ def test_an_answer_that_comes_with_the_cancellation_is_undone(between: int) -> N
 
     asyncio.run(main())
     assert undone == ["answer"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_call_apart_has_a_time_limit(backend: str) -> None:
+    ended: list[bool] = []
+
+    async def call() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await apart(call, nothing_to_undo, 0.01)
+        assert ended == [True]
+
+    anyio.run(main, backend=backend)
 
 
 async def nothing_to_undo(result: object) -> None:
@@ -57,7 +75,7 @@ def test_an_error_comes_out_of_a_call_apart() -> None:
 
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
-            await apart(fail, nothing_to_undo)
+            await apart(fail, nothing_to_undo, None)
 
     for backend in ("asyncio", "trio"):
         anyio.run(main, backend=backend)
@@ -76,7 +94,7 @@ def test_a_call_apart_that_will_not_end_is_left_in_the_end(monkeypatch: pytest.M
                 except asyncio.CancelledError:
                     continue
 
-        task = asyncio.create_task(apart(stubborn, nothing_to_undo))
+        task = asyncio.create_task(apart(stubborn, nothing_to_undo, None))
         for _ in range(5):
             await ticks(3)
             task.cancel()
@@ -186,13 +204,60 @@ def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_step_has_a_time_limit(backend: str) -> None:
+def test_each_call_has_its_time_limit(backend: str) -> None:
     async def main() -> None:
-        assert await unbroken(partial(anyio.sleep, 0), 1, limit=5.0) is None
+        patience = Patience(current_loop())
+        assert await patience.unbroken(partial(anyio.sleep, 0), 5.0) is None
+        assert await patience.unbroken(partial(anyio.sleep, 0), None) is None
         with pytest.raises(TimeoutError):
-            await unbroken(anyio.sleep_forever, 1, limit=0.01)
+            await patience.unbroken(anyio.sleep_forever, 0.01)
         with anyio.move_on_after(0.01) as scope:
-            await unbroken(anyio.sleep_forever, 1, limit=5.0)
+            await patience.unbroken(anyio.sleep_forever, 5.0)
         assert scope.cancelled_caught
+        patience.end()
 
     anyio.run(main, backend=backend)
+
+
+def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
+    class Heard(Patience):
+        def __init__(self) -> None:
+            super().__init__(current_loop())
+            self.rung = asyncio.Semaphore(0)
+
+        def _ring(self) -> None:
+            self.rung.release()
+            super()._ring()
+
+    async def main() -> None:
+        patience = Heard()
+        nothing = partial(asyncio.sleep, 0)
+        await patience.unbroken(nothing, 0.01)
+        with pytest.raises(TimeoutError):
+            await patience.unbroken(anyio.sleep_forever, 0.03)
+        for _ in range(2):  # once too early
+            await patience.rung.acquire()
+        assert patience.rung.locked()
+        await patience.unbroken(nothing, 0.01)
+        await patience.unbroken(patience.rung.acquire, None)  # it rings, and nobody waits within a limit
+        with pytest.raises(TimeoutError):
+            await patience.unbroken(anyio.sleep_forever, 0.01)
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_is_no_time_limit() -> None:
+    """Both come in the same moment."""
+
+    async def main() -> None:
+        patience = Patience(asyncio.get_running_loop())
+        task = asyncio.create_task(patience.unbroken(anyio.sleep_forever, 5.0))
+        await ticks(2)
+        patience._until = 0.0
+        patience._ring()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        patience.end()
+
+    asyncio.run(main())

@@ -16,7 +16,7 @@ from shape.source import MODULES, NAMES, Module, where
 
 # From the bottom up. A new file gets its line here; `room.*` stands for every module of a room.
 LAYERS = {
-    "values": ["errors", "settings", "configs", "messages", "events", "usage", "states"],
+    "values": ["errors", "settings", "configs", "messages", "pieces", "events", "usage", "states"],
     "machines": [
         "docstrings",
         "prompts",
@@ -29,8 +29,14 @@ LAYERS = {
         "agents.histories",
     ],
     "shells": [
+        "runtime.aiohttp_connections",
+        "runtime.aiohttp_failures",
+        "runtime.aiohttp_network",
+        "runtime.aiohttp_replies",
         "runtime.bodies",
         "runtime.connections",
+        "runtime.lanes",
+        "runtime.replies",
         "runtime.failures",
         "runtime.network",
         "runtime.shielding",
@@ -69,7 +75,12 @@ LAYERS = {
 ORDER = list(LAYERS)
 
 # Outside packages that only some modules may touch.
-DOORS = {"httpx": {"runtime.network"}, "httpx2": {"runtime.network"}, "xllamacpp": {"runtime.local_model"}}
+DOORS = {
+    "httpx": {"runtime.network"},
+    "httpx2": {"runtime.network"},
+    "aiohttp": {"runtime.aiohttp_connections", "runtime.aiohttp_failures", "runtime.aiohttp_replies"},
+    "xllamacpp": {"runtime.local_model"},
+}
 
 
 def layer_of(name: str) -> str | None:

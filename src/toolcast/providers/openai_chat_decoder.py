@@ -327,7 +327,7 @@ class OpenAIChatDecoder:
     def _function_call(self, value: Any, out: list[Event]) -> None:
         self._calls.take_legacy(value, out)
 
-    _readers: ClassVar[Mapping[str, Callable[[OpenAIChatDecoder, Any, list[Event]], None]]] = {
+    _readers: ClassVar[Mapping[str, Callable[[Any, Any, list[Event]], None]]] = {
         "content": _text,
         "tool_calls": _tool_calls,
         "reasoning_content": _reasoning_content,

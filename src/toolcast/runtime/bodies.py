@@ -154,6 +154,9 @@ class _Once:
     def __init__(self, piece: bytes) -> None:
         self._pieces = [piece]
 
+    def __aiter__(self) -> _Once:
+        return self
+
     async def __anext__(self) -> bytes:
         if not self._pieces:
             raise StopAsyncIteration

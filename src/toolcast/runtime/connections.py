@@ -1,114 +1,102 @@
-"""Replies over httpx clients, and the doors that own what is open: one door to each client.
+"""The doors that own what is open over httpx, one for each process and one for each event loop.
 
-httpx is not imported here; a door finds its exceptions through the client, so that a fork of httpx serves as
+httpx is not imported here; a door is told which library its lanes are made of, so that a fork of httpx serves as
 well. Four faults of httpx end here. A connection that the server closed just before it was used again is
 replaced once, silently. A second cancellation breaks no cleanup (`shielding`). An event loop that ends takes
 its connections along. And a half-read body is given back also when its reply is garbage: therefore the door
-itself holds what is open, and the reply is a mere handle, so that the body is never part of the garbage in
-which the handle is found.
+itself holds what is open, and the reply is a mere handle (`replies`).
 """
 
 from __future__ import annotations
 
 import socket
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import anyio
 
-from ..errors import ConnectFailed, LLMError, StreamBusy, StreamClosed, StreamInterrupted
+from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..providers.wire import HTTPRequest
-from .bodies import Inflated, Plain, decoder, whole_body
-from .failures import Told, checked, guard_logs, kinds, library_of, revealed
-from .shielding import GRACE, Loop, apart, hand_over, unbroken
-
-
-class _Open:
-    """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
-
-    __slots__ = ("limit", "over", "pieces", "reading", "response")
-
-    def __init__(self, response: Any, pieces: Any) -> None:
-        self.response: Any = response
-        self.pieces: Any = pieces
-        self.reading: bool = False
-        self.over: bool = False
-        self.limit: float | None = None
-
-    def obey(self) -> None:
-        """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""
-        if (stream := self.stream) is not None:
-            own: Callable[..., bytes] = stream.read
-
-            def read(size: int, timeout: float | None = None) -> bytes:
-                return own(size, timeout if self.limit is None else self.limit)
-
-            stream.read = read
-
-    def release(self) -> None:
-        """Have the connection read as httpcore likes again."""
-        if self.stream is not None:
-            self.stream.__dict__.pop("read", None)
-
-    @property
-    def stream(self) -> Any:
-        """httpcore's network stream, where there is one."""
-        return self.response.extensions.get("network_stream")
+from .bodies import whole_body
+from .failures import Told, checked, guard_logs, kinds, revealed
+from .lanes import Lane, Lanes, Place, place_of
+from .replies import HttpxAsyncReply, Open, SyncReply
+from .shielding import GRACE, Loop, apart, unbroken
 
 
 class _Trail:
-    """What one request met, as httpcore's `trace` extension tells it."""
+    """What one request met first, as httpcore's `trace` extension tells it.
+
+    To be told of everything takes longer than to parse the answer, so it asks for nothing more once it knows.
+    """
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._first = ""
+        self._extensions: dict[str, Any] = {}
+
+    def mark(self, sent: Any, see: Callable[[str, object], object]) -> None:
+        """Be told what `sent`, a request of the library, meets."""
+        self._extensions = sent.extensions
+        self._extensions["trace"] = see
 
     def see(self, event: str, info: object) -> None:
-        self._seen.add(event)
+        self._first = self._first or event
+        self._extensions.pop("trace", None)
 
     async def asee(self, event: str, info: object) -> None:
-        self._seen.add(event)
+        self.see(event, info)
 
     @property
     def reused(self) -> bool:
-        """Whether the request went out on a connection that had served another one."""
-        connected = any(event.startswith("connection.connect") for event in self._seen)
-        return "http11.send_request_headers.started" in self._seen and not connected
+        """Whether the request went out on a connection that had served another one: none was opened before it."""
+        return self._first.startswith("http11.")
 
 
 class _Door:
-    """What both kinds of door know: the client, its library, and what is open."""
+    """What both kinds of door know: their lanes, and what is open."""
 
-    def __init__(self, client: Any, owned: bool, limit: int) -> None:
+    def __init__(self, lanes: Lanes, limit: int) -> None:
         self.limit = limit
-        self.open: set[_Open] = set()
-        self.library: ModuleType = library_of(client)
+        self.open: set[Open] = set()
+        self.library = lanes.library
         guard_logs()
         self.failures: tuple[type[Exception], ...] = kinds(self.library)
-        self._client = client
-        self._owned = owned
+        self._lanes = lanes
+        self._body: Callable[[bytes], Any] = whole_body(self.library)
 
-    def forget(self, kept: _Open) -> None:
-        """Its connection has been given back."""
+    def forget(self, kept: Open) -> bool:
+        """Whether this is the one who gives its connection back, of all who may try at once."""
         kept.over = True
-        self.open.discard(kept)
+        try:
+            self.open.remove(kept)
+        except KeyError:
+            return False
+        return True
 
-    def _request(self, request: HTTPRequest, trace: object, *limits: float | None) -> Any:
-        if self._client.is_closed:
+    def _request(self, request: HTTPRequest, place: Place, connect: float | None, read: float | None) -> Any:
+        extensions = {"timeout": {"connect": connect, "pool": connect, "read": read, "write": read}}
+        headers = revealed(request.headers)
+        if (client := self._lanes.brought) is None:
+            length = str(len(request.body))
+            headers = {**place.headers, "content-length": length, **headers, **place.login}
+            body = self._body(request.body)
+            return self.library.Request(request.method, place.url, headers=headers, stream=body, extensions=extensions)
+        if client.is_closed:
             raise ConnectFailed("the HTTP client has been closed", retryable=False)
-        made = self._client.build_request(
-            request.method,
-            request.url,
-            headers=revealed(request.headers),
-            content=request.body,
-            timeout=self.library.Timeout(**dict(zip(("connect", "pool", "read", "write"), limits, strict=True))),
-            extensions={"trace": trace},
+        made = client.build_request(
+            request.method, place.url, headers=headers, content=request.body, extensions=extensions
         )
-        made.stream = whole_body(self.library)(request.body)
+        made.stream = self._body(request.body)
         return made
+
+    def _full(self) -> Exception:
+        """What is raised when there was no lane in time."""
+        full: Exception = self.library.PoolTimeout("all connections are in use")
+        return full
 
     def _stale(self, error: LLMError, trail: _Trail) -> bool:
         """Whether a kept connection turned out to be closed, before anything of an answer came."""
@@ -116,36 +104,13 @@ class _Door:
         return trail.reused and (silent or "without sending a response" in str(error))
 
 
-class _Reply:
-    """What both kinds of reply know: the handle of something open, and where its reading stands."""
-
-    def __init__(self, door: _Door, kept: _Open, request: HTTPRequest) -> None:
-        self._kept = kept
-        self._told = Told(door.library, request, reading=True)
-        self._limit = door.limit
-        self._body: Plain | Inflated | None = None
-        self._ended = False
-        self.status: int = kept.response.status_code
-        self.headers: dict[str, str] = {name.lower(): value for name, value in kept.response.headers.items()}
-
-    def _readable(self) -> Plain | Inflated:
-        if self._kept.over:
-            raise StreamClosed("the answer's body has been closed")
-        if self._kept.reading:
-            raise StreamBusy("another task or thread is reading this answer's body")
-        if self._body is None:
-            # Only now, so that an answer in a strange encoding still has a status.
-            decoded = self._kept.response.is_stream_consumed
-            self._body = Plain() if decoded else decoder(self.headers, self._limit)
-        return self._body
-
-
 class SyncDoor(_Door):
-    """Requests over one sync client."""
+    """Requests that block, from any thread."""
 
-    def __init__(self, client: Any, owned: bool, limit: int) -> None:
-        super().__init__(client, owned, limit)
-        self._forsaken: deque[_Open] = deque()
+    def __init__(self, lanes: Lanes, limit: int) -> None:
+        super().__init__(lanes, limit)
+        self._room = threading.Semaphore(lanes.most)
+        self._forsaken: deque[Open] = deque()
 
     def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncReply:
         """The answer to `request`, its body unread."""
@@ -161,31 +126,39 @@ class SyncDoor(_Door):
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
         with Told(self.library, request):
-            response = self._client.send(
-                self._request(request, trail.see, connect, connect, read, read),
-                stream=True,
-                follow_redirects=False,
-            )
-        kept = _Open(response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
+            place = place_of(self.library, request.url)
+            sent = self._request(request, place, connect, read)
+            trail.mark(sent, trail.see)
+            if not self._room.acquire(timeout=connect):
+                raise self._full()
+            lane = None
+            try:
+                lane = self._lanes.pick(place.origin)
+                response = lane.send(sent)
+            except BaseException:
+                self._leave(lane, False)
+                raise
+        kept = Open(lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
         kept.obey()
         self.open.add(kept)
         return SyncReply(self, kept, request)
 
-    def release(self, kept: _Open) -> None:
+    def release(self, kept: Open) -> None:
         """Give a connection back, read to its end or not."""
-        if kept.over:
+        if not self.forget(kept):
             return
-        self.forget(kept)
         kept.release()
         if kept.reading:
             self._wake(kept)
+        whole = kept.response.is_closed
         with suppress(*self.failures):
             kept.response.close()
             if not kept.reading:
                 kept.pieces.close()
+        self._leave(kept.lane, whole)
 
-    def forsake(self, kept: _Open) -> None:
-        """Close a connection whose reply is garbage; the pool hears of it at the next request.
+    def forsake(self, kept: Open) -> None:
+        """Close a connection whose reply is garbage; the lanes hear of it at the next request.
 
         This may run in the middle of anything, also while this thread holds the lock of httpcore's pool.
         """
@@ -195,84 +168,42 @@ class SyncDoor(_Door):
                 kept.stream.close()
 
     def close(self) -> None:
-        """Close all that is open, and the client if it is ours."""
+        """Close all that is open, and all lanes but a client of the user's."""
         for kept in list(self.open):
             self.release(kept)
-        if self._owned:
-            self._client.close()
+        for lane in self._lanes.drain():
+            lane.way.close()
+
+    def _leave(self, lane: Lane | None, whole: bool) -> None:
+        try:
+            for spent in self._lanes.put(lane, whole) if lane is not None else ():
+                with suppress(*self.failures):
+                    spent.way.close()
+        finally:
+            self._room.release()
 
     def _bury(self) -> None:
         while self._forsaken:
             with suppress(IndexError):
                 self.release(self._forsaken.popleft())
 
-    def _wake(self, kept: _Open) -> None:
+    def _wake(self, kept: Open) -> None:
         """Closing a socket does not wake the thread that waits for it; shutting it down does."""
         if kept.stream is not None:
             with suppress(OSError):
                 kept.stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
-class SyncReply(_Reply):
-    """One answer, read by blocking."""
-
-    def __init__(self, door: SyncDoor, kept: _Open, request: HTTPRequest) -> None:
-        super().__init__(door, kept, request)
-        self._door = door
-
-    def read(self, limit: float | None = None, /) -> bytes:
-        """The next decoded piece of the body; `b""` at its end. `TimeoutError` after `limit` seconds."""
-        if self._ended:
-            return b""
-        self._kept.limit = limit
-        body = self._readable()
-        try:
-            while not (data := body.take()):
-                if (raw := self._next()) is None:
-                    body.close()
-                    self._ended = True
-                    self.close()
-                    break
-                body.feed(raw)
-        except BaseException:
-            self.close()
-            raise
-        return data
-
-    def close(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
-        self._door.release(self._kept)
-
-    def __del__(self) -> None:
-        if not self._kept.over:
-            self._door.forsake(self._kept)
-
-    def _next(self) -> bytes | None:
-        kept = self._kept
-        kept.reading = True
-        try:
-            with self._told:
-                raw: bytes | None = next(kept.pieces, None)
-        except LLMError:
-            if not kept.over:
-                raise
-            raw = None
-        finally:
-            kept.reading = False
-        if kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
-        return raw
-
-
 class AsyncDoor(_Door):
-    """Requests over one async client, in the event loop that runs here; closed when that ends, or by `close`.
+    """Requests that are awaited, in the event loop that runs here; closed when that ends, or by `close`.
 
     Then `gone` is called.
     """
 
-    def __init__(self, client: Any, owned: bool, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
-        super().__init__(client, owned, limit)
+    def __init__(self, lanes: Lanes, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
+        super().__init__(lanes, limit)
         self.loop = loop
+        self._room = anyio.Semaphore(lanes.most)
         # A loop closes the async generators that it has seen begin; asyncio.run and trio.run both do.
         self._keeper = self._kept_open(gone)
         with suppress(StopIteration):
@@ -285,12 +216,10 @@ class AsyncDoor(_Door):
             gone()
             for kept in list(self.open):
                 await self.release(kept)
-            if self._owned:
-                with anyio.move_on_after(GRACE, shield=True):
-                    await unbroken(self._client.aclose)
+            await self._shut(self._lanes.drain())
 
     async def close(self) -> None:
-        """Close all that is open, and the client if it is ours."""
+        """Close all that is open, and all lanes but a client of the user's."""
         await self._keeper.aclose()
 
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> HttpxAsyncReply:
@@ -310,90 +239,65 @@ class AsyncDoor(_Door):
         # Each step of connecting and each piece of the headers has its own limit; this one is for them all.
         limit = None if connect is None or read is None else connect + read
         with Told(self.library, request):
-            sent = self._request(request, trail.asee, connect, connect, read, read)
-            send = partial(self._client.send, sent, stream=True, follow_redirects=False)
-            with anyio.fail_after(limit):
-                response = await apart(send, _undo)
+            place = place_of(self.library, request.url)
+            sent = self._request(request, place, connect, read)
+            trail.mark(sent, trail.asee)
+            answered = partial(self._answered, sent, place.origin, connect)
+            lane, response = await apart(answered, self._undo, limit)
         # httpcore reads the body's limit when the body begins, and each read here comes with its own.
         sent.extensions["timeout"]["read"] = None
-        kept = _Open(response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw())
+        kept = Open(lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw())
         self.open.add(kept)
         return HttpxAsyncReply(self, kept, request)
 
-    async def release(self, kept: _Open) -> None:
-        """Give a connection back, read to its end or not, whoever is cancelled meanwhile."""
-        if kept.over:
-            return
-        self.forget(kept)
-        with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-            await unbroken(partial(_closed, kept))
-
-
-class HttpxAsyncReply(_Reply):
-    """One answer, read by awaiting."""
-
-    def __init__(self, door: AsyncDoor, kept: _Open, request: HTTPRequest) -> None:
-        super().__init__(door, kept, request)
-        self._door = door
-        self._step: Callable[[], Any] = kept.pieces.__anext__
-
-    async def read(self, limit: float | None) -> bytes:
-        """The next decoded piece; `b""` at the end. `TimeoutError` after `limit` seconds without one."""
-        if self._ended:
-            return b""
-        body = self._readable()
+    async def _answered(self, sent: Any, origin: str, connect: float | None) -> tuple[Lane, Any]:
         try:
-            while not (data := body.take()):
-                if (raw := await self._next(limit)) is None:
-                    body.close()
-                    self._ended = True
-                    await self.aclose()
-                    break
-                body.feed(raw)
+            self._room.acquire_nowait()
+        except anyio.WouldBlock:
+            with anyio.move_on_after(connect) as waiting:
+                await self._room.acquire()
+            if waiting.cancelled_caught:
+                raise self._full() from None
+        lane = None
+        try:
+            lane = self._lanes.pick(origin)
+            return lane, await lane.send(sent)
         except BaseException:
-            await self.aclose()
+            await self._leave(lane, False)
             raise
-        return data
 
-    async def aclose(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
-        await self._door.release(self._kept)
+    async def _undo(self, answer: tuple[Lane, Any]) -> None:
+        lane, response = answer
+        with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
+            await unbroken(response.aclose)
+        await self._leave(lane, False)
 
-    def __del__(self) -> None:
-        if not self._kept.over:
-            hand_over(self._door.loop, partial(self._door.release, self._kept))
-
-    async def _next(self, limit: float | None) -> bytes | None:
-        kept = self._kept
-        kept.reading = True
+    async def release(self, kept: Open) -> None:
+        """Give a connection back, read to its end or not, whoever is cancelled meanwhile."""
+        if not self.forget(kept):
+            return
+        whole = kept.response.is_closed
         try:
-            with self._told:
-                raw = await self._piece(limit)
-        except LLMError:
-            if not kept.over:
-                raise
-            raw = None
+            if not whole:
+                with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
+                    await unbroken(partial(_closed, kept))
         finally:
-            kept.reading = False
-        if kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
-        return raw
+            await self._leave(kept.lane, whole)
 
-    async def _piece(self, limit: float | None) -> bytes | None:
-        raw: bytes
+    async def _leave(self, lane: Lane | None, whole: bool) -> None:
         try:
-            raw = await unbroken(self._step, 1, limit)
-        except StopAsyncIteration:
-            return None
-        return raw
+            if lane is not None and (spent := self._lanes.put(lane, whole)):
+                await self._shut(spent)
+        finally:
+            self._room.release()
+
+    async def _shut(self, lanes: list[Lane]) -> None:
+        for lane in lanes:
+            with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
+                await unbroken(lane.way.aclose)
 
 
-async def _undo(response: Any) -> None:
-    with anyio.move_on_after(GRACE, shield=True):
-        await unbroken(response.aclose)
-
-
-async def _closed(kept: _Open) -> None:
+async def _closed(kept: Open) -> None:
     await kept.response.aclose()
     if not kept.reading:
         await kept.pieces.aclose()

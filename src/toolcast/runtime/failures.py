@@ -72,7 +72,7 @@ class Told:
         self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
     ) -> None:
         _in_flight.reset(self._token)
-        if error is None or isinstance(error, LLMError):
+        if error is None or isinstance(error, (LLMError, StopAsyncIteration)):
             return
         strip(error, self._request, self._before)
         if self._reading and isinstance(error, (self._library.TimeoutException, TimeoutError)):

@@ -4,9 +4,9 @@ A `Network` opens a request and gives back an answer whose body is still arrivin
 an `Outside`: `sync_outside` over a network's sync face, which never suspends, or `async_outside` over its
 async face. A user who brings another HTTP library, a proxy or a recording implements `Network`.
 
-`HttpxNetwork` is the one that is used otherwise. httpx is imported when its first client is made: one for
-each process (a forked child must not write into its parent's connections) and one for each event loop (a
-connection belongs to the loop that opened it). What happens on them is told in `connections`.
+`HttpxNetwork` is the one that is used otherwise. httpx is imported when its first door is made: one for each
+process (a forked child must not write into its parent's connections) and one for each event loop (a connection
+belongs to the loop that opened it). What happens behind them is told in `connections` and `lanes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .connections import AsyncDoor, SyncDoor
+    from .lanes import Lanes
     from .shielding import Loop
 
 
@@ -211,8 +212,9 @@ class HttpxNetwork:
     """A `Network` over httpx: HTTP/1.1, proxies from the environment as httpx reads them, no redirects.
 
     `client` and `async_client` are your own httpx (or httpx2) clients: used as they are, and never closed.
-    Without them clients are made when they are needed; after `close` or `aclose` new ones are.
-    `max_connections` is per client, `max_inflated` the bytes that a compressed body may hold.
+    Without them connections are made when they are needed, at most `max_connections` for all sync calls and as
+    many for each event loop; after `close` or `aclose` new ones are. They keep no cookies. `max_inflated` is the
+    bytes that a compressed body may hold.
     """
 
     def __init__(
@@ -236,17 +238,17 @@ class HttpxNetwork:
         return await self._doors.running().send(request, connect, read)
 
     def close(self) -> None:
-        """Close the sync client now, and have each event loop close its own."""
+        """Close the connections of sync calls now, and have each event loop close its own."""
         self._doors.abandon()
 
     async def aclose(self) -> None:
-        """Close this event loop's client and the sync one now, and have other event loops close theirs."""
+        """Close the connections of this event loop and of sync calls now, and have other event loops close theirs."""
         await self._doors.running().close()
         self._doors.abandon()
 
 
 class _Doors:
-    """The clients in use: one door for each process id, and one for each event loop."""
+    """The doors in use: one for each process id, and one for each event loop."""
 
     def __init__(
         self,
@@ -309,32 +311,38 @@ class _Doors:
 
         from .connections import SyncDoor
 
-        client = self._client or httpx.Client(limits=self._limits(), headers=_USER_AGENT, verify=_trust())
-        return SyncDoor(client, self._client is None, self._max_inflated)
+        way = httpx.Client if _proxied() else httpx.HTTPTransport
+        return SyncDoor(self._lanes(self._client, way), self._max_inflated)
 
     def _new_async(self, pid: int, loop: Loop) -> AsyncDoor:
         import httpx
 
         from .connections import AsyncDoor
 
-        client = self._async_client or httpx.AsyncClient(limits=self._limits(), headers=_USER_AGENT, verify=_trust())
+        way = httpx.AsyncClient if _proxied() else httpx.AsyncHTTPTransport
         gone = partial(self._loops.pop, (pid, loop), None)
-        return AsyncDoor(client, self._async_client is None, self._max_inflated, loop, gone)
+        return AsyncDoor(self._lanes(self._async_client, way), self._max_inflated, loop, gone)
 
-    def _limits(self) -> httpx.Limits:
+    def _lanes(self, brought: httpx.Client | httpx.AsyncClient | None, way: Callable[..., object]) -> Lanes:
         import httpx
 
-        return httpx.Limits(
-            max_connections=self._max_connections,
-            max_keepalive_connections=self._max_connections // 10 + 1,
-            keepalive_expiry=30.0,
-        )
+        from .failures import library_of
+        from .lanes import EXPIRY, Lanes, OneLane
+
+        if brought is not None:
+            return OneLane(library_of(brought), brought)
+        one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
+        return Lanes(httpx, partial(way, limits=one, verify=trust()), self._max_connections)
 
 
-_USER_AGENT = {"user-agent": "toolcast"}
+def _proxied() -> bool:
+    """Whether the environment names a proxy that httpx would use."""
+    from urllib.request import getproxies
+
+    return not {"http", "https", "all"}.isdisjoint(getproxies())
 
 
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     """Whose certificates are believed. Reading them takes longer than all else about a client, so they are kept."""
     return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 

@@ -7,7 +7,8 @@ loop claims for itself and closes (asyncio) or warns about (trio) in its own tim
 both away:
 
     apart       one call in a task of its own: cancelled once, waited for, however often the caller is
-    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop
+    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop. `Patience`
+                is the same within a limit
     hand_over   a last call given to another loop, by somebody who cannot wait for it
 """
 
@@ -39,22 +40,30 @@ _handed_over: set[asyncio.Task[None]] = set()
 
 def current_loop() -> Loop:
     """What stands for the event loop that is running here."""
+    return sys.modules["trio"].lowlevel.current_trio_token() if _in_trio() else asyncio.get_running_loop()
+
+
+def _in_trio() -> bool:
     # trio may run as a guest inside asyncio, never the other way round; so it is asked first.
-    if (trio := sys.modules.get("trio")) is not None:
-        with suppress(RuntimeError):
-            return trio.lowlevel.current_trio_token()
-    return asyncio.get_running_loop()
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
-async def apart(call: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Awaitable[None]]) -> T:
-    """The result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises."""
-    loop = current_loop()
-    if not isinstance(loop, asyncio.AbstractEventLoop):
-        return await call()
-    task = loop.create_task(call())
+async def apart(
+    call: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Awaitable[None]], limit: float | None
+) -> T:
+    """The result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises.
+
+    `TimeoutError` after `limit` seconds, likewise.
+    """
+    if _in_trio():
+        with anyio.fail_after(limit):
+            return await call()
+    task = asyncio.get_running_loop().create_task(call())
     try:
-        await asyncio.wait((task,))
-    except asyncio.CancelledError:
+        if not (await asyncio.wait((task,), timeout=limit))[0]:
+            raise TimeoutError
+    except (asyncio.CancelledError, TimeoutError):
         task.cancel()
         await _ended(task)
         if task.done() and not task.cancelled() and task.exception() is None:
@@ -74,24 +83,93 @@ async def _ended(task: asyncio.Task[T]) -> None:
             continue
 
 
-async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0, limit: float | None = None) -> T:
+async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
     """Await `call()`, letting `forward` cancellations through; later ones wait until it has ended.
 
-    They do not wait for ever: what is cancelled again and again is broken off after all. `TimeoutError` after
-    `limit` seconds; under asyncio only a call that does not end at once pays for a timer.
+    They do not wait for ever: what is cancelled again and again is broken off after all.
     """
-    if limit is not None and "trio" in sys.modules and not isinstance(current_loop(), asyncio.AbstractEventLoop):
-        with anyio.fail_after(limit):
-            return await unbroken(call, forward)
     try:
         step, wanted = _begun(call)
     except StopIteration as end:
         result: T = end.value
         return result
-    if limit is None:
-        return await _finished(step, wanted, forward)
-    async with asyncio.timeout(limit):
-        return await _finished(step, wanted, forward)
+    return await _finished(step, wanted, forward)
+
+
+class Patience:
+    """How long each of several calls, made one after the other, may take.
+
+    Under asyncio a timer for each would cost more than the call. So there is one for all of them, and only where a
+    call does not end at once; when it rings before the limit of the call that is then waiting, it is wound up again.
+    """
+
+    __slots__ = ("_begun", "_loop", "_over", "_task", "_timer", "_until")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._until: float = 0.0
+        self._over = False
+        self._begun = False
+
+    async def unbroken(self, call: Callable[[], Awaitable[T]], limit: float | None) -> T:
+        """`unbroken`, with one cancellation let through. `TimeoutError` after `limit` seconds.
+
+        The first step of the first call is the one in which a generator could be claimed.
+        """
+        if limit is not None and not isinstance(self._loop, asyncio.AbstractEventLoop):
+            with anyio.fail_after(limit):
+                return await self.unbroken(call, None)
+        try:
+            if self._begun:
+                step = call().__await__()
+                wanted = next(step)
+            else:
+                self._begun = True
+                step, wanted = _begun(call)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if limit is None:
+            return await _finished(step, wanted, 1)
+        self._watch(limit)
+        assert self._task is not None
+        cancels = self._task.cancelling()
+        try:
+            return await _finished(step, wanted, 1)
+        except asyncio.CancelledError:
+            if self._over and self._task.uncancel() <= cancels:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._task = None
+
+    def end(self) -> None:
+        """There will be no more calls."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _watch(self, limit: float) -> None:
+        self._over = False
+        self._task = asyncio.current_task()
+        self._until = until = self._loop.time() + limit
+        if self._timer is None or until < self._timer.when():
+            self._wind()
+
+    def _wind(self) -> None:
+        self.end()
+        self._timer = self._loop.call_at(self._until, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if self._loop.time() < self._until:
+            self._wind()
+        else:
+            self._over = True
+            self._task.cancel()
 
 
 def _begun(call: Callable[[], Awaitable[T]]) -> tuple[Generator[Any, Any, T], Any]:
