@@ -270,6 +270,33 @@ def test_silence_before_the_first_event_is_the_first_tokens(face: Face) -> None:
     assert error.phase == "first_token"
 
 
+class Noted(ReplayNetwork):
+    """A network that notes the limits it is given."""
+
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
+        self.limits = connect, read
+        return super().open(request, connect=connect, read=read)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "blocking", "awaited"),
+    [
+        (Timeouts(connect=1, first_token=5, idle=120, total=None), (1, 120), (1, 5)),
+        (Timeouts(connect=1, first_token=5, idle=2, total=None), (1, 5), (1, 5)),
+        (Timeouts(connect=1, first_token=5, idle=None, total=None), (1, None), (1, 5)),
+        (Timeouts(connect=1, first_token=None, idle=3, total=None), (1, None), (1, None)),
+        (Timeouts(connect=9, first_token=9, idle=9, total=4), (4, 4), (4, 4)),
+    ],
+)
+def test_the_headers_are_waited_for_so_long(face: Face, timeouts: Timeouts, blocking: Any, awaited: Any) -> None:
+    """A network without an event loop may know but one limit for all reads of a body: the larger."""
+    llm = OpenAI("m-1", api_key="k")
+    llm.clock = VirtualClock()
+    llm._network = network = Noted(STREAM)
+    face.stream(ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)))
+    assert network.limits == (awaited if face.name in ("asyncio", "trio") else blocking)
+
+
 # -- what may come back -----------------------------------------------------------------------------------------
 
 

@@ -214,8 +214,11 @@ class Exchange:
         return left if limit is None else min(limit, left)
 
     def _read_limit(self, now: float) -> float | None:
+        """The seconds until the headers; without an event loop also until each later piece, which may take longer."""
         first, idle = self._timeouts.first_token, self._timeouts.idle
-        return self._left(now, None if first is None or idle is None else max(first, idle))
+        if not self._outside.concurrent:
+            first = None if first is None or idle is None else max(first, idle)
+        return self._left(now, first)
 
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` where there is none."""
