@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from toolcast import (
     Configs,
     Finish,
     NoToolCallError,
+    OpenAI,
     OutputTruncated,
     Settings,
     StreamTruncated,
@@ -30,7 +32,7 @@ from toolcast import (
     ValidationError,
     is_partial,
 )
-from toolcast.providers.wire import NamedTool
+from toolcast.providers.wire import NamedTool, member
 from toolcast.states import CALL, STREAM
 from toolcast.testing import ScriptedLLM, use_llm
 
@@ -538,6 +540,23 @@ def test_the_prompt_setter_checks_and_affects_later_calls_only() -> None:
     stream.final()
     make()
     assert [asked.messages[-1].text for asked in llm.requests] == ["one", "two"]
+
+
+def test_what_all_calls_have_in_common_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    def counted(name: str, value: object) -> str:
+        written.append(name)
+        return member(name, value)
+
+    monkeypatch.setattr("toolcast.providers.openai_chat.member", counted)
+    make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api_key="sk-1"))
+    bodies = [json.loads(make.request(topic=topic).body) for topic in ("one", "two")]
+    assert written.count("tools") == 1 and written.count("messages") == 3  # an empty place, and twice what is said
+    assert [body["messages"][0]["content"] for body in bodies] == ["About one", "About two"]
+    other = make.with_(settings=Settings(temperature=0.5), tool_choice="auto")
+    assert other.preview(topic="x").body["temperature"] == 0.5
+    assert (make.preview(topic="x").body["tools"], make.tool_choice) == (bodies[0]["tools"], None)
 
 
 def test_with_gives_a_changed_copy() -> None:

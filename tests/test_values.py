@@ -16,6 +16,7 @@ from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
 from toolcast.errors import Attempt, CallError, LLMError, Timeout, ToolcastError, ValidationError
 from toolcast.testing import ScriptedLLM
+from toolcast.usage import NO_USAGE
 
 # -- settings -------------------------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ def test_usage_adds_up() -> None:
     both = Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40)
     assert both == Usage(11, 22, 33, 44)
     assert both.total_tokens == 33
+    assert NO_USAGE + both == both + NO_USAGE == both
 
 
 # -- configs --------------------------------------------------------------------------------------------------

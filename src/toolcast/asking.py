@@ -31,7 +31,7 @@ class Ask:
 
     def conversation(self, model: str) -> Conversation:
         """This, as a wire takes it."""
-        tools = () if self.tool_choice == "none" else tuple(tool.spec for tool in self.tools)
+        tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
         return Conversation(model, self.messages, tools, choice, self.parallel, self.stream)
 

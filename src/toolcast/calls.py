@@ -100,19 +100,18 @@ def read_answer(recipe: Recipe, response: ChatResponse, call: Call) -> list[Read
 
 async def run_reads(reads: Sequence[ReadCall], outside: Outside) -> list[Any]:
     """The values of valid calls: of a model the instance, of a function what it returned, run once."""
-    return [await (read.tool.arun(read.value) if outside.concurrent else _at_once(read)) for read in reads]
-
-
-async def _at_once(read: ReadCall) -> Any:
-    return read.tool.run(read.value)
+    if not outside.concurrent:
+        return [read.tool.run(read.value) for read in reads]
+    return [await read.tool.arun(read.value) for read in reads]
 
 
 def result_of(
     recipe: Recipe, response: ChatResponse, reads: Sequence[ReadCall], values: Sequence[Any], call: Call
 ) -> Result[Any]:
     """The result of a call whose last answer was `response`."""
-    repairs = tuple(repair for read in reads for repair in read.repairs)
-    response = replace(response, repairs=response.repairs + repairs)
+    repairs = tuple([repair for read in reads for repair in read.repairs])
+    if repairs:
+        response = replace(response, repairs=response.repairs + repairs)
     return Result(recipe.output(values), response, call.usage, tuple(call.attempts), repairs)
 
 

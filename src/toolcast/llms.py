@@ -13,11 +13,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TypeAlias, overload
 
 from .asking import Ask, Messages, Tools, as_messages, named_choice
 from .configs import Configs, replacement
-from .errors import MissingOutputError, NoToolCallError
+from .errors import MissingOutputError, NoToolCallError, UnsupportedLLMError
 from .events import Accumulator, ChatResponse, Event
 from .flows import Source
 from .messages import Message, ToolCallPart
@@ -34,10 +34,13 @@ from .runtime.network import (
     sync_outside,
 )
 from .runtime.tool_runner import run_tools
-from .settings import Settings
+from .settings import NOTHING_SET, Settings
 from .sources import Call, IteratedEvents, start_call
 from .streams import AsyncEventStream, EventStream
 from .tools import CallableTool, ToolOutput, as_tools
+
+NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
+"""What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,13 @@ class FunctionCallingLLM(ABC):
         *,
         settings: Settings | None = None,
         system_prompt: str | None = None,
-        network: Network | None = None,
+        network: NetworkChoice | None = None,
     ) -> None:
         self.settings = settings
         self.system_prompt = system_prompt
         self.clock: Clock = SystemClock()
-        self._network = network if network is not None else HttpxNetwork()
+        self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
+        self._network = _chosen(network)
 
     @property
     @abstractmethod
@@ -289,8 +293,10 @@ class FunctionCallingLLM(ABC):
 
     def merged(self, settings: Settings | None) -> Settings:
         """`settings` over this LLM's over `Configs.settings`."""
-        own = (self.settings or Settings()).over(Configs.settings)
-        return own if settings is None else settings.over(own)
+        found: Settings | None = Configs.settings
+        for nearer in (self.settings, settings):
+            found = found if nearer is None else nearer.over(found)
+        return NOTHING_SET if found is None else found
 
     def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
         """The events of one answer; those of the LLM that stands in for all, where there is one."""
@@ -378,3 +384,13 @@ class FunctionCallingLLM(ABC):
     def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
         outside = self.async_outside()
         return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
+
+
+def _chosen(network: NetworkChoice | None) -> Network:
+    if network == "aiohttp":
+        from .runtime.aiohttp_network import AiohttpNetwork
+
+        return AiohttpNetwork()
+    if isinstance(network, str):
+        raise UnsupportedLLMError(f"no network is called {network!r}; there is 'aiohttp'")
+    return HttpxNetwork() if network is None else network

@@ -139,17 +139,17 @@ class Message:
         if self.role not in ("system", "user", "assistant", "tool"):
             raise ValueError(f"unknown role {self.role!r}: use system, user, assistant or tool")
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
-        object.__setattr__(self, "parts", tuple(TextPart(p) if isinstance(p, str) else p for p in parts))
+        object.__setattr__(self, "parts", tuple([TextPart(p) if isinstance(p, str) else p for p in parts]))
 
     @property
     def text(self) -> str:
         """The text parts, joined without a separator."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in the order in which they were made."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+        return tuple([part for part in self.parts if isinstance(part, ToolCallPart)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready data; bytes become base64 text."""

@@ -163,7 +163,7 @@ class ToolOrchestratingLLM(Generic[T]):
         self._parallel = allow_parallel_tool_calls
         self._max_attempts = _at_least_one(max_attempts)
         self._tool_choice = tool_choice
-        self._choice = self._default_choice()
+        self._settle()
 
     @property
     def output_cls(self) -> Any:
@@ -247,7 +247,7 @@ class ToolOrchestratingLLM(Generic[T]):
             if change is None:
                 raise TypeError(f"with_() cannot change {name!r}; it can change: {', '.join(_CHANGES)}")
             setattr(other, *change(value))
-        other._choice = other._default_choice()
+        other._settle()
         return other
 
     def preview(self, **values: Any) -> Preview:
@@ -275,7 +275,7 @@ class ToolOrchestratingLLM(Generic[T]):
         outside = self._llm.sync_outside()
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
-        reads = self._reader().read(response)
+        reads = self._reader.read(response)
         values = without_loop.run(run_reads(reads, outside))
         output: Any = list(values) if self._parallel else values[0]
         return cast("T", output)
@@ -306,15 +306,15 @@ class ToolOrchestratingLLM(Generic[T]):
             stream,
         )
         trace.step("messages_extended")
-        return Recipe(self._llm, ask, self._reader(), self._max_attempts, self._fail_fast)
+        return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast)
 
-    def _reader(self) -> Reader:
-        return Reader(self._by_name, self._parallel, self._validation_context)
-
-    def _default_choice(self) -> ToolChoice:
-        if self._tool_choice is None:
-            return named_choice(self._tools[0].name, list(self._by_name)) if len(self._tools) == 1 else "required"
-        return named_choice(self._tool_choice, list(self._by_name))
+    def _settle(self) -> None:
+        """Work out, once for all calls, what follows from how this was made."""
+        choice = self._tool_choice
+        if choice is None:
+            choice = self._tools[0].name if len(self._tools) == 1 else "required"
+        self._choice = named_choice(choice, list(self._by_name))
+        self._reader = Reader(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
         """A few-shot object as the tool calls the model would have made: several for a list, where they may be."""

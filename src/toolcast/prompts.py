@@ -17,7 +17,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import count
 from typing import Any, TypeAlias, TypeGuard, cast, get_args
 
@@ -137,18 +136,20 @@ def as_prompt(prompt: object) -> PromptTemplate | ChatPromptTemplate:
 
 
 class _Text:
-    """A compiled text: `pieces` are literal text and the names of holes in turn, text first and last."""
+    """A compiled text: `pieces` are literal text and the names of holes in turn, text first and last.
 
-    __slots__ = ("pieces",)
+    `only`: the hole that is all there is, if it is.
+    """
+
+    __slots__ = ("holes", "only", "pieces")
 
     def __init__(self, template: object) -> None:
         if not isinstance(template, str):
             raise PromptError(f"a template is a str, not {_a(template)}")
-        self.pieces = tuple(_compile(template))
-
-    @property
-    def holes(self) -> tuple[str, ...]:
-        return self.pieces[1::2]
+        self.pieces: tuple[str, ...] = tuple(_compile(template))
+        self.holes: tuple[str, ...] = self.pieces[1::2]
+        alone = len(self.holes) == 1 and not (self.pieces[0] + self.pieces[2]).strip()
+        self.only: str | None = self.holes[0] if alone else None
 
     def joined(self, values: Mapping[str, Any]) -> str:
         pieces = list(self.pieces)
@@ -157,12 +158,14 @@ class _Text:
 
     def drafts(self, role: Role, values: Mapping[str, Any]) -> Iterator[Message]:
         """The filled message, or those its only hole was given; few-shot objects still stand in them."""
-        value = values[self.holes[0]] if self._is_hole else ""
-        if isinstance(value, Message):
+        value = "" if self.only is None else values[self.only]
+        if isinstance(value, str):
+            yield Message(role, self.parts(values))
+        elif isinstance(value, Message):
             yield value
         elif _is_history(value):
             yield from value
-        elif role == "assistant" and not (isinstance(value, str) or _media(value)):
+        elif role == "assistant" and not _media(value):
             yield _message(role, (value,))
         else:
             yield Message(role, self.parts(values))
@@ -174,18 +177,16 @@ class _Text:
         for index, piece in enumerate(self.pieces):
             if index % 2 == 0:
                 text.append(piece)
-            elif media := _media(values[piece]):
+            elif isinstance(value := values[piece], str):
+                text.append(value)
+            elif media := _media(value):
                 parts += (TextPart("".join(text)), *media)
                 text.clear()
             else:
-                text.append(_text(values[piece], piece))
+                text.append(_text(value, piece))
         last = TextPart("".join(text))
         # Services refuse blank text beside an image.
         return tuple(part for part in (*parts, last) if not _is_blank(part)) if parts else (last,)
-
-    @property
-    def _is_hole(self) -> bool:
-        return len(self.pieces) == 3 and not (self.pieces[0] + self.pieces[2]).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +300,19 @@ def _check(holes: tuple[str, ...], values: Mapping[str, Any]) -> None:
 def _instead(hole: str, values: Mapping[str, Any], unknown: Iterable[str]) -> str:
     if hole in values:
         return " (None is no value: pass '' for nothing)"
-    found = get_close_matches(hole, tuple(unknown), n=1, cutoff=0.5)
+    found = _like(hole, unknown)
     return f" (you passed {found[0]!r})" if found else ""
 
 
 def _closest(name: str, names: Iterable[str]) -> str:
-    found = get_close_matches(name, tuple(names), n=1, cutoff=0.5)
+    found = _like(name, names)
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def _like(name: str, names: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches  # only for those who mistype
+
+    return get_close_matches(name, tuple(names), n=1, cutoff=0.5)
 
 
 def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
@@ -346,6 +353,8 @@ def _words(value: object) -> str:
 def _with_examples(drafts: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
     """`drafts` with every object among their parts turned into tool calls, answered in the next messages."""
     messages = list(drafts)
+    if all(isinstance(part, _PARTS) for message in messages for part in message.parts):
+        return messages
     taken = {call.id for message in messages for call in message.tool_calls}
     ids = (id for number in count(1) if (id := f"example{number:02}") not in taken)
     finished: list[Message] = []

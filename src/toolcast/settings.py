@@ -24,10 +24,14 @@ class Timeouts:
     total: float | None = 600.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _PHASES:
+            value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"timeout {field.name}={value!r} must be a positive number of seconds, or None")
+                raise ValueError(f"timeout {name}={value!r} must be a positive number of seconds, or None")
+
+
+_PHASES = ("connect", "first_token", "idle", "total")
+_USUAL = Timeouts()
 
 
 class SettingsChanges(TypedDict, total=False):
@@ -89,7 +93,9 @@ class Settings:
         """The four limits that `timeout` stands for."""
         if isinstance(self.timeout, Timeouts):
             return self.timeout
-        return Timeouts() if self.timeout is None else Timeouts(total=self.timeout)
+        return _USUAL if self.timeout is None else Timeouts(total=self.timeout)
 
 
 _FIELDS = tuple(field.name for field in fields(Settings))
+
+NOTHING_SET = Settings()

@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .errors import Attempt, CallError, StreamTruncated
 from .events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from .runtime.network import Outside
-from .runtime.shielding import Loop, current_loop, hand_over
 from .settings import Settings
-from .usage import Usage
+from .usage import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from .runtime.shielding import Loop
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -27,7 +29,7 @@ class Call:
     deadline: float | None = None
     retries_used: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
 
     def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
         """Note that one request has ended."""
@@ -74,6 +76,8 @@ class IteratedEvents:
     async def pull(self) -> list[Event]:
         """The next event, alone in a list; an empty list at the end."""
         if self._loop is None and self._outside.concurrent:
+            from .runtime.shielding import current_loop  # loads asyncio, which a sync program has no use for
+
             self._loop = current_loop()
         while True:
             try:
@@ -102,6 +106,8 @@ class IteratedEvents:
     def __del__(self) -> None:
         # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
         if self._loop is not None and not self._recorded:
+            from .runtime.shielding import hand_over
+
             hand_over(self._loop, self.close)
 
     def _end(self) -> list[Event]:

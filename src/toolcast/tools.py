@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
-import anyio.from_thread
-import anyio.to_thread
 import pydantic
 from pydantic_core import SchemaValidator, core_schema, to_json
 
@@ -77,7 +75,7 @@ class CallableTool:
     """A tool a model can call. Made by `from_model`, `from_type`, `from_function` or `as_tool`.
 
     `parameters` is the JSON Schema of its arguments. `output_type` is the type that the arguments are, None
-    for a function; `wrapped`: they are it under the key `value`.
+    for a function; `wrapped`: they are it under the key `value`. `spec` is the tool as a service sees it.
     """
 
     name: str
@@ -88,6 +86,10 @@ class CallableTool:
     async_function: Function | None = field(default=None, repr=False)
     output_type: Any = None
     wrapped: bool = False
+    spec: ToolSpec = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
 
     @classmethod
     def from_model(cls, model: Any, name: str | None = None, description: str | None = None) -> CallableTool:
@@ -132,11 +134,6 @@ class CallableTool:
         name = name or legal_name(f"make_{result.name}")
         return cls(name, description or result.description, values.parameters, values, call, call.acall)
 
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as a service sees it."""
-        return ToolSpec(self.name, self.description, self.parameters)
-
     def read(self, arguments: str | Mapping[str, Any], context: Any = None) -> Read:
         """The value that `arguments`, JSON text or its data, hold. Raises `toolcast.ValidationError`.
 
@@ -157,13 +154,25 @@ class CallableTool:
 
     def run(self, value: Any) -> Any:
         """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
+        function = self.function or self.async_function
+        if function is None:
+            return value
+        bound = cast("BoundCall", value)
         with _Noting(self.name):
-            return self._run(value)
+            result = function(*bound.args, **bound.kwargs)
+            return _awaited_in_thread(result) if inspect.isawaitable(result) else result
 
     async def arun(self, value: Any) -> Any:
         """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
+        function = self.async_function or self.function
+        if function is None:
+            return value
+        bound = cast("BoundCall", value)
         with _Noting(self.name):
-            return await self._arun(value)
+            if function is self.async_function:
+                return await function(*bound.args, **bound.kwargs)
+            result = await _called_in_thread(function, bound)
+            return await result if inspect.isawaitable(result) else result
 
     def call(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
@@ -178,25 +187,6 @@ class CallableTool:
     def output(self, arguments: str | Mapping[str, Any], read: Read, result: Any) -> ToolOutput:
         """The `ToolOutput` of a run that gave `result`."""
         return ToolOutput(text_of(result), self.name, arguments, result, repairs=read.repairs)
-
-    def _run(self, value: Any) -> Any:
-        function = self.function or self.async_function
-        if function is None:
-            return value
-        bound = cast("BoundCall", value)
-        result = function(*bound.args, **bound.kwargs)
-        return _awaited_in_thread(result) if inspect.isawaitable(result) else result
-
-    async def _arun(self, value: Any) -> Any:
-        function = self.async_function or self.function
-        if function is None:
-            return value
-        bound = cast("BoundCall", value)
-        if function is self.async_function:
-            return await function(*bound.args, **bound.kwargs)
-        # In a tuple, because trio refuses a coroutine from a thread.
-        (result,) = await anyio.to_thread.run_sync(lambda: (function(*bound.args, **bound.kwargs),))
-        return await result if inspect.isawaitable(result) else result
 
 
 def as_tool(value: Any) -> CallableTool:
@@ -280,12 +270,22 @@ class _Noting:
                 error.add_note(note)
 
 
+async def _called_in_thread(function: Function, bound: BoundCall) -> Any:
+    from anyio import to_thread  # slow to import, and of no use to most programs
+
+    # In a tuple, because trio refuses a coroutine from a thread.
+    (result,) = await to_thread.run_sync(lambda: (function(*bound.args, **bound.kwargs),))
+    return result
+
+
 def _awaited_in_thread(result: Awaitable[Any]) -> Any:
+    from anyio.from_thread import start_blocking_portal  # slow to import, and of no use to most programs
+
     async def wait() -> Any:
         return await result
 
     # A portal copies the context, and on Ctrl-C cancels what it is waiting for.
-    with anyio.from_thread.start_blocking_portal() as portal:
+    with start_blocking_portal() as portal:
         return portal.call(wait)
 
 

@@ -23,9 +23,14 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_creation_tokens + other.cache_creation_tokens,
         )
+
+
+NO_USAGE = Usage()

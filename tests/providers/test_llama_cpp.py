@@ -11,6 +11,7 @@ from toolcast.errors import BadRequest, MalformedEvent, Overloaded
 from toolcast.events import Finish, TextDelta, ToolCallDone
 from toolcast.messages import Message, ThinkingPart, ToolCallPart, system, tool_result, user
 from toolcast.providers.forced_calls import Form
+from toolcast.providers.grammar import grammar
 from toolcast.providers.llama_cpp import LlamaCppWire, describe
 from toolcast.providers.wire import Conversation, NamedTool, Secret, ToolSpec
 from toolcast.settings import Settings
@@ -50,6 +51,24 @@ def test_without_tools_there_is_still_a_system_message() -> None:
     assert (body["max_tokens"], body["cache_prompt"]) == (7, False)
     own = _body(_talk(system("One."), user("x"), system("Two."), tools=()))
     assert own["messages"] == [{"role": "system", "content": "One.\n\nTwo."}, {"role": "user", "content": "x"}]
+
+
+def test_a_grammar_is_written_once_for_the_same_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bool] = []
+
+    def counted(schema: Any, *, or_text: bool) -> str:
+        written.append(or_text)
+        return grammar(schema, or_text=or_text)
+
+    monkeypatch.setattr("toolcast.providers.llama_cpp.grammar", counted)
+    wire = LlamaCppWire()
+    bodies = [
+        _body(_talk(user(text), tool_choice=choice), wire=wire)
+        for choice in ("required", "auto")
+        for text in ("1", "2")
+    ]
+    assert written == [False, True]
+    assert [body["grammar"] == bodies[0]["grammar"] for body in bodies] == [True, True, False, False]
 
 
 def test_auto_leaves_the_choice_to_the_grammar_or_to_the_template() -> None:

@@ -171,6 +171,23 @@ def test_settings() -> None:
         _body(settings=Settings(extra={"x": object()}))
 
 
+def test_requests_share_what_is_the_same_and_nothing_else() -> None:
+    forced: dict[str, Any] = {"tools": (ALBUM,), "tool_choice": NamedTool("album")}
+    extra = Settings(seed=1, extra={"options": {"num_ctx": 1, "seed": 2}, "keep_alive": 0})
+    one = _body(user("One"), **forced, settings=Settings(seed=1))
+    two = _body(system("Be terse."), user("Two"), **forced, settings=extra)
+    assert two["options"] == {"seed": 2, "num_ctx": 1} and one["options"] == {"seed": 1}
+    assert "keep_alive" not in one and two["format"] == one["format"]
+    told = one["messages"][0]["content"]
+    assert [message["content"] for message in two["messages"]] == [f"Be terse.\n\n{told}", "Two"]
+    assert _body(user("One"), **forced, settings=Settings(seed=1)) == one
+
+
+def test_text_with_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"ollama.*cannot be written as JSON"):
+        _body(user("a\ud83d"))
+
+
 def test_tools_by_choice_and_by_force() -> None:
     assert [tool["function"]["name"] for tool in _body(tools=(ALBUM,))["tools"]] == ["album"]
     none = _body(tools=(ALBUM,), tool_choice="none")

@@ -362,6 +362,26 @@ def test_thinking_that_cannot_be_asked_for() -> None:
     assert notes(mute, Settings(thinking=True)) == ("thinking",)
 
 
+def test_requests_share_what_is_the_same_and_nothing_else() -> None:
+    wire = OpenAIChatWire(OPENAI, api_key=Secret("sk-1"))
+    one, two = (Conversation("gpt-4o", (user(text),), (F,), NamedTool("f")) for text in ("One", "Two"))
+    extra = Settings(extra={"messages": [], "temperature": 2, "user": "me"})
+    first, second, third, fourth = (
+        wire.request(*asked) for asked in ((one, Settings()), (two, extra), (two, Settings()), (one, Settings()))
+    )
+    assert (first.headers, first.body) == (fourth.headers, fourth.body)
+    assert first.headers is not fourth.headers
+    assert json.loads(third.body) == json.loads(first.body) | {"messages": [{"role": "user", "content": "Two"}]}
+    assert json.loads(second.body) == json.loads(first.body) | dict(extra.extra or {})
+
+
+def test_a_thought_of_one_token_is_a_small_budget_wherever_it_is_asked_for() -> None:
+    wire = OpenAIChatWire(OPENAI)
+    talk = Conversation("o3", (user("Hi"),))
+    bodies = [json.loads(wire.request(talk, Settings(thinking=thinking)).body) for thinking in (True, 1, True)]
+    assert [body["reasoning_effort"] for body in bodies] == ["medium", "low", "medium"]
+
+
 def test_text_with_half_a_surrogate_pair_is_still_sent() -> None:
     assert body(user("a\ud83d é"))["messages"][0]["content"] == "a\ufffd é"
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from ..errors import BadRequest, LLMError, MalformedEvent
 from ..events import Event, Finish, RawEvent, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from ..parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
-from .wire import Conversation, Decoder, NamedTool, ToolSpec
+from .wire import Conversation, Decoder, NamedTool, Terms, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Form:
         return self.only is not None and not self.parallel
 
 
-def form_of(conversation: Conversation) -> Form | None:
+def form_of(conversation: Conversation | Terms) -> Form | None:
     """What a tool choice comes to; None where no tool may be called. `BadRequest` for a tool not offered."""
     choice = conversation.tool_choice
     name = _named(choice)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 from jiter import from_json
@@ -48,6 +49,8 @@ class LlamaCppWire:
         self._limits = limits or Limits()
         self._native_tools = native_tools
         self._checked: set[str] = set()
+        # It takes a while to write one, and it is long; the same tools have the same.
+        self._grammar = lru_cache(64)(self._new_grammar)
 
     max_tokens = 1024
 
@@ -61,7 +64,7 @@ class LlamaCppWire:
         form = self._form(conversation)
         settings = settings.over(Settings(max_tokens=self.max_tokens))
         if form is not None:
-            rules = {"grammar": self._grammar(form, or_text=not form.forced)}
+            rules = {"grammar": self._grammar(form, not form.forced)}
             settings = settings.with_(extra={**rules, **(settings.extra or {})})
         return self._chat.request(self._plain(conversation, form), settings)
 
@@ -113,9 +116,9 @@ class LlamaCppWire:
 
     def _rules(self, conversation: Conversation) -> str | None:
         form = self._form(conversation)
-        return None if form is None else self._grammar(form)
+        return None if form is None else self._grammar(form, False)
 
-    def _grammar(self, form: Form, *, or_text: bool = False) -> str:
+    def _new_grammar(self, form: Form, or_text: bool) -> str:
         # A choice of text must be told from the arguments of a single tool: there, calls have names.
         schema = calls_schema(form.tools, parallel=form.parallel, named=form.only is None, limits=self._limits)
         return grammar(schema, or_text=or_text)

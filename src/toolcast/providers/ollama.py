@@ -37,7 +37,7 @@ from .forced_calls import ForcedDecoder, Form, calls_before, form_of
 from .framing import JSONLines
 from .http_errors import Source, http_error, shortened, stream_error
 from .openai_chat import endpoint
-from .wire import Conversation, Decoder, HTTPRequest, Secret, ToolNames
+from .wire import Conversation, Decoder, HTTPRequest, Secret, Terms, ToolNames, member, once_for_all
 
 _PORT = 11434
 _OPTIONS = {
@@ -92,6 +92,7 @@ class OllamaWire:
         self._url = endpoint(base_url or ollama_url(), "/api/chat")
         self._key = api_key
         self._own_headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._frame = once_for_all(_Frame)
 
     @property
     def provider(self) -> str:
@@ -100,27 +101,19 @@ class OllamaWire:
 
     def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what Ollama cannot take."""
-        form = form_of(conversation)
-        forced = form is not None and form.forced
-        names = ToolNames(conversation.tools)
-        said = _instructed(conversation.messages, form) if form is not None and forced else conversation.messages
-        body: dict[str, Any] = {
-            "model": conversation.model,
-            "messages": [sent for message in said for sent in _messages(message, names)],
-            "stream": conversation.stream,
-        }
-        if form is not None and forced:
-            body["format"] = _format(form)
-        elif form is not None:
-            body["tools"] = [_tool(tool.description, tool.parameters, names.wire[tool.name]) for tool in form.tools]
-        if settings.thinking is not None:
-            # A budget in tokens is more than it can be told: it thinks, or it does not.
-            budget = isinstance(settings.thinking, int) and not isinstance(settings.thinking, bool)
-            body["think"] = bool(settings.thinking) if budget else settings.thinking
-        extra = dict(settings.extra or {})
-        if options := {**_options(settings), **extra.pop("options", {})}:
-            body["options"] = options
-        return HTTPRequest("POST", self._url, self._headers(), _encoded({**body, **extra}))
+        try:
+            frame = self._frame(conversation, settings)
+            members = {**frame.members, "messages": member("messages", frame.messages(conversation.messages))}
+            extra = dict(settings.extra or {})
+            if options := {**frame.options, **extra.pop("options", {})}:
+                extra = {"options": options, **extra}
+            for name, value in extra.items():
+                members[name] = member(name, value)
+            body = _encoded(members)
+        except BadRequest as error:
+            error.provider = self.provider
+            raise
+        return HTTPRequest("POST", self._url, self._headers(), body)
 
     def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
@@ -149,12 +142,45 @@ class OllamaWire:
         return headers | self._own_headers
 
 
-def _instructed(messages: Sequence[Message], form: Form) -> tuple[Message, ...]:
-    """`messages` with what the tools are in the system message: of a `format` the model itself sees nothing."""
+class _Frame:
+    """One request but for its messages: the `members` of its JSON body by name, and the `options` without extras."""
+
+    def __init__(self, terms: Terms, settings: Settings) -> None:
+        form = form_of(terms)
+        self._names = ToolNames(terms.tools)
+        self._told: str | None = None
+        fields: dict[str, Any] = {"model": terms.model, "messages": [], "stream": terms.stream}
+        if form is not None and form.forced:
+            fields["format"] = _format(form)
+            self._told = _instructions(form)
+        elif form is not None:
+            fields["tools"] = [
+                _tool(tool.description, tool.parameters, self._names.wire[tool.name]) for tool in form.tools
+            ]
+        if settings.thinking is not None:
+            # A budget in tokens is more than it can be told: it thinks, or it does not.
+            budget = isinstance(settings.thinking, int) and not isinstance(settings.thinking, bool)
+            fields["think"] = bool(settings.thinking) if budget else settings.thinking
+        self.members = {name: member(name, value) for name, value in fields.items()}
+        self.options = _options(settings)
+
+    def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """What is said, as data. Raises `BadRequest` for what Ollama cannot take."""
+        said = messages if self._told is None else _instructed(messages, self._told)
+        return [sent for message in said for sent in _messages(message, self._names)]
+
+
+def _instructions(form: Form) -> str:
+    """What the tools are, in words: of a `format` the model itself sees nothing."""
     told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
     whole = f"Answer with JSON that follows this JSON Schema: {json.dumps(_format(form), ensure_ascii=False)}"
+    return f"{told}\n\n{whole}"
+
+
+def _instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
+    """`messages` with what the tools are in the system message."""
     first = messages[0] if messages and messages[0].role == "system" else None
-    text = "\n\n".join((*([first.text] if first else []), told, whole))
+    text = told if first is None else f"{first.text}\n\n{told}"
     return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
 
@@ -166,11 +192,11 @@ def _with_pull(error: LLMError) -> LLMError:
     return error
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _encoded(members: Mapping[str, str]) -> bytes:
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"the request cannot be written as JSON: {error}", provider="ollama") from error
+        return ("{" + ",".join(members.values()) + "}").encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
 
 
 def _options(settings: Settings) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """OpenAI's chat-completions protocol, spoken by OpenAI and by most others: messages -> request.
 
 What differs between services is in the `Service` row the wire is made with; no service is named in this file.
-A request is built as one dict, in the order in which it reads: model, messages, tools, settings;
-`Settings.extra` has the last word. What a service cannot take is refused before anything is sent if it is
-content or tools, and left out and noted if it is a setting. The answer is read by `openai_chat_decoder`.
+A request is a `_Frame`, everything that many requests have in common, written as JSON once; and the messages,
+written into it each time. `Settings.extra` has the last word. What a service cannot take is refused before
+anything is sent if it is content or tools, and left out and noted if it is a setting. The answer is read by
+`openai_chat_decoder`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from jiter import from_json
 
@@ -32,7 +33,19 @@ from ..settings import Settings
 from .compatible import Service
 from .http_errors import Source, http_error
 from .openai_chat_decoder import OpenAIChatDecoder
-from .wire import Conversation, HTTPRequest, NamedTool, Secret, ToolNames, ToolSpec, legal_name
+from .wire import (
+    Conversation,
+    HTTPRequest,
+    NamedTool,
+    Secret,
+    Terms,
+    ToolChoice,
+    ToolNames,
+    ToolSpec,
+    legal_name,
+    member,
+    once_for_all,
+)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -55,7 +68,10 @@ class OpenAIChatWire:
         self._service = service
         self._key = api_key
         self._url = endpoint(base_url or service.base_url, "/chat/completions")
-        self._own_headers = dict(headers or {})
+        self._own_headers = {name.lower(): value for name, value in (headers or {}).items()}
+        secrets = [value for value in self._own_headers.values() if isinstance(value, Secret)]
+        self._secrets = tuple(secrets if api_key is None else [api_key, *secrets])
+        self._frame = once_for_all(self._new_frame)
 
     @property
     def provider(self) -> str:
@@ -65,13 +81,14 @@ class OpenAIChatWire:
     def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what the service cannot take."""
         try:
-            if not conversation.model or _CONTROL.search(conversation.model):
-                raise BadRequest(f"{conversation.model!r} is no name of a model")
-            body = _Body(self._service, conversation, settings)
-            return HTTPRequest("POST", self._url, self._headers(conversation.stream), body.encoded(), tuple(body.notes))
+            frame = self._frame(conversation, settings)
+            members = {**frame.members, "messages": member("messages", frame.messages(conversation.messages))}
+            for name, value in (settings.extra or {}).items():
+                members[name] = member(name, value)
         except BadRequest as error:
             error.provider, error.model = self._service.name, conversation.model
             raise
+        return HTTPRequest("POST", self._url, dict(frame.headers), _encoded(members), frame.notes)
 
     def decoder(self, conversation: Conversation) -> OpenAIChatDecoder:
         """A fresh decoder for one answer, streamed or whole."""
@@ -82,9 +99,10 @@ class OpenAIChatWire:
         return http_error(status, headers, body, self._source(None))
 
     def _source(self, model: str | None) -> Source:
-        secrets = [value for value in self._own_headers.values() if isinstance(value, Secret)]
-        keys = tuple(secrets if self._key is None else [self._key, *secrets])
-        return Source(self._service.name, model, self._service.key_env, keys)
+        return Source(self._service.name, model, self._service.key_env, self._secrets)
+
+    def _new_frame(self, terms: Terms, settings: Settings) -> _Frame:
+        return _Frame(self._service, terms, settings, self._headers(terms.stream))
 
     def _headers(self, stream: bool) -> dict[str, str | Secret]:
         headers: dict[str, str | Secret] = {
@@ -93,7 +111,7 @@ class OpenAIChatWire:
         }
         if self._key:
             headers["authorization"] = Secret(f"Bearer {self._key.reveal()}")
-        headers.update({name.lower(): value for name, value in self._own_headers.items()})
+        headers.update(self._own_headers)
         for name, value in headers.items():
             text = value.reveal() if isinstance(value, Secret) else value
             if _CONTROL.search(name + text) or not text.isascii() or not name.isascii():
@@ -113,40 +131,30 @@ def endpoint(base_url: str, path: str) -> str:
     return (url if url.endswith(path) else url + path) + mark + query
 
 
-class _Body:
-    """The JSON body of one request, and the notes on what was left out of it."""
+class _Frame:
+    """One request but for its messages: the `members` of its JSON body by name, and notes on what was left out."""
 
-    def __init__(self, service: Service, conversation: Conversation, settings: Settings) -> None:
+    def __init__(self, service: Service, terms: Terms, settings: Settings, headers: Mapping[str, str | Secret]) -> None:
+        if not terms.model or _CONTROL.search(terms.model):
+            raise BadRequest(f"{terms.model!r} is no name of a model")
+        self.headers = headers
         self._service = service
-        self._names = ToolNames(conversation.tools)
-        self.notes: list[str] = []
-        self._left_out = frozenset(_left_out(service, conversation.model, settings.thinking))
-        self._fields: dict[str, Any] = {"model": conversation.model}
-        self._fields["messages"] = list(self._messages(conversation.messages))
-        self._fields["stream"] = conversation.stream
-        if conversation.stream and service.stream_options:
+        self._names = ToolNames(terms.tools)
+        self._notes: list[str] = []
+        self._left_out = frozenset(_left_out(service, terms.model, settings.thinking))
+        self._fields: dict[str, Any] = {"model": terms.model, "messages": [], "stream": terms.stream}
+        if terms.stream and service.stream_options:
             self._fields["stream_options"] = {"include_usage": True}
-        self._tools(conversation, bool(settings.thinking))
+        self._tools(terms, bool(settings.thinking))
         self._settings(settings)
-        self._fields.update(settings.extra or {})
-
-    def encoded(self) -> bytes:
-        """The body as bytes."""
-        try:
-            text = json.dumps(self._fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BadRequest(f"the request cannot be written as JSON: {error}") from error
-        try:
-            return text.encode()
-        except UnicodeEncodeError:
-            # Half of a surrogate pair cannot be sent as UTF-8; no service could read it either.
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        self.members = {name: member(name, value) for name, value in self._fields.items()}
+        self.notes = tuple(self._notes)
 
     # -- tools and settings
 
-    def _tools(self, conversation: Conversation, thinking: bool) -> None:
-        tools, choice = conversation.tools, conversation.tool_choice
-        forced = self._forced(conversation)
+    def _tools(self, terms: Terms, thinking: bool) -> None:
+        tools, choice = terms.tools, terms.tool_choice
+        forced = self._forced(choice)
         if tools and not self._service.tools:
             raise BadRequest(f"{self._service.name} takes no tools: leave them out, or use another service")
         if not tools:
@@ -158,17 +166,16 @@ class _Body:
             tools = tuple(tool for tool in tools if tool.name == forced)
         self._fields["tools"] = [self._tool(tool) for tool in tools]
         if as_auto and (forced or choice == "required"):
-            self.notes.append("tool_choice")
+            self._notes.append("tool_choice")
         elif forced and self._service.forced == "object":
             self._fields["tool_choice"] = {"type": "function", "function": {"name": self._names.wire[forced]}}
         elif choice is not None:
             self._fields["tool_choice"] = "required" if forced or choice == "any" else choice
         if self._service.parallel_flag and "parallel_tool_calls" not in self._left_out:
-            self._fields["parallel_tool_calls"] = conversation.parallel
+            self._fields["parallel_tool_calls"] = terms.parallel
 
-    def _forced(self, conversation: Conversation) -> str | None:
+    def _forced(self, choice: ToolChoice) -> str | None:
         """The name of the one tool that must be called, or None."""
-        choice = conversation.tool_choice
         name = choice.name if isinstance(choice, NamedTool) else choice
         if not isinstance(name, str) or (choice is name and name in ("auto", "required", "none", "any")):
             return None
@@ -196,7 +203,7 @@ class _Body:
         }
         for name, value in wanted.items():
             if value is not None and name in self._left_out:
-                self.notes.append(name)
+                self._notes.append(name)
             elif value is not None:
                 self._fields[name] = value
         if settings.max_tokens is not None:
@@ -204,13 +211,14 @@ class _Body:
         if settings.thinking is None:
             return
         if self._service.thinking_in is None or "thinking" in self._left_out:
-            self.notes.append("thinking")
+            self._notes.append("thinking")
         else:
             self._fields.update(_THINKING[self._service.thinking_in](settings.thinking))
 
     # -- messages
 
-    def _messages(self, messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """What is said, as data. Raises `BadRequest` for what the service cannot take."""
         rest = list(messages)
         if self._service.one_system:
             start = 0
@@ -219,8 +227,7 @@ class _Body:
             if start > 1:
                 merged = "\n\n".join(message.text for message in rest[:start])
                 rest[:start] = [Message("system", (TextPart(merged),))]
-        for message in rest:
-            yield from self._message(message)
+        return [sent for message in rest for sent in self._message(message)]
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
         if message.role == "assistant":
@@ -246,9 +253,8 @@ class _Body:
                 raise BadRequest(f"{self._service.name} cannot take {type(part).__name__} here: {why}")
 
     def _content(self, parts: Sequence[Part]) -> Any:
-        if all(isinstance(part, TextPart) for part in parts):
-            return "".join(cast("TextPart", part).text for part in parts)
-        return [self._part(part) for part in parts]
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
+        return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
 
     def _part(self, part: Part) -> dict[str, Any]:
         match part:
@@ -307,6 +313,15 @@ class _Body:
     def _id(self, id: str) -> str:
         limit = self._service.id_limit
         return id if limit is None or len(id) <= limit else legal_name(id, limit)
+
+
+def _encoded(members: Mapping[str, str]) -> bytes:
+    text = "{" + ",".join(members.values()) + "}"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair cannot be sent as UTF-8; no service could read it either.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:

@@ -6,16 +6,20 @@ come back, and reads the service's error bodies. Everything that stands on it wo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from re import compile as regex
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ..errors import LLMError
+from ..errors import BadRequest, LLMError
 from ..events import Event
 from ..messages import Message
 from ..settings import Settings
+
+T = TypeVar("T")
 
 
 class Secret:
@@ -66,19 +70,26 @@ class HTTPRequest:
     def masked(self, text: str) -> str:
         """`text` without the keys in the headers, with or without the word that goes before them."""
         for value in self.headers.values():
-            if isinstance(value, Secret) and value:
-                for shown in (value.reveal(), value.reveal().rpartition(" ")[2]):
+            if isinstance(value, Secret):
+                key = value.reveal()
+                for shown in (key, key.rpartition(" ")[2]):
                     text = text.replace(shown, "**********") if len(shown) > 3 else text
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a service sees it: a name, a description, and the JSON Schema of its arguments."""
+    """A tool as a service sees it: a name, a description, and the JSON Schema of its arguments.
+
+    What a wire makes of a tool it may keep, so a schema that is in use does not change.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # a schema has no hash; it counts where two tools are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,43 @@ class Conversation:
     tool_choice: ToolChoice = None
     parallel: bool = False
     stream: bool = True
+
+    @property
+    def terms(self) -> Terms:
+        """All of it but what is said."""
+        return Terms(self.model, self.tools, self.tool_choice, self.parallel, self.stream)
+
+
+class Terms(NamedTuple):
+    """What the requests of one program have in common: a `Conversation` without its messages."""
+
+    model: str
+    tools: tuple[ToolSpec, ...]
+    tool_choice: ToolChoice
+    parallel: bool
+    stream: bool
+
+
+def once_for_all(make: Callable[[Terms, Settings], T]) -> Callable[[Conversation, Settings], T]:
+    """`make`, called once for all requests that differ only in their messages, `timeout` and `extra`.
+
+    What it is called with is frozen, and what it gives is shared by many requests: nobody may change it. So a tool
+    choice in a dialect's own dict, which anybody may change, is not remembered.
+    """
+
+    # True equals 1, but to think is not to think for one token: lru_cache tells them apart as arguments.
+    @lru_cache(64, typed=True)
+    def remembered(terms: Terms, settings: Settings, thinking: object) -> T:
+        return make(terms, settings)
+
+    def made(conversation: Conversation, settings: Settings) -> T:
+        if settings.timeout is not None or settings.extra is not None:
+            settings = settings.with_(timeout=None, extra=None)
+        if isinstance(conversation.tool_choice, Mapping):
+            return make(conversation.terms, settings)
+        return remembered(conversation.terms, settings, settings.thinking)
+
+    return made
 
 
 class Decoder(Protocol):
@@ -142,9 +190,21 @@ class Wire(Protocol):
         ...
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def member(name: str, value: Any) -> str:
+    """`"name":value`, as it stands in a JSON object. Raises `BadRequest` for what JSON cannot hold."""
+    try:
+        return f"{_encode(name)}:{_encode(value)}"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
+
+
 _ILLEGAL = regex(r"[^a-zA-Z0-9_-]")
 
 
+@lru_cache(1024)
 def legal_name(name: str, limit: int = 64) -> str:
     """`name` as every service takes it: letters, digits, `_` and `-`, at most `limit` of them.
 

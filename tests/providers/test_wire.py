@@ -1,0 +1,109 @@
+"""What all wires share: a request's terms, what is made of them once, and JSON members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolcast.errors import BadRequest
+from toolcast.messages import user
+from toolcast.providers.wire import Conversation, HTTPRequest, NamedTool, Secret, Terms, ToolSpec, member, once_for_all
+from toolcast.settings import Settings
+
+F = ToolSpec("f", "Does f.", {"type": "object"})
+
+
+class Counted:
+    """Makes a new object each time it is asked, and remembers what for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Terms, Settings]] = []
+        self.of = once_for_all(self.make)
+
+    def make(self, terms: Terms, settings: Settings) -> object:
+        self.asked.append((terms, settings))
+        return object()
+
+
+def said(text: str = "Hi", **about: Any) -> Conversation:
+    return Conversation(
+        **{"model": "m", "messages": (user(text),), "tools": (F,), "tool_choice": NamedTool("f"), **about}
+    )
+
+
+@pytest.mark.parametrize(
+    ("conversation", "settings"),
+    [
+        pytest.param(said("other words"), Settings(), id="words"),
+        pytest.param(said(), Settings(timeout=3), id="timeout"),
+        pytest.param(said(), Settings(extra={"x": 1}), id="extra"),
+        pytest.param(said(tools=(ToolSpec("f", "Does f.", {"type": "object"}),)), Settings(), id="an equal tool"),
+    ],
+)
+def test_what_is_made_once(conversation: Conversation, settings: Settings) -> None:
+    counted = Counted()
+    first = counted.of(said(), Settings())
+    assert counted.of(conversation, settings) is first
+    assert counted.asked == [(said().terms, Settings())]
+
+
+@pytest.mark.parametrize(
+    ("conversation", "settings"),
+    [
+        pytest.param(said(model="n"), Settings(), id="model"),
+        pytest.param(said(stream=False), Settings(), id="stream"),
+        pytest.param(said(parallel=True), Settings(), id="parallel"),
+        pytest.param(said(tool_choice="auto"), Settings(), id="choice"),
+        pytest.param(said(tools=()), Settings(), id="no tools"),
+        pytest.param(said(tools=(ToolSpec("f", "Does f.", {}),)), Settings(), id="another schema"),
+        pytest.param(said(), Settings(temperature=0.5), id="settings"),
+    ],
+)
+def test_what_is_made_anew(conversation: Conversation, settings: Settings) -> None:
+    counted = Counted()
+    first = counted.of(said(), Settings())
+    assert counted.of(conversation, settings) is not first
+    assert len(counted.asked) == 2
+
+
+@pytest.mark.parametrize(("one", "other"), [(True, 1), (False, 0)])
+def test_to_think_is_not_a_budget_of_one_token(one: bool, other: int) -> None:
+    counted = Counted()
+    made = [counted.of(said(), Settings(thinking=thinking)) for thinking in (one, other)]
+    assert made[0] is not made[1]
+    assert [settings.thinking for _, settings in counted.asked] == [one, other]
+
+
+def test_a_choice_that_can_be_changed_is_not_remembered() -> None:
+    counted = Counted()
+    choice = {"type": "any"}
+    first = counted.of(said(tool_choice=choice), Settings())
+    assert counted.of(said(tool_choice=choice), Settings()) is not first
+
+
+def test_tools_are_told_apart_by_all_that_they_are() -> None:
+    same, other = ToolSpec("f", "Does f.", {"type": "object"}), ToolSpec("f", "Does f.", {"type": "array"})
+    assert {F, same} == {F}
+    assert {F, other} == {F, other} and len({F, other}) == 2
+
+
+def test_a_member_of_an_object() -> None:
+    assert member("é", {"a": [1, None]}) == '"é":{"a":[1,null]}'
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])
+def test_what_json_cannot_hold(value: object) -> None:
+    with pytest.raises(BadRequest, match="cannot be written as JSON"):
+        member("x", value)
+
+
+def test_a_key_is_masked_with_and_without_its_word() -> None:
+    headers = {
+        "authorization": Secret("Bearer abcdef"),
+        "x-short": Secret("ab"),
+        "x-empty": Secret(""),
+        "accept": "req",
+    }
+    request = HTTPRequest("POST", "https://x", headers, b"")
+    assert request.masked("req Bearer abcdef, abcdef, ab") == "req **********, **********, ab"
