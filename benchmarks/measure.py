@@ -11,15 +11,31 @@ import gc
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from math import inf
 from statistics import median
 from time import process_time
 from typing import Any
 
 from documents import Document, chat_events
-from rows import Read, Row
+
+Read = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to read a document.
+
+    `prepare` gets the document and its pieces outside the measured time, and gives a function that reads the pieces to
+    their end and returns the last object it saw. `from_wire`: the pieces are server-sent events as bytes.
+    """
+
+    name: str
+    prepare: Callable[[Document, Iterable[Any]], Read]
+    from_wire: bool = False
+
 
 WINDOWS = ((0.20, 0.30), (0.45, 0.55), (0.90, 1.00))
 """The parts of a document for whose pieces a cost is given: around 25 % and 50 %, and before 100 %."""
@@ -27,11 +43,19 @@ WINDOWS = ((0.20, 0.30), (0.45, 0.55), (0.90, 1.00))
 _ENOUGH = 5_000  # pieces in one measurement: a short document is read several times
 
 
-class Marked:
-    """Pieces that note the time in `times` whenever a reader comes past one of the places."""
+class OutOfTime(BaseException):
+    """A reader has used up its time; no `except Exception` on the way holds it up."""
 
-    def __init__(self, pieces: Sequence[Any], places: Sequence[int]) -> None:
+
+class Marked:
+    """Pieces that note the time in `times` whenever a reader comes past one of the places.
+
+    A reader that passes one later than `deadline`, in CPU time of the process, is stopped with `OutOfTime`.
+    """
+
+    def __init__(self, pieces: Sequence[Any], places: Sequence[int], deadline: float = inf) -> None:
         self.times: list[float] = []
+        self.deadline = deadline
         edges = [0, *places, len(pieces)]
         self._parts = [pieces[start:end] for start, end in pairwise(edges)]
 
@@ -42,6 +66,8 @@ class Marked:
 
     def _note(self) -> Iterator[Any]:
         self.times.append(process_time())
+        if self.times[-1] > self.deadline:
+            raise OutOfTime
         yield from ()
 
 

@@ -10,7 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-BEGIN, END = "<!-- figures: begin, written by `nox -s bench` -->", "<!-- figures: end -->"
+MARKS = {
+    "bench": ("<!-- figures: begin, written by `nox -s bench` -->", "<!-- figures: end -->"),
+    "bench-peers": ("<!-- peers: begin, written by `nox -s bench-peers` -->", "<!-- peers: end -->"),
+}
+"""Between what each command writes."""
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -30,22 +34,30 @@ def circumstances(rounds: int, spread: float) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("toolcast", "pydantic", "jiter", "httpx"))
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
-        f"Taken on {datetime.now(UTC):%Y-%m-%d} with {python}, {packages}; {platform.system()} on {_processor()}, "
+        f"Taken on {datetime.now(UTC):%Y-%m-%d} with {python}, {packages}; {platform.system()} on {processor()}, "
         f"{os.cpu_count()} cores. CPU time of the process, the least of up to {rounds} rounds, rows in turn; in the "
         f"median row the median round took {spread:.0%} more. The garbage collector runs with Python's thresholds, "
         "after a full collection before each measurement."
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What this machine calls its processor."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
     return named or platform.processor() or platform.machine()
 
 
-def write(figures: str) -> None:
-    """Put the figures between the marks of the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")
+def write(figures: str, command: str = "bench") -> None:
+    """Put the figures between the command's marks on the page."""
+    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), figures, *MARKS[command]), encoding="utf-8")
+
+
+def between(page: str, figures: str, begin: str, end: str) -> str:
+    """The page with the figures between the two marks, which must be there."""
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise ValueError(f"the page has no {begin} … {end}")
+    return f"{before}{begin}\n\n{figures}\n\n{end}{after}"

@@ -1,34 +1,22 @@
 """The ways to read a stream, one row of the tables each: limits that nothing can beat, and toolcast's own layers.
 
-A row is prepared outside the measured time and gives a function without parameters, which reads all pieces and returns
-the last object it saw. Rows that start from the wire read server-sent events as bytes, the others pieces of JSON text.
+What a row is, is said in `measure.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from documents import Document
 from jiter import from_json
+from measure import Read, Row
 
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.parsing.json_stream import JSONStream
 from toolcast.parsing.partials import Growing, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
-
-Read = Callable[[], Any]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the tables."""
-
-    name: str
-    prepare: Callable[[Document, Iterable[Any]], Read]
-    from_wire: bool = False
 
 
 def concatenate(document: Document, pieces: Iterable[str]) -> Read:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
 import pytest
 
 from toolcast import (
@@ -22,7 +27,9 @@ from toolcast import (
     Usage,
     UsageReport,
 )
+from toolcast.errors import MalformedEvent
 from toolcast.events import ChatResponse, Event
+from toolcast.pieces import MANY, Pieces
 
 
 def folded(*events: Event) -> ChatResponse:
@@ -103,3 +110,99 @@ def test_usage_alone_is_no_content(event: Event) -> None:
 def test_redacted_thoughts_stand_alone() -> None:
     response = folded(ThinkingDelta(redacted="xyz"), ThinkingDelta("more"), ThinkingDelta("", opaque={"a": 1}))
     assert response.message.parts == (ThinkingPart("", None, "xyz"), ThinkingPart("more", opaque={"a": 1}))
+
+
+# -- values -----------------------------------------------------------------------------------------------------
+
+DELTAS = [
+    pytest.param(TextDelta("a"), TextDelta(text="a"), TextDelta("b"), "TextDelta(text='a')", id="TextDelta"),
+    pytest.param(
+        ToolCallDelta("1", "{"),
+        ToolCallDelta(arguments="{", id="1"),
+        ToolCallDelta("2", "{"),
+        "ToolCallDelta(id='1', arguments='{')",
+        id="ToolCallDelta",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "same", "other", "shown"), DELTAS)
+def test_a_delta_is_a_value(event: Any, same: Any, other: Any, shown: str) -> None:
+    """Though its `__init__` is made by hand."""
+    assert event == same != other
+    assert hash(event) == hash(same)
+    assert len({event, same, other}) == 2
+    assert repr(event) == shown
+    for twin in (copy.copy(event), copy.deepcopy(event), dataclasses.replace(event)):
+        assert (twin, type(twin)) == (event, type(event))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(event, protocol)) == event
+
+
+@pytest.mark.parametrize(("event", "same", "other", "shown"), DELTAS)
+def test_a_delta_cannot_be_changed(event: Any, same: Any, other: Any, shown: str) -> None:
+    for name in dataclasses.asdict(event):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, name, "x")
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            delattr(event, name)
+    assert not hasattr(event, "__dict__")
+    assert repr(event) == shown
+
+
+def test_a_delta_is_taken_apart_like_any_dataclass() -> None:
+    assert dataclasses.replace(ToolCallDelta("1", "{"), arguments="}") == ToolCallDelta("1", "}")
+    assert dataclasses.asdict(ToolCallDelta("1", "{")) == {"id": "1", "arguments": "{"}
+    match ToolCallDelta("1", "{"):
+        case ToolCallDelta(id, arguments):
+            assert (id, arguments) == ("1", "{")
+    match TextDelta("a"):
+        case TextDelta(text):
+            assert text == "a"
+    made: Any
+    for made, wrongly in ((TextDelta, {}), (ToolCallDelta, {"id": "1"}), (ToolCallDelta, {"id": "1", "name": "x"})):
+        with pytest.raises(TypeError):
+            made(**wrongly)
+
+
+# -- pieces that somebody else adds to ----------------------------------------------------------------------------
+
+
+def test_shared_pieces_are_the_arguments_of_their_call() -> None:
+    accumulator, pieces = Accumulator(), Pieces()
+    for event in (ToolCallStart("1", "f"), ToolCallStart("2", "g"), ToolCallDelta("2", "{}")):
+        accumulator.apply(event)
+    accumulator.share("1", pieces)
+    pieces.add('{"a"')
+    accumulator.apply(ToolCallDelta("1", ":"))  # that the other adds, too
+    pieces.add(":")
+    accumulator.apply(ToolCallDelta("2", " "))
+    pieces.add("1")
+    assert [part.arguments for part in accumulator.message().tool_calls] == ['{"a":1', "{} "]
+
+
+def test_a_reset_ends_the_sharing() -> None:
+    accumulator, pieces = Accumulator(), Pieces()
+    accumulator.apply(ToolCallStart("1", "f"))
+    accumulator.share("1", pieces)
+    pieces.add("old")
+    accumulator.apply(ToolCallReset("1"))
+    accumulator.apply(ToolCallDelta("1", "new"))
+    assert accumulator.message().tool_calls[0].arguments == "new"
+    assert pieces.whole() == "old"
+
+
+def test_only_a_call_that_was_announced_is_shared() -> None:
+    """As with a delta that comes without a start."""
+    with pytest.raises(MalformedEvent):
+        Accumulator().share("1", Pieces())
+
+
+def test_many_deltas_are_all_kept() -> None:
+    pieces = [str(number) for number in range(2 * MANY + 7)]
+    events: list[Event] = [ToolCallStart("1", "f"), *(ToolCallDelta("1", piece) for piece in pieces)]
+    events += [TextDelta(piece) for piece in pieces]
+    events += [ThinkingDelta(piece) for piece in pieces]
+    call, text, thought = folded(*events).message.parts
+    assert call == ToolCallPart("1", "f", "".join(pieces), truncated=True)
+    assert (text, thought) == (TextPart("".join(pieces)), ThinkingPart("".join(pieces)))

@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import toolcast
 from albums import SEA, SHORT, Album, Song, call
@@ -259,3 +261,193 @@ def test_closing_between_the_end_and_the_last_item() -> None:
     stream.close()
     assert stream.state == "ready"
     assert stream.final() == SEA
+
+
+# -- the lane: further deltas of the call that the delta before belonged to ------------------------------------------
+
+
+TEXT = LONG.model_dump_json()
+
+
+def deltas(text: str, id: str = "1", size: int = 5) -> list[Any]:
+    return [ToolCallDelta(id, text[start : start + size]) for start in range(0, len(text), size)]
+
+
+def told(make: Any) -> tuple[list[Any], Any]:
+    """All that a stream tells at each of its items, and its error."""
+    stream, seen, error = make.stream(), [], None
+    try:
+        for item in stream:
+            message = stream.response.message
+            seen.append((repr(item), stream.changed, stream.field_state("songs"), stream.usage, message, stream.state))
+    except toolcast.ToolcastError as caught:
+        error = (type(caught), str(caught), repr(getattr(caught, "partial", None)))
+    return seen, error
+
+
+def feeds_off_the_lane(make: Any) -> int:
+    """How many deltas did not take the lane."""
+    stream = make.stream()
+    while stream._flow.output is None and next(stream, None) is not None:
+        pass
+    return int(stream._flow.processor.feeds)
+
+
+# An observed stream takes no lane, so that it is what the others are held against.
+OBSERVED = {"observer": lambda *_: None}
+
+
+def test_nearly_every_delta_takes_the_lane() -> None:
+    events = [ToolCallStart("1", "Album"), *deltas(TEXT), toolcast.ToolCallDone("1", "Album", TEXT), Finish("tool_use")]
+    assert feeds_off_the_lane(maker(events)) == 1
+    assert feeds_off_the_lane(maker(events, **OBSERVED)) == len(deltas(TEXT)) > 20
+
+
+def _woven(*streams: list[Any]) -> list[Any]:
+    """One of each in turn, as long as there are any."""
+    longest = max(map(len, streams))
+    return [stream[number] for number in range(longest) for stream in streams if number < len(stream)]
+
+
+def done(arguments: str, id: str = "1") -> Any:
+    return toolcast.ToolCallDone(id, "Album", arguments)
+
+
+SHORT_TEXT = SHORT.model_dump_json()
+DONE_1, DONE_2 = done(TEXT), done(SHORT_TEXT, "2")
+START_1, START_2, RESET_1 = ToolCallStart("1", "Album"), ToolCallStart("2", "Album"), ToolCallReset("1")
+PARALLEL = {"allow_parallel_tool_calls": True}
+REASK = {"max_attempts": 2}
+LANES: list[Any] = [
+    pytest.param([START_1, *deltas(TEXT), DONE_1], {}, id="one call"),
+    pytest.param([START_1, *deltas(TEXT, size=1), DONE_1], {}, id="many deltas"),
+    pytest.param([START_1, *deltas(TEXT), DONE_1, START_2, *deltas(SHORT_TEXT, "2"), DONE_2], PARALLEL, id="in turn"),
+    pytest.param(
+        [START_1, START_2, *_woven(deltas(TEXT), deltas(SHORT_TEXT, "2")), DONE_1, DONE_2], PARALLEL, id="interleaved"
+    ),
+    pytest.param(
+        [START_1, *deltas(TEXT)[:6], START_2, *deltas(SHORT_TEXT, "2"), *deltas(TEXT)[6:], DONE_1, DONE_2],
+        PARALLEL,
+        id="one within the other",
+    ),
+    pytest.param(
+        [START_1, START_2, *_woven(deltas(TEXT), deltas(SHORT_TEXT, "2")), DONE_1, DONE_2], {}, id="the second dropped"
+    ),
+    pytest.param(
+        [START_1, *_woven(deltas(TEXT), [toolcast.UsageReport(Usage(1, n)) for n in range(9)]), DONE_1], {}, id="usage"
+    ),
+    pytest.param([START_1, *_woven(deltas(TEXT), [toolcast.RawEvent({"a": 1})] * 7), DONE_1], {}, id="raw events"),
+    pytest.param([START_1, *_woven(deltas(TEXT), [TextDelta("a")] * 7), DONE_1], {}, id="words"),
+    pytest.param([START_1, *_woven(deltas(TEXT), [ToolCallDelta("1", "")] * 7), DONE_1], {}, id="empty deltas"),
+    pytest.param([START_1, *deltas(TEXT)[:9], RESET_1, *deltas(TEXT), DONE_1], {}, id="taken back midway"),
+    pytest.param(
+        [START_1, *deltas(TEXT)[:9], RESET_1, *deltas(SHORT_TEXT), RESET_1, *deltas(TEXT), DONE_1],
+        {},
+        id="taken back twice",
+    ),
+    pytest.param([START_1, *deltas('{"title": "a", "artist": 5, "songs": []}')], REASK, id="invalid on the lane"),
+    pytest.param([START_1, *deltas('{"title": "a", "artist": 5, "songs": []}')], {}, id="invalid to the end"),
+    pytest.param([START_1, *deltas('{"title": "a" "artist"'), done("{")], REASK, id="broken"),
+    pytest.param([START_1, *deltas("[1, 2, 3, 4]", size=2), done("[1]")], REASK, id="list"),
+    pytest.param([START_1, *deltas(TEXT + "}}}}}}"), DONE_1], {}, id="more than JSON"),
+]
+
+
+@pytest.mark.parametrize(("events", "options"), LANES)
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_on_the_lane_all_is_as_it_is_beside_it(events: list[Any], options: Any, fail_fast: bool) -> None:
+    events = [*events, Finish("tool_use")]
+    make, observed = maker(events, LONG, **options), maker(events, LONG, **options, **OBSERVED)
+    seen, error = told(make.with_(fail_fast=fail_fast))
+    assert (seen, error) == told(observed.with_(fail_fast=fail_fast))
+    assert (error is None) is (seen[-1][0] in (repr(LONG), repr([LONG]), repr([LONG, SHORT])))
+
+
+def test_each_item_is_what_the_text_so_far_says() -> None:
+    """And `response` holds just the text that was fed."""
+    pieces = deltas(TEXT)
+    stream = maker([START_1, *pieces, DONE_1, Finish("tool_use")]).stream()
+    ends = {"".join(piece.arguments for piece in pieces[:end]) for end in range(len(pieces) + 1)}
+    lengths = []
+    for item in stream:
+        (part,) = stream.response.message.tool_calls
+        assert part.arguments in ends
+        lengths.append(len(part.arguments))
+        if toolcast.is_partial(item) and item.title is not None:
+            assert item.title in part.arguments
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(TEXT)
+
+
+@pytest.mark.parametrize("arguments", ["null", " null ", "{}", ""])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_arguments_at_all_on_the_lane(face: Face, arguments: str, size: int) -> None:
+    class Easy(Song):
+        title: str = "none"
+        seconds: int = 0
+
+    events = [ToolCallStart("1", "Easy"), *deltas(arguments, size=size)]
+    events += [toolcast.ToolCallDone("1", "Easy", arguments), Finish("tool_use")]
+    assert face.stream(maker(events, output=Easy)).final == Easy()
+
+
+@pytest.mark.parametrize("view", [None, "latest"])
+def test_fail_fast_on_the_lane_asks_again(face: Face, view: str | None) -> None:
+    wrong = '{"title": "a long title", "artist": 5, '
+    events = [START_1, *deltas(wrong, size=3)]
+    llm = ScriptedLLM(events, SEA)
+    make = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)
+    items = face.stream(make).items if view is None else face.view(make, view)
+    assert items[-1] == SEA
+    assert "a long title" in [item.title for item in items]
+    told_why = llm.requests[1].messages[-1]
+    assert "artist" in repr(told_why)
+    stopped = face.stream(maker([*events, *deltas("never read")]))
+    assert isinstance(stopped.error, ValidationError)
+    assert wrong.startswith(stopped.error.arguments)
+    assert stopped.error.partial.title == "a long title"
+
+
+def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
+    heard: list[str] = []
+    events = [START_1, *deltas(TEXT), DONE_1, Finish("tool_use")]
+    told(maker(events, observer=lambda _, state: heard.append(state)))
+    assert heard.count("processing_chunk") == len(events)
+    assert walked(["ready", *heard])
+    stream = maker(events).stream()
+    assert {stream.state for item in stream if toolcast.is_partial(item)} == {"yielding_partial"}
+    assert stream.state == "ready"
+
+
+def test_the_answer_breaks_off_on_the_lane(face: Face) -> None:
+    seen = face.stream(maker([START_1, *deltas(TEXT)]))
+    assert isinstance(seen.error, toolcast.StreamTruncated)
+    assert seen.error.partial.model_dump() == LONG.model_dump()
+    assert seen.items[-1].title == LONG.title
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_events_in_any_order_are_the_same_on_the_lane(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 30))
+    left = {"1": deltas(TEXT, "1", size), "2": deltas(SHORT_TEXT, "2", size)}
+    between = [
+        toolcast.UsageReport(Usage(1, 2)),
+        toolcast.RawEvent({}),
+        toolcast.RawEvent("x", damaged=True),
+        TextDelta(" "),
+    ]
+    events: list[Any] = [START_1, START_2]
+    turns = data.draw(st.lists(st.sampled_from(["1", "1", "1", "2", "other", "reset"]), max_size=40))
+    for turn in turns:
+        if turn in left:
+            events += left[turn][:1]
+            del left[turn][:1]
+        elif turn == "other":
+            events.append(data.draw(st.sampled_from(between)))
+        else:
+            events.append(ToolCallReset("1"))
+            left["1"] = deltas(TEXT, "1", size)
+    events += [*left["1"], *left["2"], DONE_1, DONE_2, Finish("tool_use")]
+    options = {"allow_parallel_tool_calls": data.draw(st.booleans())}
+    assert told(maker(events, **options)) == told(maker(events, **options, **OBSERVED))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from .errors import MalformedEvent
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from .pieces import Pieces
-from .usage import Usage
+from .usage import NO_USAGE, Usage
 
 StopReason: TypeAlias = Literal[
     "end_turn",
@@ -169,8 +169,8 @@ class Accumulator:
     def __init__(self) -> None:
         self._parts: list[_Text | _Thought | _Call] = []
         self._calls: dict[str, _Call] = {}
-        self._usage = Usage()
-        self._before = Usage()
+        self._usage = NO_USAGE
+        self._before = NO_USAGE
         self.finish: Finish | None = None
 
     def apply(self, event: Event) -> None:
@@ -248,7 +248,7 @@ class Accumulator:
 
     def _restarted(self, event: Restarted) -> None:
         self._before = self.usage
-        self._usage = Usage()
+        self._usage = NO_USAGE
         self._parts.clear()
         self._calls.clear()
         self.finish = None

@@ -23,7 +23,7 @@ from .runtime.failures import strip
 from .runtime.network import Body, Outside
 from .settings import Settings
 from .sources import Call, FirstCall, by
-from .usage import Usage
+from .usage import NO_USAGE
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -75,7 +75,7 @@ class Exchange:
         self._asked = 0.0
         self._only = None if conversation.parallel else FirstCall()
         self._dropping = False
-        self._usage = Usage()
+        self._usage = NO_USAGE
 
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""

@@ -243,7 +243,10 @@ class ObjectFlow:
             if self.advance():
                 continue
             if not behind or now() - asked > away:
-                break
+                if self.processor.cur_objects:
+                    break
+                found = await self.wait()  # the model was asked again, and what there was is void
+                continue
             before = now()
             await self.fill()
             behind = now() - before < PATIENCE
@@ -376,6 +379,7 @@ class ObjectFlow:
         assert self._call is not None
         self._recipe = next_recipe(self._recipe, response, error, self._call)
         self._source, self._failure, self._damage = None, None, None
+        self._passed.clear()
         self._hold([Restarted(len(self._call.attempts) + 1, str(error))])
         self.trace.step("asked_again")
 

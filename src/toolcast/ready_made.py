@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
 from urllib.parse import urlsplit
 
-from anyio import to_thread
 from typing_extensions import Unpack
 
 from .asking import Ask
@@ -173,8 +172,10 @@ class ServiceLLM(FunctionCallingLLM):
 
     def _secret(self, *names: str) -> Secret | None:
         """The key that was given, or the first of these environment variables that is set."""
-        found = next((value for name in names if (value := os.environ.get(name))), None)
-        return self._key or (Secret(found) if found else None)
+        if self._key:
+            return self._key
+        found = _first_set(names)
+        return Secret(found) if found else None
 
     def __repr__(self) -> str:
         where = f", base_url={self.base_url!r}" if self.base_url else ""
@@ -305,6 +306,8 @@ class LlamaCpp(ServiceLLM):
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
+        from anyio import to_thread
+
         wire = await to_thread.run_sync(self._start) if outside.concurrent else self._start()
         probe = wire.preflight(conversation)
         if probe is not None:

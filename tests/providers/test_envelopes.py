@@ -94,6 +94,107 @@ def test_a_clock_that_ticks_now_and_then_is_learned_anew() -> None:
         assert envelope.text(event("efgh", created=number)) == "efgh"
 
 
+# OpenAI's padding: another string of letters and digits in every event, so that nobody can tell the text by its length.
+
+
+PADDINGS = ["", "a", "Zz09", "x" * 50, "0"]
+
+
+def padded(arguments: str, padding: str = "kH3", ascii: bool = True, /, **more: Any) -> bytes:
+    return event(arguments, ascii, obfuscation=padding, **more)
+
+
+def learned_padded(arguments: str = "abcd", padding: str = "kH3") -> Envelope:
+    envelope = Envelope()
+    envelope.learn(padded(arguments, padding), arguments)
+    return envelope
+
+
+@pytest.mark.parametrize("ascii", [True, False])
+@pytest.mark.parametrize("first", TEXTS)
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_passes_over_padding(first: str, padding: str, ascii: bool) -> None:
+    envelope = learned_padded(first, padding)
+    for other in PADDINGS:
+        assert [envelope.text(padded(text, other, ascii)) for text in TEXTS] == TEXTS
+        assert envelope.text(padded("a", other, service="b")) is None
+
+
+def test_padding_may_stand_anywhere_after_the_arguments() -> None:
+    envelope = Envelope()
+    envelope.learn(padded("abcd", usage=None), "abcd")
+    assert [envelope.text(padded(text, "Q7", usage=None)) for text in TEXTS] == TEXTS
+    assert envelope.text(padded("abcd", usage={"prompt_tokens": 1})) is None
+
+
+LIKE_PADDING = [
+    '"}}]}}], "obfuscation": "abc"}',
+    '"}}]}}],"obfuscation":"',
+    ', "obfuscation": "',
+    '"obfuscation": "abc"',
+    'obfuscation": "',
+    '"}\n\ndata: {"obfuscation": "abc"}',
+    "obfuscation",
+]
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("text", LIKE_PADDING)
+def test_arguments_that_look_like_padding_are_arguments(text: str, padding: str) -> None:
+    assert learned_padded().text(padded(text, padding)) == text
+    envelope = learned_padded(text, padding)
+    assert [envelope.text(padded(other, "q")) for other in [*TEXTS, *LIKE_PADDING]] == [*TEXTS, *LIKE_PADDING]
+    assert learned(text).text(event(text)) == text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        event("abcd"),
+        padded("abcd", "a b"),
+        padded("abcd", "a-b"),
+        padded("abcd", "é"),
+        padded("abcd", "é", False),
+        padded("abcd", "\\"),
+        padded("abcd", '"'),
+        padded("abcd", '", "choices": "'),
+        padded("abcd", usage={"prompt_tokens": 1}),
+        padded("abcd", created=3),
+        padded("abcd").replace(b'"kH3"', b"null"),
+        padded("abcd").replace(b'"kH3"', b"3"),
+        padded("abcd").replace(b'"kH3"', b'"a", "obfuscation": "b"'),
+        padded("abcd").replace(b'"kH3"', b'"a", "usage": "b"'),
+        padded("abcd").replace(b'"index": 0, "function"', b'"index": 1, "function"'),
+        padded("abcd") + padded("abcd"),
+        padded("abcd")[:-1],
+        padded("abcd").replace(b"abcd", b'a", "b": "c'),
+        padded("abcd").replace(b"abcd", b"a\\"),
+        padded("abcd").replace(b"abcd", b"\n"),
+        padded("abcd").replace(b"abcd", b"\\ud800"),
+        padded("abcd").replace(b'"abcd"', b"1"),
+        b"data: [DONE]\n\n",
+        b"",
+    ],
+)
+def test_knows_no_other_event_beside_a_padded_one(other: bytes) -> None:
+    assert learned_padded().text(other) is None
+
+
+def test_knows_no_padding_that_does_not_end() -> None:
+    assert learned_padded().text(padded("abcd").replace(b'"kH3"', b'"')) is None
+
+
+def test_knows_no_padded_event_where_none_was_padded() -> None:
+    assert learned().text(padded("abcd")) is None
+
+
+def test_a_second_field_that_varies_is_never_recognized() -> None:
+    envelope = Envelope()
+    for number in range(100):
+        envelope.learn(padded("abcd", "x" * (number % 9), created=number), "abcd")
+        assert envelope.text(padded("abcd", "y", created=number + 1)) is None
+
+
 # In the decoder: events that are recognized give what they would give if each were taken apart.
 
 
@@ -112,6 +213,8 @@ def decode(pieces: list[bytes]) -> list[Event]:
 def delta(**delta: Any) -> bytes:
     return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
+
+DONE = b"data: [DONE]\n\n"
 
 OTHERS = [
     delta(content="Text."),
@@ -139,6 +242,39 @@ def test_the_decoder_gives_the_same_with_and_without(seed: int, monkeypatch: pyt
     with_it = decode(pieces)
     monkeypatch.setattr(Envelope, "text", lambda self, data: None)
     assert with_it == decode(pieces)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_decoder_gives_the_same_of_padded_events(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then one without padding, with another, or one that wants to be taken for padding."""
+    chance = random.Random(seed)
+    texts = [*TEXTS, *LIKE_PADDING, "{", "}"]
+    paddings = [*PADDINGS, *PADDINGS, "a b", '"', "\\"]
+    pieces = [start(), padded('{"'), padded("a")]
+    for _ in range(60):
+        kind = chance.random()
+        if kind < 0.15:
+            pieces.append(chance.choice(OTHERS))
+        elif kind < 0.25:
+            pieces.append(event(chance.choice(texts)))
+        else:
+            pieces.append(padded(chance.choice(texts), chance.choice(paddings)))
+        if chance.random() < 0.1:
+            pieces[-2:] = [b"".join(pieces[-2:])]
+    pieces.append(DONE)
+    with_it = decode(pieces)
+    monkeypatch.setattr(Envelope, "text", lambda self, data: None)
+    assert with_it == decode(pieces)
+
+
+def test_the_decoder_recognizes_padded_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str | None] = []
+    known = Envelope.text
+    monkeypatch.setattr(Envelope, "text", lambda self, data: found.append(known(self, data)) or found[-1])
+    texts = ['{"a', '":"', *LIKE_PADDING]
+    events = decode([start(), *(padded(text, "aB3" * number) for number, text in enumerate(texts)), DONE])
+    assert [found.arguments for found in events if type(found) is ToolCallDelta] == texts
+    assert [text for text in found if text is not None] == texts[2:]
 
 
 def test_the_decoder_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from toolcast.errors import LimitExceeded
 from toolcast.events import Accumulator, Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from toolcast.pieces import MANY
+from toolcast.providers import tool_calls
 from toolcast.providers.tool_calls import MOST_CALLS, ToolCalls
 from toolcast.providers.wire import ToolNames, ToolSpec
 
@@ -307,3 +309,141 @@ def test_any_entries_give_whole_stories(deltas: list[Any], cut: bool) -> None:
             open_.remove(event.id)
     assert not open_
     calls_of(out)
+
+
+# -- calls of very many fragments, which are packed on the way ---------------------------------------------------------
+
+
+LONG_TEXT = json.dumps({"words": [f"word {number}" for number in range(MANY)]})
+PIECES = [LONG_TEXT[start : start + 2] for start in range(0, len(LONG_TEXT), 2)]
+assert len(PIECES) > 3 * MANY
+
+
+def test_many_fragments_are_packed_and_all_there() -> None:
+    calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
+    calls.take([entry(0, "x", "f", "")], out)
+    for piece in PIECES:
+        calls.take([entry(0, arguments=piece)], out)
+    (call,) = calls._calls
+    assert len(call.blocks) == len(PIECES) // MANY
+    assert len(call.pieces) < MANY
+    assert streamed(out, "x") == LONG_TEXT
+    calls.finish(out)
+    assert out[-1] == ToolCallDone("x", "f", LONG_TEXT)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_fragments_of_any_size_come_to_the_text(size: int) -> None:
+    pieces = [LONG_TEXT[start : start + size] for start in range(0, len(LONG_TEXT), size)]
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in pieces))
+    assert calls_of(out) == [("x", "f", LONG_TEXT)]
+    assert [event.arguments for event in out if isinstance(event, ToolCallDelta)] == pieces
+
+
+@pytest.mark.parametrize("again", [[LONG_TEXT], PIECES, [LONG_TEXT[:7], LONG_TEXT[7:]], ["{", LONG_TEXT[1:]]])
+def test_arguments_resent_after_a_pack_count_once(again: list[str]) -> None:
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*PIECES, *again]))
+    assert calls_of(out) == [("x", "f", LONG_TEXT)]
+    assert streamed(out, "x") == LONG_TEXT
+
+
+@pytest.mark.parametrize("again", [B, "{oops", "{", '{"words":'])
+def test_another_object_after_a_pack_stays(again: str) -> None:
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*PIECES, *again]))
+    assert calls_of(out) == [("x", "f", LONG_TEXT + again)]
+
+
+@pytest.mark.parametrize("before", [MANY - 2, MANY - 1, MANY, MANY + 1, 2 * MANY - 1, 2 * MANY])
+def test_an_object_that_is_complete_at_a_pack(before: int) -> None:
+    """The closing bracket is the newest fragment, which is left where it can be seen."""
+    pieces = ['{"a": "', *["x"] * (before - 2), '"}']
+    text = "".join(pieces)
+    assert calls_of(read(*(entry(0, "x", "f", piece) for piece in [*pieces, text]))) == [("x", "f", text)]
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*pieces, *text]))
+    assert calls_of(out) == [("x", "f", text)]
+    assert streamed(out, "x") == text
+
+
+def test_scanning_goes_on_across_a_pack() -> None:
+    """Objects inside of a list begin with what a second object would begin with, so that each is looked at."""
+    rows = [f'{{"n":{number}}}' for number in range(2 * MANY)]
+    pieces = ['{"rows":[', *(part for row in rows for part in (row, ",")), '{"n":', "0", "}", "]}"]
+    text = "".join(pieces)
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*pieces, text]))
+    assert calls_of(out) == [("x", "f", text)]
+    assert streamed(out, "x") == text
+
+
+def test_scanning_that_failed_before_a_pack_stays_failed() -> None:
+    """Text that is no JSON is never followed by a second object."""
+    pieces = ['{"a"', "}", "{", "}", *["x"] * (2 * MANY), "}", A]
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in pieces))
+    assert calls_of(out) == [("x", "f", "".join(pieces))]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 7])
+def test_scanning_begun_before_a_pack_reads_each_fragment_once(looks: int) -> None:
+    text = ['{"a": [', *["[{}", "],"] * looks, *["1,"] * (2 * MANY), *["[{}", "],"] * looks, "0]}"]
+    calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
+    for piece in text:
+        calls.take([entry(0, "x", "f", piece)] if piece is text[0] else [entry(0, arguments=piece)], out)
+    (call,) = calls._calls
+    assert call.is_complete()
+    assert call.is_complete()
+    assert call.text() == "".join(text)
+
+
+@pytest.mark.parametrize(("id", "name", "expected"), [("y", "g", B), ("y", "f", A)])
+def test_a_new_call_at_the_same_index_after_a_pack(id: str, name: str, expected: str) -> None:
+    out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in PIECES), entry(0, id, name, expected))
+    assert calls_of(out) == [("x", "f", LONG_TEXT), (id, name, expected)]
+
+
+def test_the_whole_call_again_after_a_pack_is_no_new_call() -> None:
+    """Its arguments are compared with all that came, not with what is left unpacked."""
+    out = read(
+        entry(0, name="f", arguments=""), *(entry(0, arguments=piece) for piece in PIECES),
+        entry(0, name="f", arguments=LONG_TEXT),
+    )  # fmt: skip
+    assert calls_of(out) == [("call_1", "f", LONG_TEXT)]
+
+
+@given(value=JSON, cuts=st.lists(st.integers(0, 200), min_size=2, max_size=8), many=st.integers(2, 5))
+def test_packing_early_makes_no_difference(value: Any, cuts: list[int], many: int) -> None:
+    text = json.dumps(value)
+    deltas = [entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*pieces_of(text, cuts), text])]
+    unpacked = read(*deltas)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool_calls, "MANY", many)
+        assert read(*deltas) == unpacked
+
+
+# -- text that is known to go on ---------------------------------------------------------------------------------------
+
+
+def test_more_is_for_fragments_that_are_certain() -> None:
+    calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
+    assert calls.more("x") is None
+    calls.take([entry(0, "x", "f", "")], out)
+    assert calls.more('{"a') is None
+    calls.take([entry(0, arguments='{"a')], out)
+    assert calls.more('":') is None  # it may yet be a snapshot
+    calls.take([entry(0, arguments='":')], out)
+    assert calls.more("") is None
+    assert calls.more("[") == [ToolCallDelta("x", "[")]
+    assert calls.more("{}") == [ToolCallDelta("x", "{}")]
+    assert calls.more("]}") == [ToolCallDelta("x", "]}")]
+    assert calls.more('{"a":[{}]}') == []  # again, from the beginning
+    assert calls.more("}") is None
+    calls.finish(out)
+    assert out[-1] == ToolCallDone("x", "f", '{"a":[{}]}')
+
+
+def test_more_waits_for_the_name() -> None:
+    calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
+    calls.take([entry(0, "x", None, '{"a'), entry(0, arguments='":')], out)
+    assert calls.more("1") is None
+    calls.take([entry(0, "x", "f", "")], out)
+    calls.take([entry(0, arguments="1")], out)
+    assert calls.more("}") == [ToolCallDelta("x", "}")]
+    assert streamed(out, "x") == '{"a":1'

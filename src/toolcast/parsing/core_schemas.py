@@ -30,7 +30,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "bool": {"true": True, "false": False}.__getitem__,
 }
 # Scalars that Pydantic validates from their own text and from nothing else.
-_LEAVES = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "enum", "literal"})
+_LEAVES = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "literal"})
 # What the schema of a plain value may hold: nothing of this changes or limits it.
 _HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
 _SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
@@ -107,7 +107,11 @@ def reader_of(core: Schema) -> Callable[[str], Any] | None:
 
 def is_leaf(core: Schema) -> bool:
     """Whether this is a scalar that its own validator can be asked about, and that calls nobody."""
-    return core["type"] in _LEAVES and "missing" not in core  # an Enum's `_missing_` is the user's
+    if core["type"] == "enum":
+        asked: Any = core["cls"]._missing_  # may be the user's
+        nobody: Any = enum.Enum._missing_
+        return asked.__func__ is nobody.__func__
+    return core["type"] in _LEAVES
 
 
 def object_of(source: Source, core: Schema) -> Schema:

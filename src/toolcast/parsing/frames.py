@@ -139,7 +139,7 @@ class Base(Frame):
 
     def meet(self, name: str) -> bool:
         self.arriving = self._root if name == self.key else None
-        return False
+        return super().meet(name)
 
 
 class ObjectFrame(Frame):

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, get_args
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic_core import SchemaValidator, core_schema
 
 from .core_schemas import (
@@ -135,10 +135,9 @@ class Node:
         self.markers |= markers
 
     def _may_grow(self) -> bool:
-        kind = self.core["type"]
-        if kind not in ("str", "function-plain") or "pattern" in self.core or Done in self.markers:
-            return False
-        return self.hint is str if self.judged else kind == "str"
+        text = self.core["type"] in ("str", "function-plain") and "pattern" not in self.core
+        shown = self.hint is str if self.judged else self.core["type"] == "str"
+        return text and shown and Done not in self.markers
 
     @cached_property
     def validator(self) -> SchemaValidator:
@@ -175,14 +174,13 @@ class Node:
 
     @cached_property
     def build(self) -> Callable[[dict[str, Any]], Any] | None:
-        """Makes the complete model of its values, where Pydantic would do no more than that; None: it would."""
-        shape, core = self.shape, self.core
-        if core["type"] != "model" or self.judged or self.shells or self.wants_text or core.get("post_init"):
+        """Makes the complete model of its values; None where Pydantic would do more than that."""
+        shape, cls = self.shape, self.core.get("cls", int)
+        if self.judged or self.shells or self.wants_text or self.core.get("post_init"):
             return None
-        if type(shape) is not ObjectShape or shape.extra == "allow" or shape.bare is None:
+        if type(shape) is not ObjectShape or not issubclass(cls, BaseModel) or cls.__new__ is not object.__new__:
             return None
-        single = all(slot.firm and not slot.picks and slot.node is not None for slot in shape.slots.values())
-        return builder(core["cls"], tuple(shape.nodes)) if single else None
+        return builder(cls, tuple(shape.nodes)) if shape.bare and shape.simple else None
 
     def undivided(self) -> Node:
         """The same place, shown only when it is complete."""
@@ -244,6 +242,8 @@ class ObjectShape:
         for name, field in fields.items():
             self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))
         self._set_extra(object_of(source, core), config)
+        one = all(slot.firm and not slot.picks and slot.node is not None for slot in self.slots.values())
+        self.simple: bool = one and self.extra != "allow"  # each field under one key, and nothing beside them
         self._informed: dict[tuple[str, bool], SchemaValidator] = {}
 
     def _add_slots(self, name: str, paths: list[Path], *, shown: bool) -> None:

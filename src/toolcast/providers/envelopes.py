@@ -47,8 +47,8 @@ class Envelope:
     def _end_in(self, data: bytes, middle: bytes) -> int:
         """Where the arguments end, if nothing but padding stands between `middle` and what comes after."""
         end = data.find(middle, self._start + 1)
-        padding = data[end + len(middle) : len(data) - len(self._after)]
-        return end + 1 if end > 0 and (padding.isalnum() or not padding) else 0
+        first, last = end + len(middle), len(data) - len(self._after)
+        return end + 1 if end > 0 and (first == last or data[first:last].isalnum()) else 0
 
     def forget(self) -> None:
         """Another event came between: what was learned may no longer hold."""

@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, cast
 
 from ..errors import (
@@ -79,6 +78,8 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
         fault = Fault(f"redirected to {where}, which is not followed: base_url should name that address")
     elif not fault.message:
         kind = headers.get("content-type", "a body without a type").partition(";")[0]
+        from html import escape  # slow to import, and only for answers that are no JSON
+
         fault = Fault(f"{kind}: {escape(source.mask(text.strip())[:_LONGEST], quote=False)}" if text.strip() else "")
     retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
     return _error(fault, status, source, retry, request_id(headers))
@@ -94,7 +95,10 @@ def stream_error(body: object, source: Source) -> LLMError:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The service's own number for a request, from whichever header it uses."""
-    return next((headers[name] for name in _REQUEST_ID if headers.get(name)), None)
+    for name in _REQUEST_ID:
+        if found := headers.get(name):
+            return found
+    return None
 
 
 _REQUEST_ID = (

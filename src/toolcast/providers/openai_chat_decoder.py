@@ -92,6 +92,9 @@ class OpenAIChatDecoder:
             for event, payload in self._frames.feed(data):
                 if self._over:
                     break
+                if payload == b"[DONE]":
+                    self._end(out)
+                    continue
                 try:
                     chunk, odd = from_json(payload), False
                 except ValueError:
@@ -406,6 +409,8 @@ _MOST_TOKENS = 2**53
 
 
 def _count(value: Any) -> int | None:
+    if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
+        return value
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value[:20])
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:

@@ -8,7 +8,6 @@ ours or, like a cancellation, as itself. `library` is httpx, or the fork of it t
 from __future__ import annotations
 
 import logging
-import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
@@ -110,6 +109,8 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
     if isinstance(error, (library.TimeoutException, TimeoutError)):
         return Timeout(f"{host} did not answer in time", phase="first_token")
     if isinstance(error, (library.ConnectError, library.ProxyError)):
+        import ssl
+
         certificate = any(isinstance(link, ssl.SSLCertVerificationError) for link in _chain(error))
         advice = "Trust its issuer with SSL_CERT_FILE." if certificate else "Is base_url right, and the server running?"
         return ConnectFailed(f"no connection to {host}: {why}. {advice}", retryable=not certificate)

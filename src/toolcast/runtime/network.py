@@ -289,13 +289,13 @@ class _Doors:
 
     def abandon(self) -> None:
         """Close what this process may close; loops that still run are asked to."""
-        from .shielding import hand_over
-
         pid = os.getpid()
         if (sync := self._sync.pop(pid, None)) is not None:
             sync.close()
         for (owner, loop), door in list(self._loops.items()):
             if owner == pid:
+                from .shielding import hand_over
+
                 hand_over(loop, door.close)
 
     def _lock(self, pid: int) -> threading.RLock:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
-
 from ..errors import CallError, OutputTruncated, TryAgain, UnknownToolError
 from ..messages import ToolCallPart
 from ..tools import CallableTool, Read, ToolOutput
@@ -110,6 +108,8 @@ def _raise_first(jobs: Sequence[_Job]) -> None:
 
 async def _together(jobs: Sequence[_Job], raise_errors: bool) -> None:
     """Run them all at once. The first to raise cancels the others; its exception comes out as it is."""
+    import anyio
+
     first: BaseException | None = None
     try:
         async with anyio.create_task_group() as group:

@@ -1,0 +1,294 @@
+"""The comparison's tables say what was measured, and its events and rounds are what they claim to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    documents, comparison, page, bench_peers = map(import_module, ("documents", "comparison", "page", "bench_peers"))
+    common, calling = import_module("peers.common"), import_module("peers.calling")
+
+ALBUM = documents.album()
+
+
+def cell(way: str, *seconds: float, document: str = "40 KB list", **more: Any) -> dict[str, Any]:
+    """What a peer tells of one measurement."""
+    told = {"way": way, "peer": way, "gives": "typed", "document": document, "size": 4, "pieces": 10_000}
+    return {**told, "seconds": list(seconds), "snapshots": 5, "right": True, "peak": 3_000_000, **more}
+
+
+def results(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """All that was collected."""
+    taken = {"date": "2026-01-02", "python": "CPython 3.11.7", "system": "Linux", "processor": "A chip", "cores": 2}
+    found = {"taken": taken, "versions": {}, "imports": {}, "cells": list(cells), "kept": [], "calls": []}
+    return {**found, "failures": {}, **more}
+
+
+def row(table: str, name: str) -> list[str]:
+    """The cells of a row of a Markdown table."""
+    found = next(line for line in table.splitlines() if line.strip("| *").startswith(name))
+    return [part.strip() for part in found.strip("|").split("|")][1:]
+
+
+BASE = cell("toolcast, sync", 0.1, 0.102, 0.104)
+
+CELLS = {
+    "ratio and spread": (cell("peer", 2.0, 2.2, 2.1), "2.00 s (20x, +10%)"),
+    "a small ratio": (cell("peer", 0.15, 0.15), "150 ms (1.5x, +0%)"),
+    "less than toolcast": (cell("peer", 0.0012, 0.0012), "1.20 ms (0.01x, +0%)"),
+    "one round": (cell("peer", 66.6), "66.6 s (666x, once)"),
+    "thousands": (cell("peer", 120.0, 120.0), "120 s (1,200x, +0%)"),
+    "stopped": (cell("peer", cut={"seconds": 12.04, "share": 0.07}), "> 12 s at 7%"),
+    "failed": (cell("peer", error="ValueError: no"), "failed"),
+    "another object": (cell("peer", 0.1, 0.1, right=False), "wrong object: 100 ms (1.0x, +0%)"),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_of_the_table(name: str) -> None:
+    told, shown = CELLS[name]
+    table = comparison.totals(results(told, BASE), 4)
+    assert row(table, "peer") == [shown]
+    assert row(table, "toolcast, sync") == ["100 ms (1.0x, +4%)"]
+
+
+def test_rows_are_sorted_by_the_list_and_gaps_are_shown() -> None:
+    slow, fast = cell("slow", 9.0), cell("fast", 0.01)
+    other = cell("slow", 0.001, document="album", pieces=80)
+    stopped = cell("stopped", cut={"seconds": 12.0, "share": 0.07})
+    table = comparison.totals(results(slow, other, stopped, BASE, fast), 4)
+    names = [line.split("|")[1].strip(" *") for line in table.splitlines()[2:]]
+    assert names == ["fast", "toolcast, sync", "slow", "stopped"]
+    assert row(table, "fast")[1] == "–"
+
+
+def test_without_toolcast_there_is_no_ratio() -> None:
+    assert row(comparison.totals(results(cell("peer", 2.0, 2.0)), 4), "peer") == ["2.00 s (+0%)"]
+
+
+def test_a_piece_at_each_place_is_read_from_the_curve() -> None:
+    linear = [0.01 * hundredth for hundredth in range(1, 101)]
+    square = [0.0001 * hundredth**2 for hundredth in range(1, 101)]
+    assert comparison.per_piece(cell("peer", 1.0, curve=linear)) == pytest.approx([1e-4] * 3)
+    assert comparison.per_piece(cell("peer", 1.0, curve=square)) == pytest.approx([0.5e-4, 1e-4, 1.89e-4])
+    stopped = cell("peer", curve=square[:40], cut={"seconds": 12.0, "share": 0.4})
+    assert comparison.per_piece(stopped) == [pytest.approx(0.5e-4), None, None]
+    table = comparison.places(results(cell("peer", 1.0, curve=square), BASE))
+    assert row(table, "peer") == ["50 / 100 / 189 (3.78)"]
+
+
+def test_the_whole_report_from_json_and_back() -> None:
+    calls = [
+        {"peer": "toolcast", "client": "toolcast, async", "call": [200.0], "stream": [400.0], "right": True},
+        {"peer": "p", "client": "p, async", "call": [900, 800.0], "stream": [4e3], "at_once": [500.0], "right": True},
+        {"peer": "p", "client": "p, sync", "call": [], "stream": [], "error": "E: no\n  way"},
+    ]
+    found = results(
+        cell("p", 2.0, curve=[0.02 * hundredth for hundredth in range(1, 101)]),
+        BASE,
+        versions={"p": {"p": "1.0", "openai": "2.0"}, "openai": {"openai": "3.0"}},
+        imports={"p": 1.2345, "nobody": 0.5},
+        kept=[{"peer": "p", "way": "p", "bytes": 22_000_000, "snapshots": 5}],
+        calls=calls,
+        failures={"q": "ended with 1: no"},
+    )
+    text = bench_peers.dumped(found)
+    assert json.loads(text) == found
+    report = "\n\n".join(comparison.report(json.loads(text)))
+    assert "openai 3.0, p 1.0, openai below p 2.0;" in report
+    assert "| p              |      1,234 |   5 typed |        3 |       22 |" in report
+    assert "| nobody         |        500 |         – |        – |        – |" in report
+    assert "| p, async        | 800 (4.0x) | 4,000 (10x) |               500 |             2,000 |" in report
+    assert "* p, sync: `E: no way`\n* q: `ended with 1: no`" in report
+
+
+def test_figures_go_between_the_marks_and_nowhere_else() -> None:
+    for begin, end in page.MARKS.values():
+        assert page.PAGE.read_text(encoding="utf-8").count(begin) == 1
+        assert page.between(f"a {begin} old {end} z", "new", begin, end) == f"a {begin}\n\nnew\n\n{end} z"
+        with pytest.raises(ValueError, match="the page has no"):
+            page.between("a page", "new", begin, end)
+
+
+# What goes over the wire.
+
+
+def test_every_kind_of_event_carries_the_text() -> None:
+    pieces = ALBUM.pieces(4)
+
+    def sent(events: list[bytes]) -> Iterator[Any]:
+        for line in b"".join(events).decode().splitlines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))
+
+    blocks = [event["delta"] for event in sent(documents.message_events(pieces, "Album")) if "delta" in event]
+    texts = [choice["delta"] for event in sent(documents.text_events(pieces, "")) for choice in event["choices"]]
+    assert "".join(block.get("partial_json", "") for block in blocks) == ALBUM.text
+    assert "".join(text.get("content", "") for text in texts) == ALBUM.text
+
+
+def test_message_events_name_their_kind() -> None:
+    for event in documents.message_events(["{", "}"], "Album"):
+        name, data, *rest = event.decode().split("\n")
+        assert json.loads(data.removeprefix("data: "))["type"] == name.removeprefix("event: ")
+        assert rest == ["", ""]
+
+
+def test_the_transport_answers_anew_each_time() -> None:
+    wire = common.Wire()
+    with httpx.Client(transport=common.transport(httpx, wire)) as client:
+        for pieces in ([b"a", b"b"], [b"c"]):
+            wire.pieces = pieces
+            with client.stream("POST", "http://localhost/") as response:
+                assert list(response.iter_raw()) == pieces
+
+
+@pytest.mark.anyio
+async def test_the_transport_answers_async_clients() -> None:
+    wire = common.Wire()
+    wire.pieces = [b"a", b"b"]
+    client = httpx.AsyncClient(transport=common.transport(httpx, wire))
+    async with client, client.stream("POST", "http://localhost/") as response:
+        assert [piece async for piece in response.aiter_raw()] == wire.pieces
+
+
+def test_the_library_below_an_sdk_is_found() -> None:
+    class DefaultHttpxClient(httpx.Client):
+        pass
+
+    assert common.under(DefaultHttpxClient) is httpx
+
+
+# Rounds.
+
+
+def way(read: Callable[[Any, Any], Any], **more: Any) -> Any:
+    """A way that reads the plain pieces of the text."""
+    return common.Way("way", "text", read, lambda pieces, tool: pieces, **more)
+
+
+def joined(document: Any, wire: Any) -> Callable[[], Iterator[str]]:
+    """A reader that does its work."""
+    return lambda: iter(["so far", "".join(wire)])
+
+
+def test_a_measured_way() -> None:
+    found = common.measure(way(joined), ALBUM, 4, 2)
+    assert len(found["seconds"]) == 2
+    assert min(found["seconds"]) > 0
+    assert (found["pieces"], found["snapshots"], found["right"]) == (len(ALBUM.pieces(4)), 2, True)
+    assert "curve" not in found  # too short a document
+
+
+def test_a_long_document_has_a_curve_with_a_hundred_places() -> None:
+    found = common.measure(way(joined), common.DOCUMENTS["40 KB list"], 16, 1)
+    assert len(found["curve"]) == 100
+    assert found["curve"] == sorted(found["curve"])
+
+
+def test_an_async_way_is_read_to_its_end() -> None:
+    def start(document: Any, wire: Any) -> Any:
+        async def read() -> Any:
+            yield "so far"
+            yield "".join(wire)
+
+        return read
+
+    found = common.measure(way(start), ALBUM, 4, 1)
+    assert (found["snapshots"], found["right"]) == (2, True)
+
+
+LASTS = {
+    "text": (ALBUM.text, True),
+    "object": (ALBUM.whole, True),
+    "dict": (ALBUM.whole.model_dump(), True),
+    "other text": (ALBUM.text[:-1], False),
+    "another object": (ALBUM.whole.model_copy(update={"year": 1}), False),
+}
+
+
+@pytest.mark.parametrize("name", LASTS)
+def test_the_last_object_is_compared(name: str) -> None:
+    last, right = LASTS[name]
+    assert common.same(last, ALBUM) is right
+
+
+def test_a_way_that_fails_says_with_what() -> None:
+    def start(document: Any, wire: Any) -> Any:
+        raise ValueError("no such thing")
+
+    assert common.measure(way(start), ALBUM, 4, 1) == {"error": "ValueError: no such thing"}
+
+
+def test_a_way_that_takes_too_long_is_stopped_and_spared_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "BUDGET", 0.0)
+    names = ["album", "40 KB list", "40 KB, optional"]
+    chosen = [common.DOCUMENTS[name] for name in names]
+    told = list(common.cells([way(joined)], chosen, [4], 3))
+    assert [cell["document"] for cell in told] == ["album", "40 KB list"]  # the album has no place to be stopped at
+    assert told[1]["cut"]["share"] == 0.01
+    assert told[1]["seconds"] == []
+
+
+def test_a_second_way_reads_what_shows_how_it_goes() -> None:
+    names = ["album", "essay", "40 KB list"]
+    told = common.cells([way(joined, second=True)], [common.DOCUMENTS[name] for name in names], [4, 16], 1)
+    assert [(cell["document"], cell["size"]) for cell in told] == [("album", 4), ("40 KB list", 4)]
+
+
+# One call.
+
+
+def test_callers_are_measured_whole_and_checked() -> None:
+    def sync(url: str) -> Any:
+        return calling.Ready(lambda: calling.TEXT, lambda: calling.last(iter(["", calling.TEXT])))
+
+    def asynchronous(url: str) -> Any:
+        async def call() -> Any:
+            return calling.Person.model_validate_json(calling.TEXT)
+
+        async def items() -> Any:
+            yield calling.Person(name="Ada", age=1, city="")
+
+        return calling.Ready(call, lambda: calling.alast(items()))
+
+    def broken(url: str) -> Any:
+        raise ValueError(url.rpartition(":")[2].partition("/")[2])
+
+    callers = [calling.Caller("a, sync", sync), calling.Caller("a, async", asynchronous)]
+    good, wrong, failed = calling.costs([*callers, calling.Caller("b, sync", broken, "tool/v1")])
+    assert {key: len(value) for key, value in good.items() if isinstance(value, list)} == {"call": 3, "stream": 3}
+    assert (good["right"], wrong["right"], len(wrong["at_once"])) == (True, False, 3)
+    assert failed["error"] == "ValueError: tool/v1"
+
+
+# The command.
+
+
+def test_every_peer_names_its_packages_or_is_toolcast() -> None:
+    bare = [name for name in bench_peers.SCRIPTS if bench_peers.python_of(name) == bench_peers.sys.executable]
+    assert bare == ["toolcast"]
+    assert {"instructor", "pydantic-ai", "openai", "anthropic", "mirascope", "llama-index", "langchain", "litellm"} <= {
+        *bench_peers.SCRIPTS
+    }
+
+
+def test_a_peer_that_cannot_run_is_a_failure_and_no_exception(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench_peers, "ENVIRONMENTS", tmp_path)
+    (told,) = bench_peers.run("toolcast", "--sizes", "none")
+    assert told["failures"].startswith("ended with 2: ")
+    assert "invalid int value" in told["failures"]
+
+
+def test_snapshots_are_kept_in_a_run_of_their_own_where_that_takes_no_age() -> None:
+    cells = [cell("fast", 1.0), cell("slow", 99.0), cell("cut"), cell("raw", 1.0, gives="chunks")]
+    found = results(*({**told, "peer": "p"} for told in cells))
+    assert bench_peers.keepers(found, "p") == ["fast"]
