@@ -186,6 +186,6 @@ class Lane:
     __slots__ = ("feed", "growing", "id")
 
     def __init__(self, id: str, growing: Growing) -> None:
-        self.id = id
-        self.growing = growing
-        self.feed = growing.feed
+        self.id: str = id
+        self.growing: Growing = growing
+        self.feed: Callable[[str], bool] = growing.feed

@@ -147,6 +147,8 @@ class ObjectFrame(Frame):
 
     key: str  # from the first `meet` on
     loc: str
+    certain: bool
+    bare: type | None
 
     def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm and shape.firm)

@@ -28,7 +28,7 @@ from .core_schemas import LISTS, MAPPINGS
 _DICT: Any = dict
 _TUPLE: Any = tuple
 new: Any = object.__new__
-assign = object.__setattr__
+assign: Any = object.__setattr__
 
 
 class Partial:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -62,7 +63,7 @@ class _Door:
     def __init__(self, lanes: Lanes, limit: int) -> None:
         self.limit = limit
         self.open: set[Open] = set()
-        self.library = lanes.library
+        self.library: ModuleType = lanes.library
         guard_logs()
         self.failures: tuple[type[Exception], ...] = kinds(self.library)
         self._lanes = lanes

@@ -27,7 +27,7 @@ class Open:
     __slots__ = ("lane", "limit", "over", "pieces", "reading", "response")
 
     def __init__(self, lane: Lane, response: Any, pieces: Any) -> None:
-        self.lane = lane
+        self.lane: Lane = lane
         self.response: Any = response
         self.pieces: Any = pieces
         self.reading: bool = False
