@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterator
 from statistics import median
 
+import calls
 from documents import Document, LooseOrders, album, chat_events, essay, orders
 from measure import Figures, Row, compare, held, import_time
 from page import circumstances, table, write
@@ -73,6 +74,7 @@ def report() -> Iterator[str]:
     yield memory()
     yield "**Import** (ms of wall clock in a fresh interpreter, least of 5)"
     yield imports()
+    yield from calls.report()
 
 
 def _measured(size: int, longest: int = 2_000_000) -> Results:

@@ -27,11 +27,14 @@ import toolcast
 from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM
 from toolcast.providers.wire import HTTPRequest
 
-ROUNDS = 4
+ROUNDS = 3
 COUNT = 60
 """Calls in a row, in one round."""
 
 AT_ONCE = 100
+EACH = 5
+"""Calls at once, and how many each of them makes one after the other."""
+
 STREAMS = 1_000
 HELD = ("raw httpx, async", "toolcast, async", "raw aiohttp", "toolcast, aiohttp")
 
@@ -337,8 +340,8 @@ async def _timed_at_once(work: Work) -> float:
     await asyncio.gather(*(worker(1) for _ in range(AT_ONCE)))
     gc.collect()
     begun = process_time()
-    await asyncio.gather(*(worker(2) for _ in range(AT_ONCE)))
-    return (process_time() - begun) / (2 * AT_ONCE)
+    await asyncio.gather(*(worker(EACH) for _ in range(AT_ONCE)))
+    return (process_time() - begun) / (EACH * AT_ONCE)
 
 
 async def _held(row: Row, url: str) -> float:
