@@ -71,7 +71,12 @@ class ObjectFlow:
             self._move_on()
         if self._failure is None:
             for event in self._events:
-                if self._take(event):
+                lane = self._lane
+                if lane is not None and type(event) is ToolCallDelta and event.id == lane.id:
+                    shows = self._grow(lane, event)
+                else:
+                    shows = self._take(event)
+                if shows:
                     return True
                 if self._failure is not None:
                     break
@@ -188,8 +193,8 @@ class ObjectFlow:
         """Wait until there is a new item; False at the end.
 
         `advance` and `fill` in turn would do, but this is the loop that every chunk goes through. Nearly every chunk is
-        one delta of the call that the delta before it belonged to. It is fed to what grows, its lane, and that is all:
-        nobody else has to hear of it, and there is nothing to look at again before the next is pulled.
+        one delta of the call that the delta before it belonged to. It is fed to what grows, its lane, and nobody else
+        has to hear of it.
         """
         try:
             while True:
@@ -215,12 +220,7 @@ class ObjectFlow:
                         await self._conclude()
                     continue
                 self._on_lane = True
-                try:
-                    shows = lane.feed(event.arguments)
-                except pydantic.ValidationError as error:
-                    shows = self._refuse(lane, error)
-                if shows:
-                    self.trace.state = "yielding_partial"
+                if self._grow(lane, event):
                     return True
         except BaseException as error:
             await self._fail(error)
@@ -312,14 +312,16 @@ class ObjectFlow:
             self.trace.state = "yielding_partial"
         return shows
 
-    def _refuse(self, lane: Lane, error: pydantic.ValidationError) -> bool:
-        """Stop where arguments cannot become valid any more; nothing of them shows."""
-        self._on_lane = False
+    def _grow(self, lane: Lane, event: ToolCallDelta) -> bool:
+        """Whether this delta, fed to its lane, changed something that shows."""
         try:
-            return self.processor.refuse(lane.id, lane.growing, error)
-        except ValidationError as failure:
-            self._failure = failure
-            return False
+            shows = lane.feed(event.arguments)
+        except pydantic.ValidationError as error:
+            self._failure = self.processor.refusal(lane.id, lane.growing, error)
+            self._on_lane = shows = False
+        if shows:
+            self.trace.state = "yielding_partial"
+        return shows
 
     def _hold(self, events: list[Event]) -> None:
         """Have these events worked through next."""

@@ -115,18 +115,22 @@ class StreamingObjectProcessor:
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:
-            return self.refuse(id, growing, error)
-
-    def refuse(self, id: str, growing: Growing, error: pydantic.ValidationError) -> bool:
-        """Raise the `ValidationError` of arguments that cannot become valid; False where they count as none."""
-        if growing.text.strip() == "null":  # no arguments at all, which count as an empty object
+            if (failure := self.refusal(id, growing, error)) is not None:
+                raise failure from error
             return False
-        raise ValidationError(
+
+    def refusal(self, id: str, growing: Growing, error: pydantic.ValidationError) -> ValidationError | None:
+        """The error of arguments that cannot become valid any more; None where they count as none at all."""
+        if growing.text.strip() == "null":  # which stands for an empty object
+            return None
+        failure = ValidationError(
             f"the arguments of {self._names[id]} cannot become valid any more; the answer was stopped early. "
             "fail_fast=False reads it to its end.",
             tool_name=self._names[id],
             arguments=growing.text,
-        ) from error
+        )
+        failure.__cause__ = error
+        return failure
 
     def _grew(self, event: ToolCallDelta) -> bool:
         growing = self._growing.get(event.id)

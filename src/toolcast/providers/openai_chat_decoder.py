@@ -83,9 +83,7 @@ class OpenAIChatDecoder:
         text = self._envelope.text(data)
         if text and (more := self._calls.more(text)) is not None:
             return more
-        self._envelope.forget()
         out: list[Event] = []
-        whole = self._frames.between and self._streamed
         try:
             if self._sniffing:
                 data = self._sniffed(data)
@@ -94,19 +92,8 @@ class OpenAIChatDecoder:
                     break
                 if payload == b"[DONE]":
                     self._end(out)
-                    continue
-                try:
-                    chunk, odd = from_json(payload), False
-                except ValueError:
-                    chunk, odd = None, True
-                if odd:  # out here, so that what it raises has no context
-                    chunk = self._odd(payload, out)
-                if event == "error":
-                    raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
-                if chunk is not None:
-                    self._chunk(chunk, out)
-            if whole and len(out) == 1:
-                self._learn(data, out[0])
+                elif event or not self._more(payload, out):
+                    self._event(event, payload, out)
         except LLMError as error:
             self._failed(error)
             if not out:
@@ -129,10 +116,13 @@ class OpenAIChatDecoder:
             raise
         return out
 
-    def _learn(self, data: bytes, event: Event) -> None:
-        """Remember what is around the arguments, where the same again would change nothing but them."""
-        if type(event) is ToolCallDelta and self._frames.between and not self._details:
-            self._envelope.learn(data, event.arguments)
+    def _more(self, payload: bytes, out: list[Event]) -> bool:
+        """Whether the event differs from the last one in its arguments alone. Those are read then."""
+        text = self._envelope.text(b"data: %b\n\n" % payload)
+        if not text or (more := self._calls.more(text)) is None:
+            return False
+        out += more
+        return True
 
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider
@@ -203,6 +193,22 @@ class OpenAIChatDecoder:
         return MalformedEvent(f"the answer is no chat completion: it {shown}. Check that base_url is right.")
 
     # -- one event
+
+    def _event(self, name: str, payload: bytes, out: list[Event]) -> None:
+        self._envelope.forget()
+        before = len(out)
+        try:
+            chunk, odd = from_json(payload), False
+        except ValueError:
+            chunk, odd = None, True
+        if odd:  # out here, so that what it raises has no context
+            chunk = self._odd(payload, out)
+        if name == "error":
+            raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
+        if chunk is not None:
+            self._chunk(chunk, out)
+        if len(out) == before + 1 and type(last := out[-1]) is ToolCallDelta and not (name or self._details):
+            self._envelope.learn(b"data: %b\n\n" % payload, last.arguments)
 
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if type(chunk) is not dict:
