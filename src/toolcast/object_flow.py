@@ -229,8 +229,8 @@ class ObjectFlow:
     async def newest(self) -> bool:
         """Wait until there is a new item, and take in what has come while the caller was away; False at the end.
 
-        Nobody can say what lies in the buffers of a connection, only how long it takes to get it. So a caller who was
-        away for longer than `PATIENCE` gets on with all that comes at once, up to the first that had to be waited for.
+        Nobody knows what lies in the buffers of a connection, only how long it takes to get it. A caller who was away
+        for longer than `PATIENCE` gets on with all that comes at once, up to the first that had to be waited for.
         """
         now = self._outside.now
         asked = now()
@@ -341,10 +341,9 @@ class ObjectFlow:
 
     def _arrive(self) -> bool:
         """At the end, give the result as the last item, once."""
-        if self.ended or self._result is None:
-            return False
-        self.ended = True
-        return True
+        arrives = self._result is not None and not self.ended
+        self.ended |= arrives
+        return arrives
 
     async def _conclude(self) -> None:
         self._move_on()

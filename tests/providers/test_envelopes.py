@@ -70,6 +70,7 @@ def test_knows_nothing_before_it_has_learned_and_after_it_forgot() -> None:
         (b"data: {}\n\n", "abcd"),
         (event("abcd"), "other"),
         (event("abcd", arguments="abcd"), "abcd"),  # which of the two was it?
+        (event("abcd").replace(b"abcd", b"\\ud800"), "\ufffd"),  # it had to be repaired
     ],
 )
 def test_learns_only_what_is_certain(data: bytes, arguments: str) -> None:
@@ -287,3 +288,18 @@ def test_the_decoder_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # Not the first, with which the call begins, nor the second, which is learned from. What "{" may mean takes a look
     # at the call; it is learned from as well.
     assert [text for text in found if text is not None] == texts[2:]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("together", [1, 2, 7, 100])
+def test_events_that_come_together_are_recognized_one_by_one(together: int, newline: bytes) -> None:
+    texts = ['{"a', '":"', *"bcdefghijklmnop", '"}']
+    sent = [piece.replace(b"\n", newline) for piece in (start(), *map(event, texts), b"data: [DONE]\n\n")]
+    pieces = [b"".join(sent[first : first + together]) for first in range(0, len(sent), together)]
+    decoder = OpenAIChatWire(GENERIC).decoder(Conversation("m", ()))
+    taken_apart: list[Any] = []
+    apart = decoder._chunk  # what every other event goes through
+    decoder._chunk = lambda chunk, out: taken_apart.append(chunk) or apart(chunk, out)
+    events = [found for piece in pieces for found in decoder.feed(piece)] + decoder.close()
+    assert [found.arguments for found in events if type(found) is ToolCallDelta] == texts
+    assert len(taken_apart) == 3  # the beginning of the call, and those that are learned from

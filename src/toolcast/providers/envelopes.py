@@ -60,7 +60,10 @@ class Envelope:
             return
         self._tries -= 1
         found = _find(data)
-        if found is None or data.count(_KEY) != 1 or from_json(b'"%s"' % found[1]) != arguments:
+        try:
+            if found is None or data.count(_KEY) != 1 or from_json(b'"%s"' % found[1]) != arguments:
+                return
+        except ValueError:  # what was read had to be repaired first
             return
         start, end = found.span(1)
         padding = _padding(data, end)
