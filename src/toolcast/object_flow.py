@@ -29,7 +29,6 @@ from .views import numbered, value_at, view_of
 
 logger: Final = logging.getLogger("toolcast")
 
-
 PATIENCE: Final = 0.001
 """Seconds: what takes longer to get had not arrived yet."""
 
@@ -107,10 +106,7 @@ class ObjectFlow:
     @property
     def item(self) -> Any:
         """The newest snapshot, or the result once the call has ended."""
-        if self._result is not None:
-            return self._result.output
-        lane = self._lane
-        return self.processor.item if lane is None or self.parallel else lane.growing.value
+        return self._result.output if self._result is not None else self.processor.item
 
     @property
     def usage(self) -> Usage:
@@ -209,18 +205,14 @@ class ObjectFlow:
                         continue
                 events = await source.pull()
                 lane = self._lane
-                if (
-                    lane is None
-                    or len(events) != 1
-                    or type(event := events[0]) is not ToolCallDelta
-                    or (event.id != lane.id)
-                ):
+                single = events[0] if len(events) == 1 else None
+                if lane is None or type(single) is not ToolCallDelta or single.id != lane.id:
                     self._hold(events)
                     if not events:
                         await self._conclude()
                     continue
                 self._on_lane = True
-                if self._grow(lane, event):
+                if self._grow(lane, single):
                     return True
         except BaseException as error:
             await self._fail(error)

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from toolcast.runtime import shielding
+from toolcast.runtime.alarms import Alarm
 from toolcast.runtime.shielding import Patience, apart, current_loop, hand_over, unbroken
 
 
@@ -220,26 +221,25 @@ def test_each_call_has_its_time_limit(backend: str) -> None:
 
 
 def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
-    class Heard(Patience):
-        def __init__(self) -> None:
-            super().__init__(current_loop())
-            self.rung = asyncio.Semaphore(0)
+    rung = asyncio.Semaphore(0)
 
+    class Heard(Alarm):
         def _ring(self) -> None:
-            self.rung.release()
+            rung.release()
             super()._ring()
 
     async def main() -> None:
-        patience = Heard()
+        patience = Patience(current_loop())
+        patience._alarm = Heard(current_loop())
         nothing = partial(asyncio.sleep, 0)
         await patience.unbroken(nothing, 0.01)
         with pytest.raises(TimeoutError):
             await patience.unbroken(anyio.sleep_forever, 0.03)
         for _ in range(2):  # once too early
-            await patience.rung.acquire()
-        assert patience.rung.locked()
+            await rung.acquire()
+        assert rung.locked()
         await patience.unbroken(nothing, 0.01)
-        await patience.unbroken(patience.rung.acquire, None)  # it rings, and nobody waits within a limit
+        await patience.unbroken(rung.acquire, None)  # it rings, and nobody waits within a limit
         with pytest.raises(TimeoutError):
             await patience.unbroken(anyio.sleep_forever, 0.01)
 
@@ -253,8 +253,8 @@ def test_a_cancellation_is_no_time_limit() -> None:
         patience = Patience(asyncio.get_running_loop())
         task = asyncio.create_task(patience.unbroken(anyio.sleep_forever, 5.0))
         await ticks(2)
-        patience._until = 0.0
-        patience._ring()
+        patience._alarm._until = 0.0
+        patience._alarm._ring()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -33,6 +33,7 @@ LAYERS = {
         "runtime.aiohttp_failures",
         "runtime.aiohttp_network",
         "runtime.aiohttp_replies",
+        "runtime.alarms",
         "runtime.bodies",
         "runtime.connections",
         "runtime.lanes",

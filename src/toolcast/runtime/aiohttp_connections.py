@@ -28,7 +28,8 @@ from aiohttp.tracing import Trace
 from ..errors import BadRequest, StreamInterrupted
 from ..providers.wire import HTTPRequest, Secret
 from .aiohttp_failures import FAULTS, hush, unanswered, unheard
-from .aiohttp_replies import AiohttpReply, Alarm, Line, Open
+from .aiohttp_replies import AiohttpReply, Line, Open
+from .alarms import Alarm
 from .failures import checked, revealed
 from .network import trust
 from .shielding import GRACE

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 import anyio
 
 from . import without_loop
+from .alarms import Alarm
 
 T = TypeVar("T")
 Loop: TypeAlias = Any
@@ -99,17 +100,15 @@ async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
 class Patience:
     """How long each of several calls, made one after the other, may take.
 
-    Under asyncio a timer for each would cost more than the call. So there is one for all of them, and only where a
-    call does not end at once; when it rings before the limit of the call that is then waiting, it is wound up again.
+    Under asyncio one alarm serves all of them, and only where a call does not end at once.
     """
 
-    __slots__ = ("_begun", "_loop", "_over", "_task", "_timer", "_until")
+    __slots__ = ("_alarm", "_begun", "_loop", "_over", "_task")
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(loop)
         self._task: asyncio.Task[Any] | None = None
-        self._until: float = 0.0
         self._over = False
         self._begun = False
 
@@ -133,43 +132,29 @@ class Patience:
             return result
         if limit is None:
             return await _finished(step, wanted, 1)
-        self._watch(limit)
-        assert self._task is not None
-        cancels = self._task.cancelling()
+        self._over = False
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        cancels = task.cancelling()
+        self._alarm.wait(limit, self._give_up)
         try:
             return await _finished(step, wanted, 1)
         except asyncio.CancelledError:
-            if self._over and self._task.uncancel() <= cancels:
+            if self._over and task.uncancel() <= cancels:
                 raise TimeoutError from None
             raise
         finally:
+            self._alarm.rest()
             self._task = None
 
     def end(self) -> None:
         """There will be no more calls."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.stop()
 
-    def _watch(self, limit: float) -> None:
-        self._over = False
-        self._task = asyncio.current_task()
-        self._until = until = self._loop.time() + limit
-        if self._timer is None or until < self._timer.when():
-            self._wind()
-
-    def _wind(self) -> None:
-        self.end()
-        self._timer = self._loop.call_at(self._until, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return
-        if self._loop.time() < self._until:
-            self._wind()
-        else:
-            self._over = True
-            self._task.cancel()
+    def _give_up(self) -> None:
+        assert self._task is not None
+        self._over = True
+        self._task.cancel()
 
 
 def _begun(call: Callable[[], Awaitable[T]]) -> tuple[Generator[Any, Any, T], Any]:
