@@ -28,7 +28,7 @@ WIDE_CONSTRUCTORS = {
     ("agents.engine", "Engine"),
     ("testing.scripted", "ScriptedLLM"),
 }
-WIDE_MODULES = {"llms", "ready_made"}  # every ready-made LLM
+WIDE_MODULES = {"llms", "ready_made", "service_llm"}  # every ready-made LLM
 
 # **kwargs only where they are the caller's own names: the values of a prompt's holes, `with_(**changes)` and
 # the options of an LLM (both typed by a TypedDict), and the circumstances that every CallError carries.

@@ -56,6 +56,7 @@ LAYERS = {
         "asking",
         "llms",
         "ready_made",
+        "service_llm",
         "objects",
         "answers",
         "calls",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from re import compile as regex
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..errors import BadRequest, LLMError
 from ..events import Event
@@ -103,9 +103,17 @@ ToolChoice: TypeAlias = str | NamedTool | Mapping[str, Any] | None
 """`"auto"`, `"required"`, `"none"`, a `NamedTool`, a dialect's own dict, or None: the service's default."""
 
 
+Mode: TypeAlias = Literal["tool_call", "json_schema", "prompted", "grammar"]
+"""How a model is held to the tools: it must call one; its text must follow their schema, by the service's own
+`json_schema` output or by a `grammar`; or it is asked to in words (`prompted`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """All that one request is made of, in no service's dialect. `stream`: answer in pieces."""
+    """All that one request is made of, in no service's dialect. `stream`: answer in pieces.
+
+    `mode` says how a forced tool choice is carried out; None: in the wire's usual way.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -113,11 +121,12 @@ class Conversation:
     tool_choice: ToolChoice = None
     parallel: bool = False
     stream: bool = True
+    mode: Mode | None = None
 
     @property
     def terms(self) -> Terms:
         """All of it but what is said."""
-        return Terms(self.model, self.tools, self.tool_choice, self.parallel, self.stream)
+        return Terms(self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode)
 
 
 class Terms(NamedTuple):
@@ -128,6 +137,7 @@ class Terms(NamedTuple):
     tool_choice: ToolChoice
     parallel: bool
     stream: bool
+    mode: Mode | None = None
 
 
 def once_for_all(make: Callable[[Terms, Settings], T]) -> Callable[[Conversation, Settings], T]:

@@ -1,0 +1,179 @@
+"""An LLM behind HTTP: a service's dialect and a network, made into one `FunctionCallingLLM`.
+
+`ServiceLLM` is all that the ready-made LLMs (ready_made.py) share: the key and where it is read from, the headers,
+the wire that is loaded on first use, and what is left out when an LLM is pickled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypedDict
+
+from .asking import Ask
+from .events import Event
+from .exchange import Exchange, with_headers
+from .flows import Source
+from .llms import FunctionCallingLLM, LLMMetadata, NetworkChoice
+from .messages import Message
+from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
+from .retries import RetryPolicy
+from .runtime.network import Outside
+from .settings import Settings
+from .sources import Call, start_call
+from .tools import CallableTool
+
+logger: Final = logging.getLogger("toolcast")
+
+Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Called before each request; gives the headers that prove who is asking."""
+
+
+_SECRET_HEADERS = frozenset(
+    ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
+)
+
+
+class Options(TypedDict, total=False):
+    """What every ready-made LLM takes besides its model."""
+
+    api_key: str | None
+    base_url: str | None
+    settings: Settings | None
+    system_prompt: str | None
+    max_retries: int
+    headers: Mapping[str, str] | None
+    auth: Auth | None
+    network: NetworkChoice | None
+
+
+class ServiceLLM(FunctionCallingLLM):
+    """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
+
+    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx;
+    `"aiohttp"` is a faster one for the async methods under asyncio.
+    """
+
+    provider: ClassVar[str]
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        max_retries: int = 2,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        network: NetworkChoice | None = None,
+    ) -> None:
+        super().__init__(settings=settings, system_prompt=system_prompt, network=network)
+        self.model = model
+        self.base_url = base_url
+        self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
+        self._key = Secret(api_key) if api_key else None
+        self._headers: dict[str, str | Secret] = {
+            name: Secret(value) if name.lower() in _SECRET_HEADERS else value for name, value in (headers or {}).items()
+        }
+        self._auth = auth
+        self._made: Wire | None = None
+        self._served_at: str | None = None
+        self._warned: set[str] = set()
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return LLMMetadata(self.model, self.provider)
+
+    @property
+    def wire(self) -> Wire:
+        """The service's dialect."""
+        if self._made is None:
+            self._made = self._make_wire()
+        return self._made
+
+    def noticed(self, request: HTTPRequest) -> None:
+        """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
+        for note in request.notes:
+            if note not in self._warned:
+                self._warned.add(note)
+                logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the service can be spoken to."""
+        return self.wire
+
+    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+        """`request` with the headers of `auth`, if there is one."""
+        if self._auth is None:
+            return request
+        given = self._auth()
+        headers = await given if inspect.isawaitable(given) else given
+        return with_headers(request, {name.lower(): Secret(value) for name, value in headers.items()})
+
+    def preview(self, ask: Ask) -> HTTPRequest | None:
+        """The request that `ask` would send."""
+        return self.wire.request(ask.conversation(self.model), ask.settings)
+
+    def decoder(self, ask: Ask) -> Decoder:
+        """What reads the body of an answer to `ask`."""
+        return self.wire.decoder(ask.conversation(self.model))
+
+    @abstractmethod
+    def _make_wire(self) -> Wire:
+        """The service's dialect, for this model and key."""
+
+    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
+
+    async def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        """The events of one answer under an event loop, for an LLM of one's own that stands before this one."""
+        ask = Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
+        outside = self.async_outside()
+        source = self._open(ask, outside, start_call(settings, outside))
+        try:
+            while events := await source.pull():
+                for event in events:
+                    yield event
+        finally:
+            await source.close()
+
+    def secret(self, *names: str) -> Secret | None:
+        """The key that was given, or the first of these environment variables that is set."""
+        if self._key:
+            return self._key
+        found = first_set(names)
+        return Secret(found) if found else None
+
+    def __repr__(self) -> str:
+        where = f", base_url={self.base_url!r}" if self.base_url else ""
+        return f"{type(self).__name__}({self.model!r}{where})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the key, which the other process reads from its own environment, and connections."""
+        state = dict(self.__dict__)
+        state.pop("_row", None)  # holds what cannot be pickled, and is found again
+        state["_headers"] = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
+        return state | {"_key": None, "_made": None, "_network": None, "_auth": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        FunctionCallingLLM.__init__(
+            self, settings=self.settings, system_prompt=self.system_prompt, network=self._network_name
+        )
+
+
+def first_set(names: Sequence[str]) -> str | None:
+    """The value of the first of these environment variables that is set."""
+    return next((value for name in names if (value := os.environ.get(name))), None)
