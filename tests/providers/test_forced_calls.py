@@ -21,7 +21,16 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, ToolCallPart
-from toolcast.providers.forced_calls import ForcedCalls, ForcedDecoder, Form, calls_before, form_of
+from toolcast.providers.forced_calls import (
+    ForcedCalls,
+    ForcedDecoder,
+    Form,
+    answer_schema,
+    calls_before,
+    form_of,
+    instructions,
+    rooted,
+)
 from toolcast.providers.wire import Conversation, NamedTool, ToolChoice, ToolSpec
 from toolcast.usage import Usage
 
@@ -87,6 +96,11 @@ CASES: dict[str, tuple[Form, str, list[Event]]] = {
         REPEATED,
         f'{{"calls": [{FIRST}, {{}}]}}',
         [*_call("call_3", "add", FIRST), *_call("call_4", "add", "{}")],
+    ),
+    "one call in a list": (
+        rooted(ONE_OF),
+        f'{{"calls": [{{"name": "add", "arguments": {FIRST}}}]}}',
+        _call("call_3", "add", FIRST),
     ),
     "text": (FREE, "  It is {391}.", [TextDelta("  It is {391}.")]),
     "text where a call was forced": (BARE, "I cannot.", [TextDelta("I cannot.")]),
@@ -173,6 +187,55 @@ def test_no_tools_and_calls_made_before() -> None:
     assert form_of(Conversation("m", ())) is None
     made = Message("assistant", (ToolCallPart("1", "add"), ToolCallPart("2", "add")))
     assert calls_before(Conversation("m", (made, made))) == 4
+
+
+def test_a_choice_at_the_root_becomes_a_list() -> None:
+    assert rooted(ONE_OF) == Form((ADD, SING), listed=True)
+    assert rooted(BARE) == BARE
+    assert rooted(REPEATED) == REPEATED
+    assert answer_schema(rooted(SEVERAL)) == answer_schema(SEVERAL)
+
+
+def _called(name: str) -> dict[str, Any]:
+    properties = {"name": {"const": name}, "arguments": {"type": "object"}}
+    return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+
+
+def _listed(items: dict[str, Any], **bounds: int) -> dict[str, Any]:
+    properties = {"calls": {"type": "array", "items": items, **bounds}}
+    return {"type": "object", "properties": properties, "required": ["calls"]}
+
+
+EITHER = {"anyOf": [_called("add"), _called("sing")]}
+
+
+@pytest.mark.parametrize(
+    ("form", "schema"),
+    [
+        (BARE, {"type": "object"}),
+        (FREE, _called("add")),
+        (ONE_OF, EITHER),
+        (rooted(ONE_OF), _listed(EITHER, minItems=1, maxItems=1)),
+        (SEVERAL, _listed(EITHER, minItems=1)),
+        (REPEATED, _listed({"type": "object"}, minItems=1)),
+    ],
+)
+def test_the_schema_of_an_answer(form: Form, schema: dict[str, Any]) -> None:
+    assert answer_schema(form) == schema
+    told = instructions(form)
+    assert told.startswith("\n".join(f"{tool.name}: {tool.description}" for tool in form.tools))
+    assert told.endswith(json.dumps(schema))
+
+
+def test_definitions_of_several_tools_are_kept_apart() -> None:
+    def tool(name: str, kind: str) -> ToolSpec:
+        schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/D"}}, "$defs": {"D": {"enum": [kind]}}}
+        return ToolSpec(name, "", schema)
+
+    schema = answer_schema(Form((tool("one", "a"), tool("two", "b"))))
+    assert schema["$defs"] == {"0.D": {"enum": ["a"]}, "1.D": {"enum": ["b"]}}
+    held = [call["properties"]["arguments"] for call in schema["anyOf"]]
+    assert held == [{"type": "object", "properties": {"x": {"$ref": f"#/$defs/{n}.D"}}} for n in (0, 1)]
 
 
 class _Inner:

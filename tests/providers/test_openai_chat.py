@@ -60,7 +60,8 @@ from toolcast.providers.compatible import (
     VLLM,
     Service,
 )
-from toolcast.providers.openai_chat import OpenAIChatWire, endpoint
+from toolcast.providers.http_wire import endpoint
+from toolcast.providers.openai_chat import OpenAIChatWire
 from toolcast.providers.openai_chat_decoder import OpenAIChatDecoder
 from toolcast.providers.wire import Conversation, NamedTool, Secret, ToolSpec
 from toolcast.settings import Settings
@@ -714,7 +715,7 @@ def test_failures(body: bytes, kind: type[LLMError], words: str) -> None:
 
 
 def test_a_document_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcast.providers.openai_chat_decoder.LIMIT", 8)
+    monkeypatch.setattr("toolcast.providers.answer_decoder.LIMIT", 8)
     with pytest.raises(LimitExceeded, match="8 bytes"):
         decoder().feed(b'{"a":123456')
 

@@ -1,15 +1,16 @@
 """Text that spells tool calls in JSON -> the events of tool calls. For services that obey no `tool_choice`.
 
 Such a service is held to a schema instead, and what it writes as text is the call. Three forms: one tool,
-its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of either. The
-text is read by the JSON machine as it arrives, and the raw text of each `arguments` is handed on at once,
+its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of either.
+`answer_schema` is what the service is held to, `instructions` what its model is told of it. The text is read by the JSON machine as it arrives, and the raw text of each `arguments` is handed on at once,
 so arguments grow as if the service had streamed a tool call. Text that does not begin with `{` stays text.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..errors import BadRequest, LLMError, MalformedEvent
@@ -20,11 +21,15 @@ from .wire import Conversation, Decoder, NamedTool, Terms, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the answer is: calls of `tools`, several if `parallel`; or just text, if it is not `forced`."""
+    """What the answer is: calls of `tools`, several if `parallel`; or just text, if it is not `forced`.
+
+    `listed`: the calls stand in a list, though there is to be only one. (Several always do.)
+    """
 
     tools: tuple[ToolSpec, ...]
     parallel: bool = False
     forced: bool = True
+    listed: bool = False
 
     @property
     def only(self) -> ToolSpec | None:
@@ -34,7 +39,12 @@ class Form:
     @property
     def is_bare(self) -> bool:
         """Whether the answer is the arguments of the one tool and nothing else."""
-        return self.only is not None and not self.parallel
+        return self.only is not None and not self.is_list
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the answer is `{"calls": [...]}`."""
+        return self.parallel or self.listed
 
 
 def form_of(conversation: Conversation | Terms) -> Form | None:
@@ -67,6 +77,52 @@ def _named(choice: object) -> str | None:
         name = (found.get("function") or found).get("name")
         return name if isinstance(name, str) else None
     return None
+
+
+def rooted(form: Form) -> Form:
+    """The same calls, for a service that wants an object at the root of a schema, and no choice of objects."""
+    return replace(form, listed=True) if len(form.tools) > 1 else form
+
+
+def answer_schema(form: Form) -> dict[str, Any]:
+    """The schema of a forced answer. References are to `$defs` at the root, so each tool's get its number."""
+    if form.is_bare:
+        return dict(form.tools[0].parameters)
+    definitions: dict[str, Any] = {}
+    calls: list[Any] = []
+    for number, tool in enumerate(form.tools):
+        parameters = _renamed(tool.parameters, f"{number}.")
+        definitions.update({f"{number}.{name}": body for name, body in parameters.pop("$defs", {}).items()})
+        named = _object({"name": {"const": tool.name}, "arguments": parameters})
+        calls.append(named if form.only is None else parameters)
+    whole = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    if form.is_list:
+        most = {} if form.parallel else {"maxItems": 1}
+        whole = _object({"calls": {"type": "array", "items": whole, "minItems": 1, **most}})
+    return {**whole, "$defs": definitions} if definitions else whole
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _renamed(schema: Any, prefix: str) -> Any:
+    if isinstance(schema, Mapping):
+        found = cast("Mapping[str, Any]", schema)
+        copy = {key: _renamed(value, prefix) for key, value in found.items()}
+        if isinstance(ref := copy.get("$ref"), str):
+            copy["$ref"] = ref.replace("#/$defs/", f"#/$defs/{prefix}", 1)
+        return copy
+    if isinstance(schema, list):
+        return [_renamed(value, prefix) for value in cast("list[object]", schema)]
+    return schema
+
+
+def instructions(form: Form) -> str:
+    """What the tools are, in words: of the schema of its answer, a model itself may see nothing."""
+    told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
+    schema = json.dumps(answer_schema(form), ensure_ascii=False)
+    return f"{told}\n\nAnswer with JSON that follows this JSON Schema: {schema}"
 
 
 def calls_before(conversation: Conversation) -> int:
@@ -189,7 +245,7 @@ class ForcedCalls:
             self.started(self._form.tools[0].name, out)
         else:
             only = self._form.only
-            self._reading = _Calls(self, 3 if self._form.parallel else 1, only.name if only else None)
+            self._reading = _Calls(self, 3 if self._form.is_list else 1, only.name if only else None)
         return start
 
     def _id(self) -> str:

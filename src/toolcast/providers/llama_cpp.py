@@ -26,7 +26,8 @@ from ..settings import Settings
 from .compatible import LLAMA_CPP
 from .forced_calls import ForcedDecoder, Form, calls_before, form_of
 from .grammar import Limits, calls_schema, grammar
-from .openai_chat import OpenAIChatWire, endpoint
+from .http_wire import endpoint
+from .openai_chat import OpenAIChatWire
 from .wire import Conversation, Decoder, HTTPRequest, Secret, ToolSpec
 
 _PROBE = "The capital of France is"

@@ -8,7 +8,6 @@ error.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,19 +24,18 @@ from ..events import (
     StopReason,
     TextDelta,
     ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
     UsageReport,
 )
 from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from ..usage import Usage
-from .forced_calls import ForcedDecoder, Form, calls_before, form_of
+from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, form_of, instructions
 from .framing import JSONLines
-from .http_errors import Source, http_error, shortened, stream_error
-from .openai_chat import endpoint
-from .wire import Conversation, Decoder, HTTPRequest, Secret, Terms, ToolNames, member, once_for_all
+from .http_errors import Source, shortened, stream_error
+from .http_wire import Address, Frame, HTTPWire, endpoint
+from .open_calls import OpenCalls
+from .parts import arguments_of, inlined
+from .wire import Conversation, Decoder, Secret, Terms, ToolNames
 
 _PORT = 11434
 _OPTIONS = {
@@ -79,8 +77,10 @@ def ollama_url(host: str = "") -> str:
     return f"{scheme}://{shown}:{port}{parts.path.rstrip('/')}"
 
 
-class OllamaWire:
+class OllamaWire(HTTPWire):
     """The wire of one Ollama server; `base_url` is its address, without `/api/chat`."""
+
+    accept = ("application/json", "application/x-ndjson, application/json")
 
     def __init__(
         self,
@@ -89,92 +89,65 @@ class OllamaWire:
         api_key: Secret | None = None,
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
-        self._url = endpoint(base_url or ollama_url(), "/api/chat")
-        self._key = api_key
-        self._own_headers = {name.lower(): value for name, value in (headers or {}).items()}
-        self._frame = once_for_all(_Frame)
+        base_url = base_url or ollama_url()
+        super().__init__(Address("ollama", base_url, api_key, headers or {}, key_env=("OLLAMA_API_KEY",)))
+        self._url = endpoint(base_url, "/api/chat")
 
-    @property
-    def provider(self) -> str:
-        """The name of the service."""
-        return "ollama"
+    def url(self, conversation: Conversation) -> str:
+        """Where the request goes."""
+        return self._url
 
-    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
-        """The request to send. Raises `BadRequest` for what Ollama cannot take."""
-        try:
-            frame = self._frame(conversation, settings)
-            members = {**frame.members, "messages": member("messages", frame.messages(conversation.messages))}
-            extra = dict(settings.extra or {})
-            if options := {**frame.options, **extra.pop("options", {})}:
-                extra = {"options": options, **extra}
-            for name, value in extra.items():
-                members[name] = member(name, value)
-            body = _encoded(members)
-        except BadRequest as error:
-            error.provider = self.provider
-            raise
-        return HTTPRequest("POST", self._url, self._headers(), body)
+    def frame(self, terms: Terms, settings: Settings) -> OllamaFrame:
+        """What requests with these terms and settings have in common."""
+        return OllamaFrame(terms, settings)
 
     def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
-        form = form_of(conversation)
-        inner = OllamaDecoder(self._source(conversation.model), conversation)
-        if form is None or not form.forced:
-            return inner
-        return ForcedDecoder(inner, form, calls_before(conversation))
+        inner = OllamaDecoder(self._at.source(conversation.model), conversation)
+        form = held_form(conversation)
+        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""
-        return _with_pull(http_error(status, headers, body, self._source(None)))
-
-    def _source(self, model: str | None) -> Source:
-        own = [value for value in self._own_headers.values() if isinstance(value, Secret)]
-        keys = own if self._key is None else [self._key, *own]
-        return Source(self.provider, model, ("OLLAMA_API_KEY",), tuple(keys))
-
-    def _headers(self) -> dict[str, str | Secret]:
-        headers: dict[str, str | Secret] = {
-            "content-type": "application/json",
-            "accept": "application/x-ndjson, application/json",
-        }
-        if self._key:
-            headers["authorization"] = Secret(f"Bearer {self._key.reveal()}")
-        return headers | self._own_headers
+        return _with_pull(super().error(status, headers, body))
 
 
-class _Frame:
-    """One request but for its messages: the `members` of its JSON body by name, and the `options` without extras."""
+def held_form(terms: Conversation | Terms) -> Form | None:
+    """The form that `format` holds the answer to; None where the model is free to call a tool, or not."""
+    form = form_of(terms)
+    return None if form is None or not form.forced or terms.mode == "tool_call" else form
+
+
+class OllamaFrame(Frame):
+    """One request of `/api/chat` but for its messages."""
+
+    open = ("options",)
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
-        form = form_of(terms)
-        self._names = ToolNames(terms.tools)
+        super().__init__("ollama", terms)
         self._told: str | None = None
-        fields: dict[str, Any] = {"model": terms.model, "messages": [], "stream": terms.stream}
-        if form is not None and form.forced:
-            fields["format"] = _format(form)
-            self._told = _instructions(form)
+        self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
+        held, form = held_form(terms), form_of(terms)
+        if held is not None:
+            self.fields["format"] = answer_schema(held)
+            self._told = instructions(held)
         elif form is not None:
-            fields["tools"] = [
-                _tool(tool.description, tool.parameters, self._names.wire[tool.name]) for tool in form.tools
+            self.fields["tools"] = [
+                _tool(tool.description, tool.parameters, self.names.wire[tool.name]) for tool in form.tools
             ]
+            if form.forced:
+                self.notes.append("tool_choice")
         if settings.thinking is not None:
             # A budget in tokens is more than it can be told: it thinks, or it does not.
-            budget = isinstance(settings.thinking, int) and not isinstance(settings.thinking, bool)
-            fields["think"] = bool(settings.thinking) if budget else settings.thinking
-        self.members = {name: member(name, value) for name, value in fields.items()}
-        self.options = _options(settings)
+            tokens = isinstance(settings.thinking, int) and not isinstance(settings.thinking, bool)
+            self.fields["think"] = bool(settings.thinking) if tokens else settings.thinking
+        if options := _options(settings):
+            self.fields["options"] = options
 
-    def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """What is said, as data. Raises `BadRequest` for what Ollama cannot take."""
+    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The messages, as data."""
         said = messages if self._told is None else _instructed(messages, self._told)
-        return [sent for message in said for sent in _messages(message, self._names)]
-
-
-def _instructions(form: Form) -> str:
-    """What the tools are, in words: of a `format` the model itself sees nothing."""
-    told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
-    whole = f"Answer with JSON that follows this JSON Schema: {json.dumps(_format(form), ensure_ascii=False)}"
-    return f"{told}\n\n{whole}"
+        return {"messages": [sent for message in said for sent in _messages(message, self.names)]}
 
 
 def _instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
@@ -192,13 +165,6 @@ def _with_pull(error: LLMError) -> LLMError:
     return error
 
 
-def _encoded(members: Mapping[str, str]) -> bytes:
-    try:
-        return ("{" + ",".join(members.values()) + "}").encode()
-    except UnicodeEncodeError as error:
-        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
-
-
 def _options(settings: Settings) -> dict[str, Any]:
     options = {name: value for name, of in _OPTIONS.items() if (value := getattr(settings, of)) is not None}
     if settings.stop is not None:
@@ -209,38 +175,6 @@ def _options(settings: Settings) -> dict[str, Any]:
 def _tool(description: str, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function}
-
-
-def _format(form: Form) -> Mapping[str, Any]:
-    """The schema of a forced answer. References are to `$defs` at the root, so each tool's get its number."""
-    if form.is_bare:
-        return form.tools[0].parameters
-    definitions: dict[str, Any] = {}
-    calls: list[Any] = []
-    for number, tool in enumerate(form.tools):
-        parameters = _renamed(tool.parameters, f"{number}.")
-        definitions.update({f"{number}.{name}": body for name, body in parameters.pop("$defs", {}).items()})
-        named = _object({"name": {"const": tool.name}, "arguments": parameters})
-        calls.append(named if form.only is None else parameters)
-    call = calls[0] if len(calls) == 1 else {"anyOf": calls}
-    whole = _object({"calls": {"type": "array", "items": call, "minItems": 1}}) if form.parallel else call
-    return {**whole, "$defs": definitions} if definitions else whole
-
-
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _renamed(schema: Any, prefix: str) -> Any:
-    if isinstance(schema, Mapping):
-        found = cast("Mapping[str, Any]", schema)
-        copy = {key: _renamed(value, prefix) for key, value in found.items()}
-        if isinstance(ref := copy.get("$ref"), str):
-            copy["$ref"] = ref.replace("#/$defs/", f"#/$defs/{prefix}", 1)
-        return copy
-    if isinstance(schema, list):
-        return [_renamed(value, prefix) for value in cast("list[object]", schema)]
-    return schema
 
 
 # -- messages
@@ -280,22 +214,14 @@ def _spoken(message: Message, parts: Sequence[Part], names: ToolNames) -> dict[s
 
 
 def _call(call: ToolCallPart, names: ToolNames) -> dict[str, Any]:
-    try:
-        arguments: Any = from_json(call.arguments.encode(errors="replace"))
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):  # it reads an object or fails
-        arguments = {"malformed": call.arguments}
-    return {"id": call.id, "function": {"name": names.wire.get(call.name, call.name), "arguments": arguments}}
+    return {"id": call.id, "function": {"name": names.wire.get(call.name, call.name), "arguments": arguments_of(call)}}
 
 
 def _image(image: ImagePart) -> str:
-    if image.data is not None:
-        return base64.b64encode(image.data).decode()
-    head, mark, data = (image.url or "").partition(";base64,")
-    if not (mark and head.startswith("data:")):
+    found = inlined(image)
+    if found is None:
         raise BadRequest("Ollama takes an image by its bytes, not by a url: use ImagePart(data=...)", provider="ollama")
-    return data
+    return found[1]
 
 
 # -- the answer
@@ -307,9 +233,7 @@ class OllamaDecoder:
     def __init__(self, source: Source, conversation: Conversation) -> None:
         self._source = source
         self._lines = JSONLines()
-        self._names = ToolNames(conversation.tools)
-        self._before = calls_before(conversation)
-        self._ids: set[str] = set()
+        self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
         self._model: str | None = None
         self._damaged_call = False
         self._first = b""
@@ -400,26 +324,15 @@ class OllamaDecoder:
         arguments: Any = function.get("arguments")
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments or {}, ensure_ascii=False)
-        id, name = self._id(found.get("id")), self._names.own(str(function.get("name") or ""))
-        arguments = arguments if arguments.strip() else "{}"
-        out += [ToolCallStart(id, name), ToolCallDelta(id, arguments), ToolCallDone(id, name, arguments)]
-
-    def _id(self, own: object) -> str:
-        """The call's id, or one that no other call of this answer has."""
-        id = own if isinstance(own, str) else ""
-        number = self._before + len(self._ids)
-        while not id or id in self._ids:
-            number += 1
-            id = f"call_{number}"
-        self._ids.add(id)
-        return id
+        name = str(function.get("name") or "")
+        self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
 
     def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:
         if self._damaged_call:
             raise MalformedEvent("a line with a tool call could not be read. Send the request again.")
         reason = str(document.get("done_reason") or "stop")
         stop = _STOP.get(reason, "other")
-        if self._ids and stop != "max_tokens":
+        if self._calls.count and stop != "max_tokens":
             stop = "tool_use"
         tokens = [document.get(name) for name in ("prompt_eval_count", "eval_count")]
         counts = [token if isinstance(token, int) and token > 0 else 0 for token in tokens]

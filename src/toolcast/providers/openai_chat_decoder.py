@@ -1,28 +1,19 @@
-"""The bytes of a chat-completions answer -> events, whatever really comes back.
+"""The events of a chat-completions answer.
 
-The first bytes tell the shape: one JSON document, whatever was asked for, is read as one message; anything
-else as server-sent events. A delta is taken field by field through a table, so that a field costs only where
-it says something; an event that differs from the one before it in its arguments alone is not taken apart at all
-(envelopes.py). What the answer comes to is decided at its end, `[DONE]` or the end of the body: a finish
-reason may come early, twice, or be taken back, and tool calls may go on after it. Every fault is one error of
-the tree; it is raised after the events before it were handed out, and again by every later `feed` and
-`close`.
+A delta is taken field by field through a table, so that a field costs only where it says something. What the answer
+comes to is decided at its end, `[DONE]` or the end of the body: a finish reason may come early, twice, or be taken
+back, and tool calls may go on after it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from jiter import from_json
-
-from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
-from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ..usage import Usage
-from .envelopes import Envelope
-from .framing import LIMIT, ServerSentEvents
-from .http_errors import Source, shortened, stream_error
+from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from .http_errors import Source, stream_error
 from .tool_calls import ToolCalls
 from .wire import Conversation, ToolNames
 
@@ -44,180 +35,47 @@ _STOP: dict[str, StopReason] = {
     "network_error": "error",
     "insufficient_system_resource": "error",
 }
-# So many bytes tell what a body is, and are shown where it is nothing that could be read.
-_START = 1000
 # Fields of a delta that say nothing a caller needs.
 _SILENT = frozenset(("role", "name", "channel", "token_id", "index", "finish_reason", "audio_id", "obfuscation"))
 
 
-class OpenAIChatDecoder:
+class OpenAIChatDecoder(AnswerDecoder):
     """The events of one answer. `think_tags`: thoughts stand in the text, in `<think>` tags."""
 
+    kind = "chat completion"
+    vital = ('"tool_calls"', '"function_call"')
+
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
-        self._source = source
-        self._frames = ServerSentEvents()
-        self._envelope = Envelope()
-        self._streamed: bool | None = None
-        self._sniffing = True
-        self._head = bytearray()
+        super().__init__(source)
         before = sum(len(message.tool_calls) for message in conversation.messages)
         self._calls = ToolCalls(ToolNames(conversation.tools), before)
         self._tags = ThinkTags() if think_tags else None
-        self._model: str | None = None
         self._finish: str | None = None
         self._thought_field: str | None = None
         self._details: list[dict[str, Any]] = []
         self._refused = False
-        self._spoken = False
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
-        self._damaged = False
-        self._failure: LLMError | None = None
-        self.failed: bool = False  # `close` will raise, whatever else may come
-        self._over = False
 
-    def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes."""
-        if self._failure is not None:
-            raise self._failure
-        text = self._envelope.text(data)
-        if text and (more := self._calls.more(text)) is not None:
-            return more
-        out: list[Event] = []
-        try:
-            if self._sniffing:
-                data = self._sniffed(data)
-            for event, payload in self._frames.feed(data):
-                if self._over:
-                    break
-                if payload == b"[DONE]":
-                    self._end(out)
-                elif event or not self._more(payload, out):
-                    self._event(event, payload, out)
-        except LLMError as error:
-            self._failed(error)
-            if not out:
-                raise
-        return out
+    def _more(self, text: str) -> list[Event] | None:
+        return None if self._details else self._calls.more(text)
 
-    def close(self) -> list[Event]:
-        """The last events, once the body has ended. `StreamTruncated` where its end marker is missing."""
-        if self._failure is not None:
-            raise self._failure
-        out: list[Event] = []
-        try:
-            if not self._over:
-                if self._streamed:
-                    self._last_event(out)
-                else:
-                    self._document(out)
-        except LLMError as error:
-            self._failed(error)
-            raise
-        return out
+    def _in_call(self) -> bool:
+        return bool(self._calls)
 
-    def _more(self, payload: bytes, out: list[Event]) -> bool:
-        """Whether the event differs from the last one in its arguments alone. Those are read then."""
-        text = self._envelope.text(b"data: %b\n\n" % payload)
-        if not text or (more := self._calls.more(text)) is None:
-            return False
-        out += more
-        return True
+    def _may_end(self) -> bool:
+        return self._finish is not None
 
-    def _failed(self, error: LLMError) -> None:
-        error.provider = self._source.provider
-        error.model = self._model or self._source.model
-        self._failure, self.failed = error, True
-
-    # -- the shape of the body
-
-    def _sniffed(self, data: bytes) -> bytes:
-        """What of the body is for the event machine, once its first byte that is no white space is known."""
-        if self._streamed or (not self._head and data.startswith(b"data:")):
-            self._streamed = True
-            self._head += data[:_START]
-            self._sniffing = len(self._head) < _START
-            return data
-        self._head += data
-        if self._streamed is None:
-            self._head = self._head.lstrip(b"\xef\xbb\xbf \t\r\n")
-            if self._head:
-                self._streamed = bytes(self._head[:1]) not in (b"{", b"[", b"<")
-        if self._streamed:
-            return bytes(self._head)
-        if len(self._head) > LIMIT:
-            raise LimitExceeded(f"the answer is longer than {LIMIT} bytes")
-        return b""
-
-    def _document(self, out: list[Event]) -> None:
-        """Read a body that came as one JSON document."""
-        body = bytes(self._head)
-        try:
-            document = from_json(body)
-        except ValueError as error:
-            if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
-                raise self._truncated() from error
-            raise self._unreadable(body) from error
-        found = _dict(document) or _dict(next(iter(_list(document)), None))
-        if found:
-            self._chunk(found, out)
-        if "choices" not in found:
-            raise self._unreadable(body)
-        self._end(out)
-
-    def _last_event(self, out: list[Event]) -> None:
-        """Read an event that lacks its blank line; then the answer must be over."""
-        for _, payload in self._frames.close():
-            try:
-                self._chunk(from_json(payload), out)
-            except ValueError:
-                if _is_done(payload):
-                    self._end(out)
-                elif payload.lstrip().startswith(b"{"):
-                    raise self._truncated() from None
-        if self._over:
-            return
-        if self._finish is None:
-            start = bytes(self._head[:_START])
-            if self._spoken or start.startswith((b":", b"data", b"event", b"id", b"retry")):
-                raise self._truncated()
-            raise self._unreadable(start)
-        self._end(out)
-
-    def _truncated(self) -> StreamTruncated:
-        return StreamTruncated("the answer broke off before its end marker. Send the request again.")
-
-    def _unreadable(self, body: bytes) -> MalformedEvent:
-        start = shortened(self._source.mask(body[:_START].decode("utf-8", "replace")))
-        shown = f"begins with {start!r}" if start else "is empty"
-        return MalformedEvent(f"the answer is no chat completion: it {shown}. Check that base_url is right.")
-
-    # -- one event
-
-    def _event(self, name: str, payload: bytes, out: list[Event]) -> None:
-        self._envelope.forget()
-        before = len(out)
-        try:
-            chunk, odd = from_json(payload), False
-        except ValueError:
-            chunk, odd = None, True
-        if odd:  # out here, so that what it raises has no context
-            chunk = self._odd(payload, out)
-        if name == "error":
-            raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
-        if chunk is not None:
-            self._chunk(chunk, out)
-        if len(out) == before + 1 and type(last := out[-1]) is ToolCallDelta and not (name or self._details):
-            self._envelope.learn(b"data: %b\n\n" % payload, last.arguments)
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        if message:
+            self._chunk(message, out)
+        return "choices" in message
 
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        if type(chunk) is not dict:
-            out.append(RawEvent(chunk, damaged=True))
-            return
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
         if not self._model:
-            self._model = _str(chunk.get("model")) or None
+            self._model = as_str(chunk.get("model")) or None
         choices: list[dict[str, Any]] | None = chunk.get("choices")
         if choices and type(choices) is list:
             for choice in choices:
@@ -228,7 +86,7 @@ class OpenAIChatDecoder:
         if chunk.get("usage"):
             self._usage(chunk["usage"], out)
         elif "x_groq" in chunk:
-            self._usage((_dict(chunk["x_groq"])).get("usage"), out)
+            self._usage((as_dict(chunk["x_groq"])).get("usage"), out)
 
     def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
         if choice.get("index") and choice["index"] != "0":
@@ -254,7 +112,7 @@ class OpenAIChatDecoder:
         if choice.get("text"):
             return {"content": choice["text"]}
         # In a stream some services repeat the whole message at the end, where it says nothing new.
-        return {} if self._spoken else _dict(choice.get("message"))
+        return {} if self._spoken else as_dict(choice.get("message"))
 
     def _without_choices(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if chunk.get("object") == "error" or ("choices" not in chunk and "detail" in chunk):
@@ -262,31 +120,11 @@ class OpenAIChatDecoder:
         if not chunk.get("usage"):
             out.append(RawEvent(chunk))
 
-    def _odd(self, payload: bytes, out: list[Event]) -> Any:
-        """What an event that is no JSON comes to: the end, an object after a repair, or nothing."""
-        if _is_done(payload):
-            self._end(out)
-            return None
-        try:
-            text = payload.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}") from error
-        if "\\u" in text:
-            try:
-                return from_json(_whole_pairs(text).encode())
-            except ValueError:
-                pass
-        if text.strip():
-            out.append(RawEvent(text, damaged=True))
-        if text.lstrip().startswith("{"):
-            self._damaged |= bool(self._calls) or '"tool_calls"' in text or '"function_call"' in text
-        return None
-
     # -- the fields of a delta
 
     def _text(self, value: Any, out: list[Event]) -> None:
         if type(value) is not str:
-            value = "".join(_str(_dict(part).get("text")) for part in _list(value))
+            value = "".join(as_str(as_dict(part).get("text")) for part in as_list(value))
         self._spoken = True
         if self._details:
             self._end_thought(out)
@@ -315,12 +153,12 @@ class OpenAIChatDecoder:
             out.append(ThinkingDelta(value))
 
     def _thought_details(self, value: Any, out: list[Event]) -> None:
-        for detail in _list(value):
-            if not (new := _dict(detail)):
+        for detail in as_list(value):
+            if not (new := as_dict(detail)):
                 continue
             last = self._details[-1] if self._details else {}
             if last and all(last.get(name) == new.get(name) for name in ("type", "index")) and "data" not in new:
-                joined = {name: _str(last.get(name)) + _str(new.get(name)) for name in _GROWING if name in new}
+                joined = {name: as_str(last.get(name)) + as_str(new.get(name)) for name in _GROWING if name in new}
                 last.update({name: value for name, value in new.items() if value is not None}, **joined)
             else:
                 self._details.append(dict(new))
@@ -347,7 +185,7 @@ class OpenAIChatDecoder:
     }
 
     def _usage(self, found: Any, out: list[Event]) -> None:
-        self._tokens.update(_counts(_dict(found)))
+        self._tokens.update(_counts(as_dict(found)))
         usage = _usage_of(self._tokens)
         if usage != self._reported:
             self._reported = usage
@@ -356,11 +194,7 @@ class OpenAIChatDecoder:
     # -- the end
 
     def _end(self, out: list[Event]) -> None:
-        if self._damaged:
-            raise MalformedEvent(
-                "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
-                "Send the request again."
-            )
+        self._check_whole()
         if self._details:
             self._end_thought(out)
         if self._tags is not None:
@@ -385,48 +219,9 @@ def _stop_reason(told: StopReason, *, called: bool, refused: bool) -> StopReason
     return "end_turn" if told == "tool_use" else told
 
 
-def _is_done(payload: bytes) -> bool:
-    return payload.strip(b' \t"') == b"[DONE]"
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-_ESCAPES = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
-
-
-def _whole_pairs(text: str) -> str:
-    """JSON text with U+FFFD for every escape that is half of a surrogate pair."""
-    return _ESCAPES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
-
-
-_MOST_TOKENS = 2**53
-
-
-def _count(value: Any) -> int | None:
-    if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
-        return value
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value[:20])
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        return None
-    return int(max(0, min(value, _MOST_TOKENS)))
-
-
 def _counts(found: dict[str, Any]) -> dict[str, int]:
     """The counts that one report holds, under names of our own."""
-    into, out_of = _dict(found.get("prompt_tokens_details")), _dict(found.get("completion_tokens_details"))
+    into, out_of = as_dict(found.get("prompt_tokens_details")), as_dict(found.get("completion_tokens_details"))
     read = {
         "input": found.get("prompt_tokens"),
         "output": found.get("completion_tokens"),
@@ -435,7 +230,7 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "written": into.get("cache_write_tokens", into.get("cache_creation_tokens")),
         "thought": out_of.get("reasoning_tokens"),
     }
-    return {name: count for name, value in read.items() if (count := _count(value)) is not None}
+    return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
 
 
 def _usage_of(tokens: dict[str, int]) -> Usage:

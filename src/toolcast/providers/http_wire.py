@@ -1,0 +1,215 @@
+"""What all wires share: where a request goes, what proves who is asking, and how its body is written.
+
+A wire is an `Address` and a `Frame`. A frame is everything that many requests have in common - tools, settings, headers
+- made once and written as JSON once (`once_for_all`); the messages are written into it each time. What a service cannot
+take is refused before anything is sent if it is content or tools, and left out and noted if it is a setting.
+`Settings.extra` has the last word.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+from ..errors import BadRequest, LLMError
+from ..messages import Message
+from ..settings import Settings
+from .http_errors import Source, http_error
+from .wire import (
+    Conversation,
+    Decoder,
+    HTTPRequest,
+    NamedTool,
+    Secret,
+    Terms,
+    ToolChoice,
+    ToolNames,
+    member,
+    once_for_all,
+)
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NO_HEADERS: Mapping[str, str | Secret] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service is, and what proves who is asking.
+
+    `provider` is its name in errors and responses; the key goes into the header `key_header`, after `Bearer` if that
+    is `authorization`. `headers` go with every request, over the wire's own. `key_env` names the variables to set, for
+    errors.
+    """
+
+    provider: str
+    base_url: str
+    api_key: Secret | None = None
+    headers: Mapping[str, str | Secret] = field(default_factory=lambda: _NO_HEADERS)
+    key_header: str = "authorization"
+    key_env: tuple[str, ...] = ()
+
+    def source(self, model: str | None) -> Source:
+        """Who it is that failed, for errors."""
+        secrets = [value for value in (self.api_key, *self.headers.values()) if isinstance(value, Secret)]
+        return Source(self.provider, model, self.key_env, tuple(secrets))
+
+    @property
+    def proof(self) -> dict[str, str | Secret]:
+        """The header with the key; none without one."""
+        if not self.api_key:
+            return {}
+        bearer = self.key_header == "authorization"
+        return {self.key_header: Secret(f"Bearer {self.api_key.reveal()}") if bearer else self.api_key}
+
+
+class Frame(ABC):
+    """One request but for its messages. A subclass fills `fields`, the members of the JSON body, and `notes`.
+
+    `open` names objects of the body to which `Settings.extra` adds, instead of replacing them.
+    """
+
+    open: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, provider: str, terms: Terms) -> None:
+        if not terms.model or _CONTROL.search(terms.model):
+            raise BadRequest(f"{terms.model!r} is no name of a model")
+        self.provider: str = provider
+        self.names: ToolNames = ToolNames(terms.tools)
+        self.fields: dict[str, Any] = {}
+        self.notes: list[str] = []
+
+    @abstractmethod
+    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The members of the body that hold what is said. Raises `BadRequest` for what the service cannot take."""
+
+    @cached_property
+    def members(self) -> Mapping[str, str]:
+        """The `fields`, written."""
+        return {name: member(name, value) for name, value in self.fields.items()}
+
+    def forced(self, choice: ToolChoice) -> str | None:
+        """The name of the one tool that must be called, or None."""
+        name = choice.name if isinstance(choice, NamedTool) else choice
+        if not isinstance(name, str) or (choice is name and name in ("auto", "required", "none", "any")):
+            return None
+        if name not in self.names.wire:
+            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {list(self.names.wire)}")
+        return name
+
+
+class HTTPWire(ABC):
+    """A service's dialect over HTTP, at one address. `accept`: the media types of whole and of streamed answers."""
+
+    accept: ClassVar[tuple[str, str]] = ("application/json", "text/event-stream")
+
+    def __init__(self, address: Address) -> None:
+        own = {name.lower(): value for name, value in address.headers.items()}
+        self._at = address
+        self._own_headers = own
+        self._frame = once_for_all(self.frame)
+
+    @property
+    def provider(self) -> str:
+        """The name of the service."""
+        return self._at.provider
+
+    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+        """The request to send. Raises `BadRequest` for what the service cannot take."""
+        try:
+            frame = self._frame(conversation, settings)
+            members = dict(frame.members)
+            for name, value in (frame.said(conversation.messages) | self._extra(frame, settings)).items():
+                members[name] = member(name, value)
+            url, headers = self.url(conversation), self.headers(conversation.stream)
+        except BadRequest as error:
+            error.provider, error.model = self.provider, conversation.model
+            raise
+        return HTTPRequest("POST", url, headers, encoded(members), tuple(frame.notes))
+
+    @abstractmethod
+    def decoder(self, conversation: Conversation) -> Decoder:
+        """A fresh decoder for one answer, streamed or whole."""
+
+    @abstractmethod
+    def frame(self, terms: Terms, settings: Settings) -> Frame:
+        """What requests with these terms and settings have in common."""
+
+    @abstractmethod
+    def url(self, conversation: Conversation) -> str:
+        """Where the request goes."""
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """The error that an HTTP status of 300 or more stands for."""
+        return http_error(status, headers, body, self._at.source(None))
+
+    @property
+    def fixed_headers(self) -> Mapping[str, str]:
+        """Headers that the protocol itself asks for."""
+        return {}
+
+    def headers(self, stream: bool) -> dict[str, str | Secret]:
+        """The headers of a request. Raises `BadRequest` for characters that a header cannot have."""
+        return dict(self._headers[stream])
+
+    @cached_property
+    def _headers(self) -> tuple[dict[str, str | Secret], dict[str, str | Secret]]:
+        whole, streamed = self.accept
+        return self._checked(whole), self._checked(streamed)
+
+    def _checked(self, accept: str) -> dict[str, str | Secret]:
+        headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": accept}
+        headers |= {**self._at.proof, **self.fixed_headers, **self._own_headers}
+        for name, value in headers.items():
+            text = value.reveal() if isinstance(value, Secret) else value
+            if _CONTROL.search(name + text) or not text.isascii() or not name.isascii():
+                raise BadRequest(
+                    f"the header {name!r} holds characters that a header cannot have; "
+                    "look for a line break or a typographic quote at the end of the key"
+                )
+        return headers
+
+    def _extra(self, frame: Frame, settings: Settings) -> dict[str, Any]:
+        """`Settings.extra`, its objects of the frame's `open` names added to what stands there."""
+        extra = dict(settings.extra or {})
+        for name in frame.open:
+            if isinstance(more := extra.get(name), Mapping):
+                extra[name] = {**frame.fields.get(name, {}), **cast("Mapping[str, Any]", more)}
+        return extra
+
+
+def endpoint(base_url: str, path: str) -> str:
+    """`base_url` with `path` at its end, where it does not end in it already; a query stays behind it."""
+    url, mark, query = base_url.strip().partition("?")
+    url = url.rstrip("/")
+    if not re.match(r"https?://[^/]", url) or _CONTROL.search(base_url.strip()):
+        raise BadRequest(f"base_url={base_url!r} is no http address; give it as https://host/v1")
+    return (url if url.endswith(path) else url + path) + mark + query
+
+
+def encoded(members: Mapping[str, str]) -> bytes:
+    """The JSON object of these members."""
+    text = "{" + ",".join(members.values()) + "}"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair cannot be sent as UTF-8; no service could read it either.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def effort(thinking: bool | str | int) -> str:
+    """A level of thinking, for services that know no budgets of tokens."""
+    if isinstance(thinking, bool):
+        return "medium" if thinking else "none"
+    if isinstance(thinking, str):
+        return thinking
+    return "none" if thinking <= 0 else "low" if thinking <= 2048 else "medium" if thinking <= 8192 else "high"
+
+
+def budget(thinking: bool | str | int) -> int | None:
+    """The tokens to think with, where a number of them was given."""
+    return thinking if isinstance(thinking, int) and not isinstance(thinking, bool) and thinking > 0 else None

@@ -1,0 +1,114 @@
+"""The tool calls of one answer, for protocols that say where each call begins and ends.
+
+A call is known by a `key`, whatever the protocol numbers them by. Each becomes one `ToolCallStart`, its
+`ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is the service's own; one that is empty or
+was there before is replaced by `call_N`, counted through the whole conversation. (Chat-completions services say less,
+and contradict themselves: tool_calls.py.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jiter import from_json
+
+from ..errors import LimitExceeded
+from ..events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
+from ..pieces import Pieces
+from .tool_calls import MOST_CALLS
+from .wire import ToolNames
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that has begun."""
+
+    id: str
+    name: str
+    pieces: Pieces = field(default_factory=Pieces)
+    opaque: Mapping[str, Any] | None = None
+
+
+class OpenCalls:
+    """The calls of one answer. `before`: the number of calls made earlier in the conversation."""
+
+    def __init__(self, names: ToolNames, before: int = 0) -> None:
+        self._names = names
+        self._before = before
+        self._open: dict[Hashable, OpenCall] = {}
+        self._ids: set[str] = set()
+        self.count: int = 0
+        """How many calls have begun."""
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._open
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def start(self, key: Hashable, id: object, name: str, out: list[Event]) -> OpenCall:
+        """Begin the call `key`."""
+        if self.count >= MOST_CALLS:
+            raise LimitExceeded(f"the model made more than {MOST_CALLS} tool calls in one answer")
+        self.count += 1
+        call = self._open[key] = OpenCall(self._unique(id), self._names.own(name))
+        out.append(ToolCallStart(call.id, call.name))
+        return call
+
+    def more(self, key: Hashable, text: str, out: list[Event]) -> OpenCall | None:
+        """More arguments of the call `key`; None where no such call is open."""
+        call = self._open.get(key)
+        if call is not None and text:
+            call.pieces.add(text)
+            out.append(ToolCallDelta(call.id, text))
+        return call
+
+    def done(self, key: Hashable, out: list[Event], *, whole: str | None = None) -> None:
+        """End the call `key`. `whole`: all of its arguments, where the service says them again."""
+        call = self._open.get(key)
+        if call is None:
+            return
+        arguments = call.pieces.whole()
+        if whole is not None and whole != arguments:
+            if whole.startswith(arguments):
+                self.more(key, whole[len(arguments) :], out)
+            arguments = whole
+        del self._open[key]
+        out.append(ToolCallDone(call.id, call.name, arguments if arguments.strip() else "{}", opaque=call.opaque))
+
+    def whole(self, id: object, name: str, arguments: str, out: list[Event], *, opaque: Any = None) -> None:
+        """A call that came in one piece."""
+        call = self.start(self, id, name, out)
+        call.opaque = opaque
+        self.more(self, arguments, out)
+        self.done(self, out)
+
+    def finish(self, out: list[Event], *, cut: bool = False) -> None:
+        """End all calls that are still open. `cut`: the model was stopped, so they may be half."""
+        for key, call in list(self._open.items()):
+            arguments = call.pieces.whole()
+            if cut and not _is_json(arguments):
+                del self._open[key]
+                out.append(ToolCallDone(call.id, call.name, arguments, truncated=True, opaque=call.opaque))
+            else:
+                self.done(key, out)
+
+    def _unique(self, given: object) -> str:
+        """The call's own id, or one that no other call of this answer has."""
+        id = given if isinstance(given, str) else ""
+        number = self._before + len(self._ids)
+        while not id or id in self._ids:
+            number += 1
+            id = f"call_{number}"
+        self._ids.add(id)
+        return id
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text.encode("utf-8", "replace"))
+    except ValueError:
+        return False
+    return True
