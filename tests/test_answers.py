@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -75,6 +76,26 @@ def test_arguments_that_max_tokens_cut_off() -> None:
         assert caught.value.__cause__ is not None
 
 
+def test_what_was_cut_off_is_not_repaired() -> None:
+    """Whole as they are the arguments count; what would have to be repaired may be what is missing."""
+    text = SEA.model_dump_json()
+    songs = SEA.model_dump_json(include={"songs"})[9:-1]
+    doubled = json.dumps(SEA.model_dump() | {"songs": songs})
+    assert reader().value_of(call(text, truncated=True)) == SEA
+    assert [read.value for read in reader().read(answer(call(text, truncated=True)))] == [SEA]
+    for arguments in (f"```json\n{text}", text + "{", repr(SEA.model_dump()), doubled):
+        cut = call(arguments, truncated=True)
+        assert reader().value_of(cut) is None
+        with pytest.raises(OutputTruncated, match=f"after {len(arguments)} characters"):
+            reader().read(answer(cut))
+
+
+@pytest.mark.parametrize("stop", ["tool_use", "max_tokens"])
+def test_whole_calls_are_repaired(stop: Any) -> None:
+    (read,) = reader().read(answer(call(f"```json\n{SEA.model_dump_json()}\n```"), stop=stop))
+    assert (read.value, read.repairs) == (SEA, ("took the JSON out of a markdown fence",))
+
+
 def test_values_of_single_calls() -> None:
     def count(a: int) -> int:
         return a
@@ -121,6 +142,71 @@ def test_a_wrapped_type_in_words(face: Face, text: str, value: Any) -> None:
     result = face.run(make)
     assert result.output == value
     assert "from the text" in result.repairs[0]
+    assert face.stream(make).final == value
+
+
+OBJECT = SEA.model_dump_json()
+FROM_TEXT = "read Album from the text of the answer; no tool was called"
+FENCED, AROUND = "took the JSON out of a markdown fence", "left out the text around the JSON"
+
+
+@pytest.mark.parametrize(
+    ("text", "repairs"),
+    [
+        (OBJECT, []),
+        (f"```json\n{OBJECT}\n```", [FENCED]),
+        (f"Sure {{here}} it is: {OBJECT} Enjoy!", [AROUND]),
+        (f"An album:\n~~~\n{OBJECT}\n~~~\n", [FENCED, AROUND]),
+        (f"```json\n{OBJECT}", [FENCED]),
+        (repr(SEA.model_dump()), ["put double quotes for others"]),
+        (OBJECT + OBJECT, ["took one of 2 equal values"]),
+    ],
+)
+def test_an_object_among_words(face: Face, text: str, repairs: list[str]) -> None:
+    make, _ = maker(text, text)
+    result = face.run(make)
+    assert (result.output, result.repairs) == (SEA, (FROM_TEXT, *repairs))
+    assert face.stream(make).final == SEA
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"This: {OBJECT} or that: {SHORT.model_dump_json()}",
+        f'This: {OBJECT} or that: {{"title": "B',
+        f"```json\n{OBJECT[:-1]}\n```",
+        f"The songs are {OBJECT[OBJECT.index('[') :]}",
+        'Like {"title": "B"}',
+    ],
+)
+def test_words_that_hold_no_object_or_several(face: Face, text: str) -> None:
+    make, _ = maker(text, text)
+    with pytest.raises(NoToolCallError, match="got 0 tool calls"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, NoToolCallError)
+
+
+def test_words_cut_off_behind_their_object_or_inside_it(face: Face) -> None:
+    make, _ = maker([TextDelta(f"Here: {OBJECT} I ho"), Finish("max_tokens")])
+    assert face.call(make) == SEA
+    for text in (f"Here: {OBJECT[:-1]}", f"```json\n{OBJECT[:-3]}", f"```json\n{OBJECT[:-1]}\n```"):
+        make, _ = maker([TextDelta(text), Finish("max_tokens")])
+        with pytest.raises(OutputTruncated, match="before it held the object"):
+            face.call(make)
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        (list[int], "```json\n[1, 2]\n```", [1, 2]),
+        (list[int], "They are [1, 2,].", [1, 2]),
+        (bool, "True", True),
+        (Song | Apology, "Sorry! {'reason': 'none'}", Apology(reason="none")),
+    ],
+)
+def test_other_values_among_words(face: Face, output: Any, text: str, value: Any) -> None:
+    make, _ = maker(text, text, output=output)
+    assert face.call(make) == value
     assert face.stream(make).final == value
 
 

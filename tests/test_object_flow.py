@@ -141,6 +141,39 @@ def test_repairs_are_told_at_the_end_of_a_stream() -> None:
     assert "songs" in stream.response.repairs[0]
 
 
+REPAIRED = [
+    (f"```json\n{SEA.model_dump_json()}\n```", "took the JSON out of a markdown fence"),
+    (f"Here you are: {SEA.model_dump_json()}", "left out the text around the JSON"),
+    (repr(SEA.model_dump()), "put double quotes for others"),
+    (SEA.model_dump_json()[:-1] + ",}", "left out trailing commas"),
+    (SEA.model_dump_json() * 2, "took one of 2 equal values"),
+]
+
+
+@pytest.mark.parametrize(("text", "repair"), REPAIRED)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_arguments_that_are_no_json_are_repaired_at_the_end(
+    face: Face, text: str, repair: str, size: int, fail_fast: bool
+) -> None:
+    events = [ToolCallStart("1", "Album"), *deltas(text, size=size), done(text), Finish("tool_use")]
+    make = maker(events, events, events).with_(fail_fast=fail_fast)
+    assert face.stream(make).final == SEA
+    result = face.run(make)
+    assert (result.output, result.repairs) == (SEA, (repair,))
+    stream = make.stream()
+    assert stream.final() == SEA
+    assert stream.response.repairs == (repair,)
+
+
+@pytest.mark.parametrize("text", [f"```json\n{SEA.model_dump_json()[:-1]}\n```", repr(SEA.model_dump())[:-1]])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_arguments_that_were_cut_off_are_not_repaired(face: Face, text: str, size: int) -> None:
+    for stop, error in (("tool_use", ValidationError), ("max_tokens", toolcast.OutputTruncated)):
+        events = [ToolCallStart("1", "Album"), *deltas(text, size=size), done(text), Finish(stop)]
+        assert type(face.stream(maker(events)).error) is error
+
+
 def test_a_final_value_smaller_than_an_earlier_partial_wins(face: Face) -> None:
     """A call that is taken back and made again, shorter."""
     text, short = LONG.model_dump_json(), SHORT.model_dump_json()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,20 @@ from albums import SEA, SHORT, Album
 from chunks import delta, sse, text_body
 from faces import Face
 from toolcast import (
+    Anthropic,
     AuthFailed,
     BadRequest,
     ConnectFailed,
     FunctionCallingLLM,
+    Google,
     LlamaCpp,
     LLMMetadata,
     MalformedEvent,
+    Mistral,
     Ollama,
     OpenAI,
     OpenAICompatible,
+    OpenAIResponses,
     Settings,
     TextDelta,
     ToolOrchestratingLLM,
@@ -243,6 +247,83 @@ def test_headers_that_are_awaited(face: Face) -> None:
     network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
     face.chat(OpenAI("m-1", auth=token, network=network), "x")
     assert network.requests[0].headers["authorization"] == Secret("Bearer awaited")
+
+
+def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(face: Face) -> None:
+    made: list[int] = []
+
+    def token() -> dict[str, str]:
+        made.append(threading.get_ident())
+        return {"Authorization": f"Bearer {len(made)}"}
+
+    network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 2)
+    service = OpenAI("m-1", auth=token, network=network)
+    face.chat(service, "x")
+    face.chat(service, "x")
+    assert [sent.headers["authorization"] for sent in network.requests] == [Secret("Bearer 1"), Secret("Bearer 2")]
+    assert all((thread == threading.get_ident()) == face.name.startswith("sync") for thread in made)
+
+
+SERVICES = [
+    ("OPENAI_API_KEY", lambda: OpenAIResponses("m"), "authorization", "Bearer k"),
+    ("ANTHROPIC_API_KEY", lambda: Anthropic("m"), "x-api-key", "k"),
+    ("ANTHROPIC_AUTH_TOKEN", lambda: Anthropic("m"), "authorization", "Bearer k"),
+    ("GOOGLE_API_KEY", lambda: Google("m"), "x-goog-api-key", "k"),
+    ("GEMINI_API_KEY", lambda: Google("m"), "x-goog-api-key", "k"),
+    ("MISTRAL_API_KEY", lambda: Mistral("m"), "authorization", "Bearer k"),
+    ("AZURE_OPENAI_API_KEY", lambda: OpenAICompatible("m", service="azure"), "api-key", "k"),
+    ("AZURE_OPENAI_AD_TOKEN", lambda: OpenAICompatible("m", service="azure"), "authorization", "Bearer k"),
+    ("AWS_BEARER_TOKEN_BEDROCK", lambda: OpenAICompatible("m", service="bedrock"), "authorization", "Bearer k"),
+]
+
+
+@pytest.mark.parametrize(("variable", "made", "header", "value"), SERVICES, ids=[row[0] for row in SERVICES])
+def test_keys_of_the_environment(
+    variable: str, made: Callable[[], FunctionCallingLLM], header: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, *_ in SERVICES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with pytest.raises(AuthFailed, match=variable):
+        made().chat("x")
+    monkeypatch.setenv(variable, "k")
+    request = ToolOrchestratingLLM(Album, "x", made()).request()
+    assert request.headers[header] == Secret(value)
+    assert "k" not in request.url.partition("?")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("openai:m", "https://api.openai.com/v1/chat/completions"),
+        ("openai-responses:m", "https://api.openai.com/v1/responses"),
+        ("anthropic:m", "https://api.anthropic.com/v1/messages"),
+        ("google:m", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
+        ("gemini:m", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
+        ("mistral:m", "https://api.mistral.ai/v1/chat/completions"),
+        ("azure:m", "https://me.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"),
+        ("azure-v1:m", "https://me.openai.azure.com/openai/v1/chat/completions"),
+        ("bedrock:m", "https://bedrock-mantle.eu-west-1.api.aws/v1/chat/completions"),
+        ("groq:m", "https://api.groq.com/openai/v1/chat/completions"),
+    ],
+)
+def test_where_each_service_is(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert ToolOrchestratingLLM(Album, "x", llm(name, api_key="k")).request().url == url
+
+
+def test_responses_of_another_service() -> None:
+    made = OpenAIResponses("m", service="llama.cpp", base_url="http://h:1/v1")
+    assert ToolOrchestratingLLM(Album, "x", made).request().url == "http://h:1/v1/responses"
+    assert made.metadata.provider == "llama.cpp"
+
+
+def test_the_version_of_the_gemini_api_is_a_setting() -> None:
+    made = Google("m", api_version="v1", api_key="k")
+    assert "/v1/models/m:" in ToolOrchestratingLLM(Album, "x", made).request().url
 
 
 def test_a_missing_key_is_named_by_its_variable(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:

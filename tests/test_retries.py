@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcast.errors import AuthFailed, LLMError, Overloaded, RateLimited
-from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry
+from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry, spoken_wait
 
 NOW = 1_700_000_000.0
 chances = st.floats(0, 1)
@@ -105,3 +105,33 @@ def test_the_service_may_say_itself_whether_to_retry() -> None:
     said = [should_retry({"x-should-retry": text}) for text in ("true", " False ", "maybe")]
     assert said == [True, False, None]
     assert should_retry({}) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ('[{"@type": "x/google.rpc.retryinfo", "retrydelay": "34.4s"}]', 34.4),
+        ('{"retrydelay":"0s"}', 0.0),
+        ("rate limit reached. please try again in 250ms.", 0.25),
+        ("please try again in 11.054s. visit", 11.054),
+        ("please try again in 7m12s", 432.0),
+        ("try again in 6m0s", 360.0),
+        ("try again in 1 hour 5 minutes", 3900.0),
+        ("please retry after 20 seconds", 20.0),
+        ("please retry in 34.074824224s.", 34.074824224),
+        ("retry after 1 min or 2 h", 60.0),
+        ("try again later", None),
+        ("try again in 3 months", None),
+        ("try again in 12", None),
+        ("wait 3 s", None),
+        ("", None),
+    ],
+)
+def test_what_an_error_asks_for_in_words(words: str, expected: float | None) -> None:
+    assert spoken_wait(words) == expected
+
+
+@given(st.text(alphabet='0123456789. smhinuteor"{', max_size=60))
+def test_no_words_break_it(words: str) -> None:
+    found = spoken_wait(f"try again in {words}")
+    assert found is None or (found >= 0 and math.isfinite(found))

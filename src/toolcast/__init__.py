@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .answers import AgentChatResponse as AgentChatResponse
     from .calls import Result as Result
     from .configs import Configs as Configs
     from .errors import (
@@ -128,6 +129,9 @@ if TYPE_CHECKING:
         Event as Event,
     )
     from .events import (
+        Failover as Failover,
+    )
+    from .events import (
         Finish as Finish,
     )
     from .events import (
@@ -135,6 +139,9 @@ if TYPE_CHECKING:
     )
     from .events import (
         Restarted as Restarted,
+    )
+    from .events import (
+        Routing as Routing,
     )
     from .events import (
         StopReason as StopReason,
@@ -160,14 +167,9 @@ if TYPE_CHECKING:
     from .events import (
         UsageReport as UsageReport,
     )
-    from .llms import (
-        AgentChatResponse as AgentChatResponse,
-    )
+    from .fallback import FallbackLLM as FallbackLLM
     from .llms import (
         FunctionCallingLLM as FunctionCallingLLM,
-    )
-    from .llms import (
-        LLMMetadata as LLMMetadata,
     )
     from .messages import (
         AudioPart as AudioPart,
@@ -205,6 +207,8 @@ if TYPE_CHECKING:
     from .messages import (
         user as user,
     )
+    from .metadata import Capabilities as Capabilities
+    from .metadata import LLMMetadata as LLMMetadata
     from .objects import StreamingObjectProcessor as StreamingObjectProcessor
     from .orchestrator import Preview as Preview
     from .orchestrator import ToolOrchestratingLLM as ToolOrchestratingLLM
@@ -215,7 +219,16 @@ if TYPE_CHECKING:
     from .prompts import ChatPromptTemplate as ChatPromptTemplate
     from .prompts import PromptTemplate as PromptTemplate
     from .ready_made import (
+        Anthropic as Anthropic,
+    )
+    from .ready_made import (
+        Google as Google,
+    )
+    from .ready_made import (
         LlamaCpp as LlamaCpp,
+    )
+    from .ready_made import (
+        Mistral as Mistral,
     )
     from .ready_made import (
         Ollama as Ollama,
@@ -225,6 +238,9 @@ if TYPE_CHECKING:
     )
     from .ready_made import (
         OpenAICompatible as OpenAICompatible,
+    )
+    from .ready_made import (
+        OpenAIResponses as OpenAIResponses,
     )
     from .ready_made import (
         llm as llm,
@@ -251,6 +267,7 @@ if TYPE_CHECKING:
     from .usage import Usage as Usage
 
 _ROOMS = {
+    "answers": "AgentChatResponse",
     "calls": "Result",
     "configs": "Configs",
     "errors": "Attempt AuthFailed BadRequest CallError ConnectFailed ContentBlocked ContextTooLong LLMError "
@@ -258,16 +275,18 @@ _ROOMS = {
     "OutputTypeError Overloaded PromptError QuotaExceeded RateLimited Refused ServerError StreamBusy StreamClosed "
     "StreamInterrupted StreamTruncated Timeout ToolcastError TryAgain UnknownToolError UnsupportedLLMError "
     "ValidationError",
-    "events": "Accumulator ChatResponse Event Finish RawEvent Restarted StopReason TextDelta ThinkingDelta "
-    "ToolCallDelta ToolCallDone ToolCallReset ToolCallStart UsageReport",
-    "llms": "AgentChatResponse FunctionCallingLLM LLMMetadata",
+    "events": "Accumulator ChatResponse Event Failover Finish RawEvent Restarted Routing StopReason TextDelta "
+    "ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart UsageReport",
+    "fallback": "FallbackLLM",
+    "llms": "FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
     "assistant system tool_result user",
+    "metadata": "Capabilities LLMMetadata",
     "objects": "StreamingObjectProcessor",
     "orchestrator": "Preview ToolOrchestratingLLM",
     "parsing.partials": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
-    "ready_made": "LlamaCpp Ollama OpenAI OpenAICompatible llm",
+    "ready_made": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
     "runtime.aiohttp_network": "AiohttpNetwork",
     "runtime.network": "HttpxNetwork Network",
     "settings": "Settings Timeouts",

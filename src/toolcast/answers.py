@@ -14,6 +14,7 @@ from .errors import (
     CallError,
     ContentBlocked,
     MalformedEvent,
+    MissingOutputError,
     NoToolCallError,
     OutputTruncated,
     Refused,
@@ -23,7 +24,7 @@ from .errors import (
 )
 from .events import ChatResponse
 from .messages import Message, ToolCallPart, assistant, tool_result, user
-from .tools import CallableTool
+from .tools import CallableTool, Read, ToolOutput
 
 REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
 
@@ -39,6 +40,22 @@ class ReadCall:
     value: Any
     call: ToolCallPart
     repairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChatResponse:
+    """An answer, and what the tools it called gave: one `ToolOutput` per call, in call order."""
+
+    response: ChatResponse
+    sources: tuple[ToolOutput, ...] = ()
+
+    def parse_tool_outputs(self, allow_parallel_tool_calls: bool = False) -> Any:
+        """The first tool's raw output, or with `allow_parallel_tool_calls` the list of all of them."""
+        if allow_parallel_tool_calls:
+            return [source.raw_output for source in self.sources]
+        if not self.sources:
+            raise MissingOutputError("no tool was called, so there is no output to take")
+        return self.sources[0].raw_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +79,8 @@ class Reader:
         if tool is None or tool.output_type is None:
             return None
         try:
-            return tool.read(call.arguments, self.context).value
-        except (ValidationError, TryAgain):
+            return self._read_arguments(tool, call).value
+        except (CallError, TryAgain):
             return None
 
     def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ReadCall]:
@@ -86,15 +103,21 @@ class Reader:
             offered = ", ".join(self.tools) or "none"
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
         try:
-            read = tool.read(call.arguments, self.context)
+            read = self._read_arguments(tool, call)
         except ValidationError as error:
             if call.truncated or response.stop_reason == "max_tokens":
                 raise _cut_off(call) from error.__cause__
             raise
-        return ReadCall(tool, read.value, call, tuple(read.repairs))
+        return ReadCall(tool, read.value, call, read.repairs)
+
+    def _read_arguments(self, tool: CallableTool, call: ToolCallPart) -> Read:
+        read = tool.read(call.arguments, self.context)
+        if call.truncated and read.repairs:  # what had to be repaired may be what was cut off
+            raise _cut_off(call)
+        return read
 
     def _read_text(self, response: ChatResponse) -> ReadCall:
-        """The one object that the text of an answer without a tool call holds."""
+        """The one object that the text of an answer without a tool call holds, alone or among words."""
         text = response.text.strip()
         read = [found for tool in self.tools.values() if (found := self._try_text(tool, text)) is not None]
         if len(read) == 1:
@@ -102,7 +125,7 @@ class Reader:
         raise _located(_no_call(response), response)
 
     def _try_text(self, tool: CallableTool, text: str) -> ReadCall | None:
-        if not text.startswith(("{", "[", '"')) and not tool.wrapped:
+        if not {"{", "["} & set(text) and not tool.wrapped:
             return None
         for candidate in (text, f'{{"value": {text}}}') if tool.wrapped else (text,):
             try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .messages import Message, user
-from .providers.wire import Conversation, NamedTool, ToolChoice
+from .providers.wire import Conversation, Mode, NamedTool, ToolChoice
 from .settings import Settings
 from .tools import CallableTool
 
@@ -20,7 +20,7 @@ Tools: TypeAlias = Iterable[Any]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked of an LLM, once."""
+    """What is asked of an LLM, once. `mode`: how it is held to the tools; None leaves that to the LLM."""
 
     messages: tuple[Message, ...]
     tools: tuple[CallableTool, ...] = ()
@@ -28,12 +28,18 @@ class Ask:
     settings: Settings = field(default_factory=Settings)
     parallel: bool = False
     stream: bool = False
+    mode: Mode | None = None
 
     def conversation(self, model: str) -> Conversation:
         """This, as a wire takes it."""
         tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
-        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream)
+        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream, self.mode)
+
+    @property
+    def forces(self) -> bool:
+        """Whether the model must call a tool."""
+        return bool(self.tools) and self.tool_choice not in (None, "auto", "none")
 
 
 def as_messages(messages: Messages) -> list[Message]:

@@ -23,7 +23,7 @@ A `CallError` says what happened, what came back, and what to try. It never hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,8 @@ class CallError(ToolcastError, ValueError):
 class LLMError(CallError):
     """The service, or the way to it, failed.
 
-    `status` is the HTTP status, if there was one; `retry_after` the seconds the service asked to wait.
+    `status` is the HTTP status, if there was one; `retry_after` the seconds the service asked to wait;
+    `rate_limits` the answer's headers on rate limits, as the service sent them, by their names in lower case.
     """
 
     def __init__(
@@ -137,11 +138,13 @@ class LLMError(CallError):
         status: int | None = None,
         retry_after: float | None = None,
         retryable: bool | None = None,
+        rate_limits: Mapping[str, str] | None = None,
         **where: Any,
     ) -> None:
         super().__init__(message, **where)
         self.status = status
         self.retry_after = retry_after
+        self.rate_limits: Mapping[str, str] = dict(rate_limits or {})
         if retryable is not None:
             self.retryable = retryable
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from .errors import MalformedEvent
+from .errors import CallError, MalformedEvent
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from .pieces import Pieces
 from .usage import NO_USAGE, Usage
@@ -103,11 +103,32 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Routing:
+    """The model that is asked, where there are several: what follows is its answer."""
+
+    provider: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """This model failed before it said anything, in a way that may pass; another is asked."""
+
+    provider: str
+    model: str
+    error: CallError
+
+
+@dataclass(frozen=True, slots=True)
 class RawEvent:
-    """Something the wire passes through unread. `damaged`: it could not be decoded, and was skipped."""
+    """Something the wire passes through unread. `damaged`: it could not be decoded, and was skipped.
+
+    `repeated`: what it held comes again, so that nothing of the answer is lost with it.
+    """
 
     data: Any
     damaged: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +156,14 @@ Event: TypeAlias = (
     | ToolCallDone
     | UsageReport
     | Restarted
+    | Routing
+    | Failover
     | RawEvent
     | Finish
 )
+
+OURS: frozenset[type] = frozenset((Restarted, Routing, Failover))
+"""What no service sends: the library's own words about a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +197,7 @@ class Accumulator:
         self._calls: dict[str, _Call] = {}
         self._usage = NO_USAGE
         self._before = NO_USAGE
+        self._routed: Routing | None = None
         self.finish: Finish | None = None
 
     def apply(self, event: Event) -> None:
@@ -203,6 +230,8 @@ class Accumulator:
     ) -> ChatResponse:
         """The response so far. What events do not tell is given: the provider, the model that was asked for."""
         finish = self.finish or Finish("other")
+        if self._routed is not None:
+            provider, model = self._routed.provider, self._routed.model
         known = (finish.model or model, provider, request_id)
         return ChatResponse(self.message(), finish.stop_reason, self.usage, *known)
 
@@ -246,6 +275,13 @@ class Accumulator:
     def _report(self, event: UsageReport) -> None:
         self._usage = event.usage
 
+    def _route(self, event: Routing) -> None:
+        self._routed = event
+
+    def _failed_over(self, event: Failover) -> None:
+        self._before = self.usage
+        self._usage = NO_USAGE
+
     def _restarted(self, event: Restarted) -> None:
         self._before = self.usage
         self._usage = NO_USAGE
@@ -265,6 +301,8 @@ class Accumulator:
         ToolCallDone: _done,
         UsageReport: _report,
         Restarted: _restarted,
+        Routing: _route,
+        Failover: _failed_over,
         Finish: _finish,
     }
 

@@ -18,7 +18,7 @@ from .errors import LLMError, Timeout
 from .events import Event, TextDelta, ToolCallDelta, UsageReport
 from .providers.http_errors import BODY_LIMIT, request_id
 from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
-from .retries import RetryPolicy, next_wait, retry_after, should_retry
+from .retries import RetryPolicy, next_wait, retry_after
 from .runtime.failures import strip
 from .runtime.network import Body, Outside
 from .settings import Settings
@@ -123,7 +123,7 @@ class Exchange:
 
     async def _open(self) -> None:
         now = self._asked = self._now()
-        self._decoder = None
+        self._decoder = self.request_id = None
         self._first_token_by = by(now, self._timeouts.first_token)
         self._wire = await self._service.prepare(self._conversation, self._outside)
         request = self._wire.request(self._conversation, self._settings)
@@ -149,8 +149,6 @@ class Exchange:
         error = wire.error(body.status, body.headers, bytes(content))
         waits = retry_after(body.headers, self._outside.time())
         error.retry_after = error.retry_after if waits is None else waits
-        told = should_retry(body.headers)
-        error.retryable = error.retryable if told is None else told
         error.request_id = error.request_id or _request_id(body.headers, self._request)
         return error
 

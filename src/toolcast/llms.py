@@ -12,65 +12,47 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, overload
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
+from .answers import AgentChatResponse
 from .asking import Ask, Messages, Tools, as_messages, named_choice
+from .concurrency import InTurn, Turns
 from .configs import Configs, replacement
-from .errors import MissingOutputError, NoToolCallError, UnsupportedLLMError
+from .errors import NoToolCallError, UnsupportedLLMError
 from .events import Accumulator, ChatResponse, Event
 from .flows import Source
 from .messages import Message, ToolCallPart
 from .messages import system as system_message
-from .providers.wire import Decoder, HTTPRequest, ToolChoice
+from .metadata import LLMMetadata
+from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .runtime import without_loop
 from .runtime.network import (
     Clock,
-    HttpxNetwork,
     Network,
     Outside,
     SystemClock,
     async_outside,
+    network_of,
     sync_outside,
 )
 from .runtime.tool_runner import run_tools
 from .settings import NOTHING_SET, Settings
 from .sources import Call, IteratedEvents, start_call
 from .streams import AsyncEventStream, EventStream
-from .tools import CallableTool, ToolOutput, as_tools
+from .tools import CallableTool, as_tools
 
 NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
 """What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
 
 
-@dataclass(frozen=True, slots=True)
-class LLMMetadata:
-    """What is known about a model. `context_window` is in tokens; None: unknown."""
-
-    model_name: str
-    provider: str = "custom"
-    is_function_calling_model: bool = True
-    context_window: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AgentChatResponse:
-    """An answer, and what the tools it called gave: one `ToolOutput` per call, in call order."""
-
-    response: ChatResponse
-    sources: tuple[ToolOutput, ...] = ()
-
-    def parse_tool_outputs(self, allow_parallel_tool_calls: bool = False) -> Any:
-        """The first tool's raw output, or with `allow_parallel_tool_calls` the list of all of them."""
-        if allow_parallel_tool_calls:
-            return [source.raw_output for source in self.sources]
-        if not self.sources:
-            raise MissingOutputError("no tool was called, so there is no output to take")
-        return self.sources[0].raw_output
-
-
 class FunctionCallingLLM(ABC):
-    """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own."""
+    """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own.
+
+    `modes` are the ways in which it can be held to them.
+    """
+
+    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "prompted")
 
     def __init__(
         self,
@@ -78,12 +60,15 @@ class FunctionCallingLLM(ABC):
         settings: Settings | None = None,
         system_prompt: str | None = None,
         network: NetworkChoice | None = None,
+        max_concurrency: int | None = None,
     ) -> None:
         self.settings = settings
         self.system_prompt = system_prompt
         self.clock: Clock = SystemClock()
         self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
-        self._network = _chosen(network)
+        self._network = network_of(network)
+        self.max_concurrency: int | None = max_concurrency
+        self._turns: Turns | None = None if max_concurrency is None else Turns(max_concurrency)
 
     @property
     @abstractmethod
@@ -301,7 +286,12 @@ class FunctionCallingLLM(ABC):
     def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
         """The events of one answer; those of the LLM that stands in for all, where there is one."""
         llm = replacement() or self
-        return llm._open(ask, outside, call)
+        return llm.opened(ask, outside, call)
+
+    def opened(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer of this very LLM, once it is its turn."""
+        source = self._held(ask, outside, call)
+        return source if self._turns is None else InTurn(source, self._turns, outside, call, self.known)
 
     async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
         """One whole answer."""
@@ -323,9 +313,16 @@ class FunctionCallingLLM(ABC):
         """What reads the body of an answer to `ask`."""
         raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
 
-    def mode(self, ask: Ask) -> str:
-        """How the model is held to the tools: `tool_call`, or what the service has instead."""
-        return "tool_call"
+    def mode(self, ask: Ask) -> Mode:
+        """How the model is held to the tools: as `ask` wants it, or else in this LLM's usual way."""
+        if ask.mode is None:
+            return self._usual_mode(ask)
+        if ask.mode not in self.modes:
+            can = ", ".join(map(repr, self.modes))
+            raise UnsupportedLLMError(
+                f"{type(self).__name__} has no mode {ask.mode!r}; for {self.metadata.model_name} there are: {can}"
+            )
+        return ask.mode
 
     def sync_outside(self) -> Outside:
         """All that a call of a caller without an event loop awaits."""
@@ -362,6 +359,22 @@ class FunctionCallingLLM(ABC):
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
 
+    def _usual_mode(self, ask: Ask) -> Mode:
+        return "tool_call"
+
+    def _held(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer, by a model that is held to the tools in the mode of this ask."""
+        if not ask.tools:
+            return self._open(ask, outside, call)
+        mode = self.mode(ask)
+        if mode != "prompted":
+            return self._open(replace(ask, mode=mode), outside, call)
+        from .modes import SpelledCalls, in_words, spelled
+
+        source = self._open(in_words(ask), outside, call)
+        read = spelled(ask)
+        return source if read is None else SpelledCalls(source, read, call)
+
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
         return IteratedEvents(events, outside, call, parallel=ask.parallel)
@@ -384,13 +397,3 @@ class FunctionCallingLLM(ABC):
     def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
         outside = self.async_outside()
         return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
-
-
-def _chosen(network: NetworkChoice | None) -> Network:
-    if network == "aiohttp":
-        from .runtime.aiohttp_network import AiohttpNetwork
-
-        return AiohttpNetwork()
-    if isinstance(network, str):
-        raise UnsupportedLLMError(f"no network is called {network!r}; there is 'aiohttp'")
-    return HttpxNetwork() if network is None else network

@@ -15,7 +15,7 @@ import pydantic
 from .answers import REASKABLE, damaged_text
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, StreamClosed, TryAgain, ValidationError
-from .events import Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
+from .events import OURS, Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import Lane, StreamingObjectProcessor
@@ -296,7 +296,7 @@ class ObjectFlow:
             if type(event) is ToolCallDelta and not self.trace.observed:
                 self._lane = Lane(event.id, growing)
                 self._folded.share(event.id, growing.kept)
-        if self.trace.observed and type(event) is not Restarted:  # that one is ours, and came from nowhere
+        if self.trace.observed and type(event) not in OURS:
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
             if not shows:
                 self.trace.step("more")
@@ -323,7 +323,8 @@ class ObjectFlow:
     def _skip(self, event: RawEvent) -> None:
         self._move_on()
         logger.warning("Failed to parse streaming response: skipped %.120r", event.data)
-        self._damage = self._damage or repr(event.data)[:200]
+        if not event.repeated:
+            self._damage = self._damage or repr(event.data)[:200]
         self.trace.step("received", "unreadable", "skipped", "more")
 
     def _move_on(self) -> None:

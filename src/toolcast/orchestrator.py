@@ -24,7 +24,7 @@ from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
 from .object_flow import ObjectFlow
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
-from .providers.wire import HTTPRequest, ToolChoice
+from .providers.wire import HTTPRequest, Mode, ToolChoice
 from .ready_made import llm as find_llm
 from .runtime import without_loop
 from .settings import Settings
@@ -51,6 +51,7 @@ class Changes(TypedDict, total=False):
     observer: Observer | None
     validation_context: Any
     fail_fast: bool
+    mode: Mode | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,9 @@ class ToolOrchestratingLLM(Generic[T]):
 
     `output_cls` is a Pydantic model, any other type Pydantic can validate, a union (one tool per member model), or
     a function whose signature is the schema and whose return value is the result. `prompt` is text or messages with
-    `{name}` holes, filled by the keywords of a call. `llm` is an LLM, its name, or None for `Configs.llm`.
+    `{name}` holes, filled by the keywords of a call. `llm` is an LLM, its name, or None for `Configs.llm`. `mode` is
+    how the model is held to the schema, where that is not left to the LLM: `"tool_call"`, `"json_schema"` (the
+    service's own schema output) or `"prompted"` (in words, for models that have neither).
     """
 
     @overload
@@ -94,6 +97,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
+        mode: Mode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -108,6 +112,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
+        mode: Mode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -122,6 +127,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
+        mode: Mode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -136,6 +142,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
+        mode: Mode | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -149,8 +156,10 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
+        mode: Mode | None = None,
     ) -> None:
-        self._llm = _usable(llm)
+        self._llm = _found(llm)
+        self._mode: Mode | None = mode
         self._prompt = as_prompt(prompt)
         self._output_cls = output_cls
         self._tools = output_tools(output_cls)
@@ -304,12 +313,14 @@ class ToolOrchestratingLLM(Generic[T]):
             self._llm.merged(self._settings),
             self._parallel,
             stream,
+            self._mode,
         )
         trace.step("messages_extended")
         return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast)
 
     def _settle(self) -> None:
         """Work out, once for all calls, what follows from how this was made."""
+        _check(self._llm, self._mode)
         choice = self._tool_choice
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
@@ -331,7 +342,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
         raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
-        ask = Ask((), self._tools, self._choice, self._llm.merged(self._settings), self._parallel)
+        ask = Ask((), self._tools, self._choice, self._llm.merged(self._settings), self._parallel, mode=self._mode)
         decoder = self._llm.decoder(ask)
         folded = Accumulator()
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
@@ -339,19 +350,25 @@ class ToolOrchestratingLLM(Generic[T]):
         return folded.response(**self._llm.known)
 
 
-def _usable(llm: object) -> FunctionCallingLLM:
-    """The LLM to call; raises where there is none, or one that cannot call functions."""
+def _found(llm: object) -> FunctionCallingLLM:
+    """The LLM to call; raises where there is none."""
     chosen = Configs.llm if llm is None else llm
     if chosen is None:
         raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
     found = find_llm(chosen) if isinstance(chosen, str) else chosen
     if not isinstance(found, FunctionCallingLLM):
         raise UnsupportedLLMError(f"llm must be a FunctionCallingLLM or a name, not {type(found).__name__}")
-    if not found.metadata.is_function_calling_model:
-        raise UnsupportedLLMError(
-            f"Model name {found.metadata.model_name} does not support function calling API. Choose another model."
-        )
     return found
+
+
+def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
+    """Raises where the LLM cannot be held to tools, or not in this mode."""
+    llm.mode(Ask((), mode=mode))
+    if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:
+        raise UnsupportedLLMError(
+            f"Model name {llm.metadata.model_name} does not support function calling API. Choose another model, "
+            "or ask it in words with mode='prompted'."
+        )
 
 
 def _at_least_one(attempts: int) -> int:
@@ -362,7 +379,7 @@ def _at_least_one(attempts: int) -> int:
 
 _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "prompt": lambda value: ("_prompt", as_prompt(value)),
-    "llm": lambda value: ("_llm", _usable(value)),
+    "llm": lambda value: ("_llm", _found(value)),
     "tool_choice": lambda value: ("_tool_choice", value),
     "allow_parallel_tool_calls": lambda value: ("_parallel", value),
     "verbose": lambda value: ("_verbose", value),
@@ -371,4 +388,5 @@ _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "observer": lambda value: ("_observer", value),
     "validation_context": lambda value: ("_validation_context", value),
     "fail_fast": lambda value: ("_fail_fast", value),
+    "mode": lambda value: ("_mode", value),
 }

@@ -7,6 +7,8 @@ speaks to it. The wire is loaded on first use, so that nobody pays for a dialect
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
@@ -15,9 +17,10 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from .asking import Ask
-from .errors import AuthFailed, UnsupportedLLMError
-from .llms import FunctionCallingLLM, LLMMetadata, NetworkChoice
-from .providers.wire import Conversation, HTTPRequest, Secret, Wire
+from .errors import UnsupportedLLMError
+from .llms import FunctionCallingLLM, NetworkChoice
+from .metadata import Capabilities, LLMMetadata
+from .providers.wire import Conversation, HTTPRequest, Mode, Secret, Wire
 from .runtime.network import Outside
 from .service_llm import Options, ServiceLLM, first_set
 from .settings import Settings
@@ -36,6 +39,8 @@ class LocalOptions(TypedDict, total=False):
     system_prompt: str | None
     max_retries: int
     network: NetworkChoice | None
+    max_concurrency: int | None
+    capabilities: Capabilities | None
 
 
 class OpenAICompatible(ServiceLLM):
@@ -54,15 +59,10 @@ class OpenAICompatible(ServiceLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
-        return LLMMetadata(self.model, self.wire.provider)
+        return self._metadata(self.wire.provider)
 
-    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
-        """The wire; raises `AuthFailed` where the service needs a key and there is none."""
-        wire, row = self.wire, self._row
-        if row.needs_key and self._auth is None and self.secret(*row.key_env) is None:
-            names = " or ".join(row.key_env) or "a key"
-            raise AuthFailed(f"no API key for {row.name}: set {names}, or pass api_key=. Nothing was sent.")
-        return wire
+    def _required_key(self) -> tuple[str, ...] | None:
+        return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
 
     @cached_property
     def _row(self) -> Row:
@@ -80,14 +80,25 @@ class OpenAICompatible(ServiceLLM):
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
     def _make_wire(self) -> Wire:
-        from .providers.openai_chat import OpenAIChatWire
+        from .providers.compatible import address, proof
 
         row = self._row
-        base_url = self.base_url or first_set(row.url_env) or (row.base_url if self.service else None)
-        if not base_url:
+        if not (self.base_url or first_set(row.url_env) or self.service):
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
-        return OpenAIChatWire(row, api_key=self.secret(*row.key_env), base_url=base_url, headers=named | self._headers)
+        headers: dict[str, str | Secret] = {**named, **self._headers}
+        header, key = proof(row, self._key.reveal() if self._key else None, os.environ)
+        if key and header != row.key_header:
+            headers.setdefault(header, Secret(f"Bearer {key}"))
+            key = None
+        url = address(row, self.base_url, self.model, os.environ)
+        return self._dialect(row, Secret(key) if key else None, url, headers)
+
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
+        """The wire to this service, at the address of its chat completions."""
+        from .providers.openai_chat import OpenAIChatWire
+
+        return OpenAIChatWire(row, api_key=key, base_url=url, headers=headers)
 
 
 class OpenAI(OpenAICompatible):
@@ -97,6 +108,87 @@ class OpenAI(OpenAICompatible):
 
     def __init__(self, model: str, **options: Unpack[Options]) -> None:
         super().__init__(model, service="openai", **options)
+
+
+class OpenAIResponses(OpenAICompatible):
+    """A model of OpenAI, through the Responses API: reasoning is kept from turn to turn.
+
+    Reads OPENAI_API_KEY and OPENAI_BASE_URL. `service` names another service that has a Responses API: `"azure-v1"`,
+    `"xai"`, `"lmstudio"`, `"llama.cpp"`, ...
+    """
+
+    provider = "openai"
+
+    def __init__(self, model: str, *, service: str = "openai", **options: Unpack[Options]) -> None:
+        super().__init__(model, service=service, **options)
+
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
+        from .providers.openai_responses import OpenAIResponsesWire
+
+        url = url.replace("/chat/completions", "/responses", 1)
+        return OpenAIResponsesWire(row, api_key=key, base_url=url, headers=headers)
+
+
+class Anthropic(ServiceLLM):
+    """A model of Anthropic. Reads ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL."""
+
+    provider = "anthropic"
+
+    def _required_key(self) -> tuple[str, ...]:
+        return ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+
+    def _make_wire(self) -> Wire:
+        from .providers.anthropic import AnthropicWire
+
+        key = self.secret("ANTHROPIC_API_KEY")
+        return AnthropicWire(
+            api_key=key,
+            bearer=None if key else self.secret("ANTHROPIC_AUTH_TOKEN"),
+            base_url=self.base_url or first_set(("ANTHROPIC_BASE_URL",)),
+            headers=self._headers,
+        )
+
+
+class Google(ServiceLLM):
+    """A Gemini model of Google. Reads GOOGLE_API_KEY, or else GEMINI_API_KEY, and GOOGLE_GEMINI_BASE_URL.
+
+    `api_version` is the version of the Gemini API in the address. For Vertex AI give the address of the publisher as
+    `base_url` and the token through `auth`.
+    """
+
+    provider = "google"
+
+    def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[Options]) -> None:
+        super().__init__(model, **options)
+        self.api_version: str = api_version
+
+    def _required_key(self) -> tuple[str, ...]:
+        return ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+
+    def _make_wire(self) -> Wire:
+        from .providers.google import GoogleWire
+
+        return GoogleWire(
+            api_key=self.secret(*self._required_key()),
+            base_url=self.base_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
+            headers=self._headers,
+            api_version=self.api_version,
+        )
+
+
+class Mistral(ServiceLLM):
+    """A model of Mistral AI. Reads MISTRAL_API_KEY and MISTRAL_BASE_URL."""
+
+    provider = "mistral"
+
+    def _required_key(self) -> tuple[str, ...]:
+        return ("MISTRAL_API_KEY",)
+
+    def _make_wire(self) -> Wire:
+        from .providers.mistral import MistralWire
+
+        base_url = self.base_url or first_set(("MISTRAL_BASE_URL",))
+        return MistralWire(api_key=self.secret("MISTRAL_API_KEY"), base_url=base_url, headers=self._headers)
 
 
 class Ollama(ServiceLLM):
@@ -110,11 +202,6 @@ class Ollama(ServiceLLM):
         base_url = self.base_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
         return OllamaWire(api_key=self.secret("OLLAMA_API_KEY"), base_url=base_url, headers=self._headers)
 
-    def mode(self, ask: Ask) -> str:
-        """`json_schema` where a tool is forced: Ollama ignores tool choices, but obeys a `format`."""
-        forced = ask.conversation(self.model).tool_choice not in (None, "auto", "none")
-        return "json_schema" if forced else "tool_call"
-
 
 class LlamaCpp(ServiceLLM):
     """A model that runs inside this process, through llama.cpp: no key, no server to start, nothing leaves.
@@ -126,6 +213,7 @@ class LlamaCpp(ServiceLLM):
     """
 
     provider = "llama.cpp"
+    modes = ("grammar", "prompted")
 
     def __init__(
         self,
@@ -145,7 +233,7 @@ class LlamaCpp(ServiceLLM):
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
         context = self._server_options.context if self._server_options else 4096
-        return LLMMetadata(self.model, self.provider, context_window=context)
+        return replace(super().metadata, context_window=context)
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
@@ -159,8 +247,7 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return wire
 
-    def mode(self, ask: Ask) -> str:
-        """`grammar`: the model can write nothing but what fits the tools."""
+    def _usual_mode(self, ask: Ask) -> Mode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
 
     def _start(self) -> LlamaCppWire:
@@ -200,10 +287,22 @@ async def _fetched(request: HTTPRequest, outside: Outside) -> bytes:
         await body.close()
 
 
-def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
-    """The LLM called `name`: `"provider:model"`, for example `"ollama:llama3.2"`, or `"local"`.
+_NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
+    "openai": OpenAI,
+    "openai-responses": OpenAIResponses,
+    "anthropic": Anthropic,
+    "google": Google,
+    "gemini": Google,
+    "mistral": Mistral,
+    "ollama": Ollama,
+}
 
-    Providers are `openai`, `ollama`, `local` and every row of `toolcast.providers.compatible`.
+
+def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
+    """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
+
+    Providers are `openai`, `openai-responses`, `anthropic`, `google`, `mistral`, `ollama`, `local`, and every row of
+    `toolcast.providers.compatible`.
     """
     provider, _, model = name.partition(":")
     if provider == "local":
@@ -211,11 +310,8 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     from .providers.compatible import SERVICES
 
-    if not model or provider not in ("openai", "ollama", *SERVICES):
-        known = ", ".join(sorted({"openai", "ollama", "local", *SERVICES}))
+    if not model or provider not in {*_NAMED, *SERVICES}:
+        known = ", ".join(sorted({*_NAMED, "local", *SERVICES}))
         raise UnsupportedLLMError(f"{name!r} names no LLM; write 'provider:model' with one of: {known}")
-    if provider == "openai":
-        return OpenAI(model, **options)
-    if provider == "ollama":
-        return Ollama(model, **options)
-    return OpenAICompatible(model, service=provider, **options)
+    make = _NAMED.get(provider)
+    return OpenAICompatible(model, service=provider, **options) if make is None else make(model, **options)

@@ -8,6 +8,7 @@ that doubles (full jitter): many clients that failed together do not come back t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -83,6 +84,31 @@ def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
 def should_retry(headers: Mapping[str, str]) -> bool | None:
     """What the service says in `x-should-retry`: True, False, or None where it says nothing."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
+
+
+def spoken_wait(text: str) -> float | None:
+    """The seconds that an error's words, in lower case, ask to wait; None where they ask nothing.
+
+    Read are Google's `"retrydelay": "34.4s"`, and `try again in 7m12s`, `retry after 20 seconds` and the like.
+    """
+    asked = re.search(_ASKED, text)  # compiled when the first error comes
+    if asked is None:
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION, asked.group(1)))
+
+
+_SECONDS = {
+    unit: seconds
+    for units, seconds in (
+        ("ms millisecond milliseconds", 0.001),
+        ("s sec second seconds", 1.0),
+        ("m min minute minutes", 60.0),
+        ("h hour hours", 3600.0),
+    )
+    for unit in units.split()
+}
+_DURATION = rf"([0-9]{{1,9}}(?:\.[0-9]{{1,12}})?) ?({'|'.join(_SECONDS)})(?![a-z])"
+_ASKED = rf'(?:retrydelay"?: ?"?|(?:try again|retry) (?:in|after) )((?:{_DURATION} ?)+)'
 
 
 def _number(text: str | None) -> float | None:

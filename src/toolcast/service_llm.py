@@ -11,19 +11,24 @@ import logging
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, TypedDict
 
 from .asking import Ask
+from .errors import AuthFailed
 from .events import Event
 from .exchange import Exchange, with_headers
 from .flows import Source
-from .llms import FunctionCallingLLM, LLMMetadata, NetworkChoice
+from .llms import FunctionCallingLLM, NetworkChoice
 from .messages import Message
-from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, ToolChoice, Wire
+from .metadata import Capabilities, LLMMetadata, best_mode
+from .modes import in_words, spelled
+from .providers.forced_calls import ForcedDecoder
+from .providers.wire import Conversation, Decoder, HTTPRequest, Mode, Secret, ToolChoice, Wire
 from .retries import RetryPolicy
 from .runtime.network import Outside
 from .settings import Settings
-from .sources import Call, start_call
+from .sources import Call, every_event, start_call
 from .tools import CallableTool
 
 logger: Final = logging.getLogger("toolcast")
@@ -48,16 +53,20 @@ class Options(TypedDict, total=False):
     headers: Mapping[str, str] | None
     auth: Auth | None
     network: NetworkChoice | None
+    max_concurrency: int | None
+    capabilities: Capabilities | None
 
 
 class ServiceLLM(FunctionCallingLLM):
     """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
 
     `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx;
-    `"aiohttp"` is a faster one for the async methods under asyncio.
+    `"aiohttp"` is a faster one for the async methods under asyncio. `max_concurrency` answers are under way at most.
+    What `capabilities` says of the model beats what toolcast knows of it.
     """
 
     provider: ClassVar[str]
+    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "json_schema", "prompted")
 
     def __init__(
         self,
@@ -71,8 +80,12 @@ class ServiceLLM(FunctionCallingLLM):
         headers: Mapping[str, str] | None = None,
         auth: Auth | None = None,
         network: NetworkChoice | None = None,
+        max_concurrency: int | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
-        super().__init__(settings=settings, system_prompt=system_prompt, network=network)
+        super().__init__(
+            settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
+        )
         self.model = model
         self.base_url = base_url
         self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
@@ -81,6 +94,7 @@ class ServiceLLM(FunctionCallingLLM):
             name: Secret(value) if name.lower() in _SECRET_HEADERS else value for name, value in (headers or {}).items()
         }
         self._auth = auth
+        self._capabilities = capabilities
         self._made: Wire | None = None
         self._served_at: str | None = None
         self._warned: set[str] = set()
@@ -88,7 +102,13 @@ class ServiceLLM(FunctionCallingLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
-        return LLMMetadata(self.model, self.provider)
+        return self._metadata(self.provider)
+
+    def _metadata(self, provider: str) -> LLMMetadata:
+        from .providers.capabilities import capabilities as capabilities_of
+
+        known = capabilities_of(provider, self.model).corrected(self._capabilities)
+        return LLMMetadata(self.model, provider, context_window=known.context_window, capabilities=known)
 
     @property
     def wire(self) -> Wire:
@@ -105,24 +125,47 @@ class ServiceLLM(FunctionCallingLLM):
                 logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
-        """The wire, once the service can be spoken to."""
-        return self.wire
+        """The wire; raises `AuthFailed` where the service needs a key and there is none."""
+        wire, names = self.wire, self._required_key()
+        proven = self._auth is not None or any(isinstance(value, Secret) for value in self._headers.values())
+        if names is not None and not proven and self.secret(*names) is None:
+            ways = " or ".join(names) or "a key"
+            raise AuthFailed(f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent.")
+        return wire
 
     async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
         """`request` with the headers of `auth`, if there is one."""
         if self._auth is None:
             return request
-        given = self._auth()
+        from anyio import to_thread
+
+        alone = outside.concurrent and not inspect.iscoroutinefunction(self._auth)
+        # A token is fetched by blocking calls, which would hold up every other task.
+        given = await to_thread.run_sync(self._auth) if alone else self._auth()
         headers = await given if inspect.isawaitable(given) else given
         return with_headers(request, {name.lower(): Secret(value) for name, value in headers.items()})
 
     def preview(self, ask: Ask) -> HTTPRequest | None:
         """The request that `ask` would send."""
-        return self.wire.request(ask.conversation(self.model), ask.settings)
+        return self.wire.request(self._out(ask), ask.settings)
 
     def decoder(self, ask: Ask) -> Decoder:
         """What reads the body of an answer to `ask`."""
-        return self.wire.decoder(ask.conversation(self.model))
+        decoder = self.wire.decoder(self._out(ask))
+        read = spelled(ask) if self.mode(ask) == "prompted" else None
+        return decoder if read is None else ForcedDecoder(decoder, read)
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
+
+    def _out(self, ask: Ask) -> Conversation:
+        """What `ask` becomes on its way to the wire."""
+        mode = self.mode(ask)
+        return (in_words(ask) if mode == "prompted" else replace(ask, mode=mode)).conversation(self.model)
+
+    def _required_key(self) -> tuple[str, ...] | None:
+        """The variables that may hold the key without which nobody is answered; None where none is needed."""
+        return None
 
     @abstractmethod
     def _make_wire(self) -> Wire:
@@ -131,7 +174,7 @@ class ServiceLLM(FunctionCallingLLM):
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
 
-    async def _events(
+    def _events(
         self,
         messages: Sequence[Message],
         tools: Sequence[CallableTool],
@@ -141,13 +184,7 @@ class ServiceLLM(FunctionCallingLLM):
         """The events of one answer under an event loop, for an LLM of one's own that stands before this one."""
         ask = Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
         outside = self.async_outside()
-        source = self._open(ask, outside, start_call(settings, outside))
-        try:
-            while events := await source.pull():
-                for event in events:
-                    yield event
-        finally:
-            await source.close()
+        return every_event(self.opened(ask, outside, start_call(settings, outside)))
 
     def secret(self, *names: str) -> Secret | None:
         """The key that was given, or the first of these environment variables that is set."""
@@ -165,12 +202,16 @@ class ServiceLLM(FunctionCallingLLM):
         state = dict(self.__dict__)
         state.pop("_row", None)  # holds what cannot be pickled, and is found again
         state["_headers"] = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
-        return state | {"_key": None, "_made": None, "_network": None, "_auth": None}
+        return state | {"_key": None, "_made": None, "_network": None, "_auth": None, "_turns": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         FunctionCallingLLM.__init__(
-            self, settings=self.settings, system_prompt=self.system_prompt, network=self._network_name
+            self,
+            settings=self.settings,
+            system_prompt=self.system_prompt,
+            network=self._network_name,
+            max_concurrency=self.max_concurrency,
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from .errors import Attempt, CallError, StreamTruncated
 from .events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
+from .flows import Source
 from .runtime.network import Outside
 from .settings import Settings
 from .usage import NO_USAGE, Usage
@@ -51,6 +52,16 @@ class Call:
 def start_call(settings: Settings, outside: Outside) -> Call:
     """A new call, its total time counted from now."""
     return Call(deadline=by(outside.now(), settings.timeouts.total))
+
+
+async def every_event(source: Source) -> AsyncIterator[Event]:
+    """The events of `source` one by one; in the end it is closed."""
+    try:
+        while events := await source.pull():
+            for event in events:
+                yield event
+    finally:
+        await source.close()
 
 
 def by(now: float, seconds: float | None) -> float | None:

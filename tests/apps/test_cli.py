@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from toolcast.apps import cli
 from toolcast.errors import NotFound
+from toolcast.providers.capabilities import everything
+from toolcast.runtime.weights import WEIGHTS
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,7 +22,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"toolcast {version('toolcast')}\n"
 
 
-@pytest.mark.parametrize("line", [[], ["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"]])
+@pytest.mark.parametrize("line", [[], ["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"], ["models", "nobody"]])
 def test_a_wrong_command_line_is_exit_code_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(line)
@@ -73,3 +76,37 @@ def test_progress_rewrites_one_line_on_a_terminal_only() -> None:
     for done in (0, 1, 500_000, 1_000_000):
         show(done, 1_000_000)
     assert terminal.getvalue() == "\r  0 % of 1.0 MB\r 50 % of 1.0 MB\r100 % of 1.0 MB\n"
+
+
+def test_models_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "PROVIDER", "MODELS", "TOOLS", "FORCED", "PARALLEL", "THINKING", "IMAGES", "SCHEMA", "STRICT", "CONTEXT",
+    ]  # fmt: skip
+    assert len(lines) == len(list(everything())) + len(WEIGHTS)
+    assert all(line == line.rstrip() for line in lines)
+    start = head.index("CONTEXT")
+    assert all(line[start - 2 : start] == "  " and line[start:].strip(" ,?0123456789") == "" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("provider", "line"),
+    [
+        ("openai", "openai gpt-4.1* yes yes yes no yes yes yes 1,047,576"),
+        ("ollama", "ollama * ? no ? ? ? yes no ?"),
+        ("local", "local smollm2 yes yes yes no no yes ? 4,096"),
+    ],
+)
+def test_models_of_one_provider(provider: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models", provider]) == 0
+    _, *lines = (" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
+    assert line in lines
+    assert {line.split()[0] for line in lines} == {provider}
+
+
+def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models", "--json", "ollama"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["provider"], row["models"], row["known"]) == ("ollama", "*", False)
+    assert (row["tools"], row["forced_tools"], row["json_schema"], row["max_output"]) == (None, False, True, None)

@@ -1,4 +1,4 @@
-"""Arguments: strict JSON, and strings that hold JSON decoded once, told in words."""
+"""Arguments: strict JSON, strings that hold JSON decoded once, and JSON as models write it, told in words."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ from typing_extensions import TypedDict
 
 from shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
+from toolcast.parsing import arguments
 from toolcast.parsing.arguments import decode_once, read
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
+from toolcast.schemas import shape_of
 
 
 class Song(BaseModel):
@@ -160,7 +162,19 @@ def test_what_only_looks_lax_is_read(text: str) -> None:
     assert read(ANYTHING, text) == (json.loads(text), ())
 
 
-NOT_JSON = ["", " ", '{"a": 1', '{"a": 1}}', "[1 2]", "[1,]", "{'a': 1}", "\ufeff{}", "\x00"]
+NOT_JSON = [
+    "",
+    " ",
+    '{"a": 1',
+    '{"a": 1, ',
+    "[1 2]",
+    "{'a': 1",
+    "```json\n[1,\n```",
+    "\x00",
+    "[NaN,]",
+    "[1e400,]",
+    "7,",
+]
 
 
 @pytest.mark.parametrize("text", NOT_JSON)
@@ -196,24 +210,22 @@ def accepts(text: str) -> bool:
 @needs_shared
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in json_suite()])
 def test_suite_as_the_machine_has_it(path: Path) -> None:
-    text = path.read_bytes().decode(errors="surrogateescape")
-    try:
-        read(ANYTHING, text)
-    except ValidationError:
-        accepted = False
-    else:
-        accepted = True
-    assert accepted == accepts(text)
+    check_strictness(path.read_bytes().decode(errors="surrogateescape"))
 
 
 @given(st.text(alphabet="NaInfity-+.0123456789eE[]{},: \n", max_size=30))
 def test_random_text_as_the_machine_has_it(text: str) -> None:
+    check_strictness(text)
+
+
+def check_strictness(text: str) -> None:
+    """What the machine accepts is read without repairs, and nothing else is."""
     try:
-        read(ANYTHING, text)
+        _, repairs = read(ANYTHING, text)
     except ValidationError:
         assert not accepts(text)
     else:
-        assert accepts(text)
+        assert accepts(text) is (repairs == ())
 
 
 def test_plain_validator_objects_without_a_title() -> None:
@@ -453,6 +465,58 @@ def test_random_values_come_back_from_their_text(numbers: list[int], table: dict
     assert repairs == ("decoded the JSON text in `numbers`", "decoded the JSON text in `table`")
 
 
+# JSON as models write it
+
+SONG = Song(title="x", seconds=1)
+ONE_SONG = Album(name="x", songs=[SONG])
+FENCED = "took the JSON out of a markdown fence"
+REPAIRED: list[Any] = [
+    (Song, '```json\n{"title": "x", "seconds": 1}\n```', SONG, [FENCED]),
+    (Song, '{"title": "x", "seconds": 1,}', SONG, ["left out trailing commas"]),
+    (Song, "{'title': 'x', 'seconds': 1}", SONG, ["put double quotes for others"]),
+    (Song, '{"title": "x", "seconds": 1}}', SONG, ["left out brackets that close nothing"]),
+    (Song, '{"title": "x", "seconds": 1}' * 2, SONG, ["took one of 2 equal values"]),
+    (Song, '{"title": "\ud83d", "seconds": 1}', None, ["put U+FFFD for half surrogate pairs"]),
+    (Song, '{"title": "\\ud83d", "seconds": 1}', None, ["put U+FFFD for half surrogate pairs"]),
+    (
+        Album,
+        """{'name': 'x', 'songs': '[{"title": "x", "seconds": "1"}]'}""",
+        ONE_SONG,
+        ["put double quotes for others", "decoded the JSON text in `songs`"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("type_form", "text", "value", "repairs"), REPAIRED, ids=lambda case: str(case)[:40])
+def test_json_as_models_write_it(type_form: Any, text: str, value: Any, repairs: list[str]) -> None:
+    result, told = of(type_form, text)
+    assert list(told) == repairs
+    assert result == (value or Song(title="\ufffd", seconds=1))
+
+
+@pytest.mark.parametrize("text", ["{'title': 5}", '```json\n{"titel": "x"}\n```', "{'title': 'x'", "[1,]", "a {b} c"])
+def test_the_first_error_stands_where_leniency_is_not_enough(text: str) -> None:
+    with pytest.raises(ValidationError) as plain:
+        validator_of(Song).validate_json(text)
+    assert refused(Song, text).errors() == plain.value.errors()
+
+
+def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(text: str) -> None:
+        raise AssertionError(text)
+
+    monkeypatch.setattr(arguments, "lenient", never)
+    for text in ('{"title": 5}', "[1]", '"{}"', '{"title": "x", "seconds": "[1"}'):
+        assert refused(Song, text).errors()[0]["type"] != "json_invalid"
+
+
+def test_a_wrapped_value_is_found_with_and_without_its_wrapper() -> None:
+    shape = shape_of(list[int])
+    assert shape.read("{'value': [1]}", None) == ([1], ("put double quotes for others",))
+    whole = "took the whole arguments as the value"
+    assert shape.read("```\n[1, 2,]\n```", None) == ([1, 2], (whole, FENCED, "left out trailing commas"))
+
+
 # Users' validators
 
 
@@ -467,7 +531,7 @@ class Judged(BaseModel):
         return numbers
 
 
-@pytest.mark.parametrize("text", ['{"numbers": [1]}', '{"numbers": "[1]"}'])
+@pytest.mark.parametrize("text", ['{"numbers": [1]}', '{"numbers": "[1]"}', "{'numbers': [1]}"])
 @pytest.mark.parametrize("error", [TryAgain("more"), KeyError("x"), RuntimeError("y")])
 def test_other_exceptions_of_validators_pass_through(text: str, error: Exception) -> None:
     with pytest.raises(type(error)) as caught:

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from toolcast.errors import BadRequest
+from toolcast.errors import BadRequest, UnsupportedLLMError
 from toolcast.messages import ToolCallPart, assistant, tool_result, user
-from toolcast.providers.compatible import SERVICES, Service
+from toolcast.providers.compatible import SERVICES, Service, address, proof
 from toolcast.providers.openai_chat import OpenAIChatWire
 from toolcast.providers.wire import Conversation, NamedTool, Secret, ToolSpec
 from toolcast.settings import Settings
@@ -19,8 +19,16 @@ every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(S
 
 EXPECTED = {
     "openai", "vllm", "llama.cpp", "lmstudio", "ollama", "groq", "deepseek", "openrouter", "together", "fireworks",
-    "xai", "moonshot", "qwen", "perplexity", "openai-compatible",
+    "xai", "moonshot", "qwen", "perplexity", "openai-compatible", "azure", "azure-v1", "github", "litellm", "bedrock",
 }  # fmt: skip
+
+AZURE = "https://me.openai.azure.com"
+ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AWS_REGION": "eu-west-1"}
+
+
+def wire(service: Service) -> OpenAIChatWire:
+    """The wire of a service, where this environment says that it is."""
+    return OpenAIChatWire(service, api_key=Secret("k"), base_url=address(service, None, "m", ENVIRON))
 
 
 def test_the_table_names_the_services() -> None:
@@ -30,19 +38,22 @@ def test_the_table_names_the_services() -> None:
 
 @every_service
 def test_a_row_is_consistent(service: Service) -> None:
-    assert re.fullmatch(r"https?://[^\s?]+[^/]", service.base_url)
+    assert re.fullmatch(r"https?://[^\s?]+[^/]|\{[A-Z_]+\}", service.base_url)
+    assert service.path.partition("?")[0].endswith("/chat/completions")
     assert service.key_env
-    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]+", name) for name in (*service.key_env, *service.url_env))
+    variables = (*service.key_env, *service.url_env, *service.bearer_env, *service.header_env.values())
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]+", name) for name in variables)
+    assert service.response_format is None or service.response_format.startswith("json")
     assert service.base_url.startswith("http://localhost") == (not service.needs_key)
     for rule in service.rules:
         re.compile(rule.models)
-    fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls"}
+    fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include"}
     assert {*service.drops, *(name for rule in service.rules for name in rule.fields)} <= fields
 
 
 @every_service
 def test_no_two_services_read_the_same_key(service: Service) -> None:
-    others = [other for other in SERVICES.values() if other is not service]
+    others = [other for other in SERVICES.values() if other.base_url != service.base_url]
     assert not any(set(service.key_env) & set(other.key_env) for other in others)
 
 
@@ -52,11 +63,9 @@ def test_every_service_gets_a_request(service: Service) -> None:
     said = (user("Hi"), assistant("Well", call), tool_result(call, "4"), user("And?"))
     tools = (ToolSpec("f", "Does f.", {"type": "object"}),) if service.tools else ()
     everything = Settings(temperature=0.1, top_p=0.9, top_k=4, max_tokens=9, stop="x", seed=1, thinking="low")
-    request = OpenAIChatWire(service, api_key=Secret("k")).request(
-        Conversation("m", said, tools, NamedTool("f") if tools else None), everything
-    )
+    request = wire(service).request(Conversation("m", said, tools, NamedTool("f") if tools else None), everything)
     body = json.loads(request.body)
-    assert request.url == service.base_url + "/chat/completions"
+    assert request.url == address(service, None, "m", ENVIRON)
     assert set(request.notes) >= set(service.drops)
     assert not body.keys() & set(service.drops)
     assert len(body["messages"]) == 4
@@ -67,7 +76,7 @@ def test_every_service_gets_a_request(service: Service) -> None:
 
 @every_service
 def test_an_error_names_the_service_and_its_variable(service: Service) -> None:
-    error = OpenAIChatWire(service).error(401, {}, b"")
+    error = wire(service).error(401, {}, b"")
     assert error.provider == service.name
     assert service.key_env[0] in str(error)
 
@@ -75,9 +84,81 @@ def test_an_error_names_the_service_and_its_variable(service: Service) -> None:
 @every_service
 def test_tools_are_refused_where_there_are_none(service: Service) -> None:
     conversation = Conversation("m", (user("Hi"),), (ToolSpec("f", "", {}),))
-    wire = OpenAIChatWire(service)
     if service.tools:
-        assert b'"tools"' in wire.request(conversation, Settings()).body
+        assert b'"tools"' in wire(service).request(conversation, Settings()).body
     else:
         with pytest.raises(BadRequest, match=service.name):
-            wire.request(conversation, Settings())
+            wire(service).request(conversation, Settings())
+
+
+@every_service
+def test_an_address_needs_no_more_than_was_said(service: Service) -> None:
+    found = address(service, None, "m", ENVIRON)
+    assert re.fullmatch(r"https?://[^{}]+/chat/completions(\?[^{}]+)?", found)
+    assert address(service, found, "m", {}) == found
+
+
+CLASSIC = AZURE + "/openai/deployments/gpt%2F4%20o/chat/completions?api-version="
+
+
+@pytest.mark.parametrize(
+    ("service", "base_url", "environ", "url"),
+    [
+        ("groq", None, {}, "https://api.groq.com/openai/v1/chat/completions"),
+        ("groq", None, {"GROQ_BASE_URL": "http://proxy/v1/"}, "http://proxy/v1/chat/completions"),
+        ("groq", "http://mine/v1", {"GROQ_BASE_URL": "http://proxy/v1/"}, "http://mine/v1/chat/completions"),
+        ("groq", " http://mine/v1/?a=b ", {}, "http://mine/v1/chat/completions?a=b"),
+        ("groq", "http://mine/chat", {}, "http://mine/chat/chat/completions"),
+        ("azure", None, ENVIRON, CLASSIC + "2024-10-21"),
+        ("azure", None, ENVIRON | {"OPENAI_API_VERSION": "2025-01-01-preview"}, CLASSIC + "2025-01-01-preview"),
+        ("azure", AZURE, {}, CLASSIC + "2024-10-21"),
+        ("azure", AZURE + "/openai/", {}, CLASSIC + "2024-10-21"),
+        ("azure", AZURE + "?api-version=mine", {"OPENAI_API_VERSION": "theirs"}, CLASSIC + "mine"),
+        ("azure-v1", None, ENVIRON, AZURE + "/openai/v1/chat/completions"),
+        ("azure-v1", AZURE + "/openai/v1/", {}, AZURE + "/openai/v1/chat/completions"),
+        (
+            "azure-v1",
+            AZURE + "/openai/v1?api-version=preview",
+            {},
+            AZURE + "/openai/v1/chat/completions?api-version=preview",
+        ),
+        ("bedrock", None, {"AWS_REGION": "r1"}, "https://bedrock-mantle.r1.api.aws/v1/chat/completions"),
+        ("bedrock", None, {"AWS_DEFAULT_REGION": "r2"}, "https://bedrock-mantle.r2.api.aws/v1/chat/completions"),
+    ],
+)
+def test_an_address(service: str, base_url: str | None, environ: dict[str, str], url: str) -> None:
+    assert address(SERVICES[service], base_url, "gpt/4 o", environ) == url
+
+
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        ("azure", "where is azure? Set AZURE_OPENAI_ENDPOINT, or pass base_url="),
+        ("bedrock", "where is bedrock? Set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
+    ],
+)
+def test_an_address_that_nobody_told(service: str, words: str) -> None:
+    with pytest.raises(UnsupportedLLMError) as raised:
+        address(SERVICES[service], None, "m", {"AWS_REGION": ""})
+    assert words in str(raised.value)
+
+
+KEY, TOKEN = {"AZURE_OPENAI_API_KEY": "from-env"}, {"AZURE_OPENAI_AD_TOKEN": "token"}
+
+
+@pytest.mark.parametrize(
+    ("service", "api_key", "environ", "expected"),
+    [
+        ("groq", "given", {"GROQ_API_KEY": "from-env"}, ("authorization", "given")),
+        ("groq", None, {"GROQ_API_KEY": "from-env"}, ("authorization", "from-env")),
+        ("groq", None, {}, ("authorization", None)),
+        ("azure", "given", KEY | TOKEN, ("api-key", "given")),
+        ("azure", None, KEY | TOKEN, ("api-key", "from-env")),
+        ("azure-v1", None, TOKEN, ("authorization", "token")),
+        ("azure-v1", "", {}, ("api-key", None)),
+    ],
+)
+def test_what_proves_who_asks(
+    service: str, api_key: str | None, environ: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    assert proof(SERVICES[service], api_key, environ) == expected

@@ -229,13 +229,17 @@ def test_the_schema_of_an_answer(form: Form, schema: dict[str, Any]) -> None:
 
 def test_definitions_of_several_tools_are_kept_apart() -> None:
     def tool(name: str, kind: str) -> ToolSpec:
-        schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/D"}}, "$defs": {"D": {"enum": [kind]}}}
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {"x": {"anyOf": [{"$ref": "#/$defs/D"}, {"type": "null"}]}},
+        }
+        schema["$defs"] = {"D": {"enum": [kind]}}
         return ToolSpec(name, "", schema)
 
     schema = answer_schema(Form((tool("one", "a"), tool("two", "b"))))
     assert schema["$defs"] == {"0.D": {"enum": ["a"]}, "1.D": {"enum": ["b"]}}
     held = [call["properties"]["arguments"] for call in schema["anyOf"]]
-    assert held == [{"type": "object", "properties": {"x": {"$ref": f"#/$defs/{n}.D"}}} for n in (0, 1)]
+    assert [each["properties"]["x"]["anyOf"][0] for each in held] == [{"$ref": "#/$defs/0.D"}, {"$ref": "#/$defs/1.D"}]
 
 
 class _Inner:

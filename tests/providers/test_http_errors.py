@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcast import OpenAI
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -21,8 +25,18 @@ from toolcast.errors import (
     RateLimited,
     ServerError,
 )
-from toolcast.providers.http_errors import Fault, Source, http_error, read_fault, request_id, shortened, stream_error
+from toolcast.providers.http_errors import (
+    BODY_LIMIT,
+    Fault,
+    Source,
+    http_error,
+    read_fault,
+    request_id,
+    shortened,
+    stream_error,
+)
 from toolcast.providers.wire import Secret
+from toolcast.testing import Recorded, ReplayNetwork
 
 SOURCE = Source("acme", "m-1", ("ACME_KEY", "OTHER_KEY"), (Secret("sk-secret"),))
 
@@ -79,8 +93,27 @@ def test_words_that_say_more_than_the_status(status: int, body: Any, kind: type[
 
 BODIES = [
     ({"error": {"message": "boom", "type": "t", "code": "c"}}, Fault("boom", "t", "c")),
-    ({"error": {"message": "boom", "code": 400}}, Fault("boom", "", "400")),
+    ({"error": {"message": "boom", "code": 400}}, Fault("boom", "", "400", status=400)),
     ({"error": "boom", "code": "c"}, Fault("boom", "", "c")),
+    ({"error": "Down", "message": "boom", "status": 500}, Fault("Down: boom", status=500)),
+    ({"error": True, "message": "boom"}, Fault("boom")),
+    ({"error": ["boom", "bang", 7]}, Fault("boom; bang")),
+    ({"errors": [{"code": 10000, "message": "boom"}], "success": False}, Fault("boom", "", "10000")),
+    ({"errors": [], "message": "boom"}, Fault("boom")),
+    ({"Message": "boom", "statusCode": "503"}, Fault("boom", status=503)),
+    ({"error": {"message": "boom", "code": 9**9, "status": 200}}, Fault("boom", "", str(9**9))),
+    ({"error": {"message": '{"error": {"message": "boom"}}'}}, Fault("boom")),
+    ({"error": {"message": "{boom}"}}, Fault("{boom}")),
+    ({"error": {"message": "boom", "metadata": {"raw": '{"detail": "bang"}'}}}, Fault("boom: bang")),
+    ({"error": {"message": "boom", "metadata": {"raw": None}}}, Fault("boom")),
+    ({"error": {"message": "boom", "failed_generation": "f("}}, Fault("boom", written="f(")),
+    ({"error": {"message": "boom", "details": ["d"], "innererror": {"e": 1}}}, Fault("boom", details='["d"]{"e": 1}')),
+    ({"type": "response.failed", "response": {"error": {"code": "c", "message": "boom"}}}, Fault("boom", "", "c")),
+    ({"type": "response.failed", "response": {"error": None, "status": "failed"}}, Fault("", "failed")),
+    ({"type": "error", "code": "c", "message": "boom", "param": None}, Fault("boom", "error", "c")),
+    ({"type": "error", "error": {"code": "c", "message": "boom"}, "response": {}}, Fault("boom", "", "c")),
+    ({"detail": {"message": "boom", "code": "c"}}, Fault("boom", "", "c")),
+    ({"detail": [{"loc": ["body", 0], "msg": "boom", "input": "x"}, {"msg": "bang"}]}, Fault("body.0: boom; bang")),
     ([{"error": {"message": "boom"}}], Fault("boom")),
     ([], Fault()),
     ({"detail": "boom"}, Fault("boom")),
@@ -104,6 +137,15 @@ def test_bodies(body: Any, fault: Fault) -> None:
     assert read_fault(json.dumps(body)) == fault
 
 
+@pytest.mark.parametrize("text", ["event: error\ndata: %s\n\n", "data:%s", ": x\r\n\r\nerror: %s\r\n", "\ufeff%s"])
+def test_a_body_that_is_an_event_stream(text: str) -> None:
+    assert read_fault(text % '{"error": {"message": "boom"}}') == Fault("boom")
+
+
+def test_a_number_that_no_text_can_hold() -> None:
+    assert read_fault({"message": "boom", "code": 9**5000}) == Fault("boom")
+
+
 @pytest.mark.parametrize("text", ["", "<html>", "{", "[" * 100_000])
 def test_bodies_that_are_no_json(text: str) -> None:
     assert read_fault(text) == Fault()
@@ -114,6 +156,11 @@ def test_html_is_shown_escaped_and_short() -> None:
     assert "(502): text/html: &lt;h1&gt;Bad [0m&lt;/h1&gt;" in found.message
     assert len(found.message) < 320
     assert error(502, b" ").message.startswith("the service failed (502): no further words.")
+
+
+def test_a_web_page_is_told_by_its_title() -> None:
+    page = b"<!DOCTYPE html>\n<head><style>p{}</style><TITLE lang=en>api.acme | 520: sk-secret &amp; more</TITLE>"
+    assert "(520): text/html: api.acme | 520: [key] &amp; more." in error(520, page, content_type="text/html").message
 
 
 @pytest.mark.parametrize(
@@ -203,21 +250,348 @@ def test_errors_inside_an_answer(body: Any, kind: type[LLMError], status: int | 
 
 def test_shortened() -> None:
     assert shortened("a\n b\x00c\u2028d.") == "a b c d"
-    assert len(shortened("x" * 500)) == 200
-    assert shortened("x" * 500).endswith("…")
+    assert shortened("x" * 500) == "x" * 199 + "…"
+
+
+# -- every service's own
+
+
+class Row(NamedTuple):
+    """An error body and what it means; `status` None: it came inside an answer."""
+
+    status: int | None
+    body: Any
+    kind: type[LLMError]
+    wait: float | None = None
+    request_id: str | None = None
+    words: str = ""
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def fault(message: str, **members: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **members}}
+
+
+def gemini(code: int, status: str, message: str = "x", *details: dict[str, Any]) -> dict[str, Any]:
+    return fault(message, code=code, status=status, details=list(details))
+
+
+def limit(quota: str) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota}]}
+
+
+WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}
+PER_DAY, PER_MINUTE = (limit(f"GenerateRequestsPer{time}PerProjectPerModel-FreeTier") for time in ("Day", "Minute"))
+SPENT = fault("You exceeded your current quota", type="insufficient_quota", code="insufficient_quota")
+FILTERED = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
+TOOL_USE_FAILED = fault("Failed to call a function.", type="invalid_request_error", code="tool_use_failed",
+                        failed_generation="<f>{", status_code=400)  # fmt: skip
+RPM = fault("Rate limit reached. Please try again in 1.5s.", type="requests", code="rate_limit_exceeded")
+CREDIT = {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."}
+UNPROCESSABLE = {"detail": [{"type": "missing", "loc": ["body", "model"], "msg": "Field required", "input": {"a": 1}}]}
+
+SERVICES: dict[str, list[Row]] = {
+    "openai": [
+        Row(400, fault("x", code="context_length_exceeded"), ContextTooLong),
+        Row(400, fault("Invalid 'messages[0].tool_calls[0].id': string too long."), BadRequest),
+        Row(400, fault("Your input exceeds the context window of this model."), ContextTooLong),
+        Row(401, fault("Incorrect API key provided: sk-secret.", code="invalid_api_key"), AuthFailed, words="[key]"),
+        Row(403, fault("Project does not have access to model", code="model_not_found"), NotFound),
+        Row(404, fault("The model `m` does not exist", code="model_not_found"), NotFound),
+        Row(429, RPM, RateLimited, 1.5, "r-1", headers={"x-request-id": "r-1"}),
+        Row(429, SPENT, QuotaExceeded),
+        Row(429, fault("Request too large for m: Limit 3, Requested 4.", type="tokens"), ContextTooLong),
+        Row(500, fault("The server had an error", type="server_error"), ServerError),
+        Row(503, fault("The engine is currently overloaded"), Overloaded),
+    ],
+    "azure": [
+        Row(400, fault("The response was filtered", code="content_filter", innererror=FILTERED), ContentBlocked),
+        Row(400, fault("x", innererror=FILTERED), ContentBlocked),
+        Row(401, {"statusCode": 401, "message": "Access denied"}, AuthFailed, None, "a-1", "Access denied",
+            {"apim-request-id": "a-1"}),
+        Row(404, fault("x", code="DeploymentNotFound"), NotFound),
+        Row(429, fault("Please retry after 20 seconds.", code="429"), RateLimited, 20.0),
+    ],
+    "responses, in a stream": [
+        Row(None, {"type": "error", "sequence_number": 2, **SPENT}, QuotaExceeded),
+        Row(None, {"type": "error", "code": "server_error", "message": "x", "param": None}, ServerError),
+        Row(None, {"type": "error", "message": "Try again in 1.054s.", "code": "rate_limit_exceeded"}, RateLimited,
+            1.054),
+        *(Row(None, {"type": "response.failed", "response": {"error": {"code": code, "message": "x"}}}, kind)
+          for code, kind in (
+              ("server_error", ServerError), ("rate_limit_exceeded", RateLimited), ("invalid_prompt", BadRequest),
+              ("bio_policy", ContentBlocked), ("vector_store_timeout", ServerError), ("image_too_large", BadRequest),
+              ("image_file_not_found", BadRequest), ("image_content_policy_violation", ContentBlocked),
+              ("unsupported_image_media_type", BadRequest), ("insufficient_quota", QuotaExceeded),
+              ("context_length_exceeded", ContextTooLong),
+          )),
+        Row(None, {"type": "response.failed", "response": {"error": None, "instructions": "was flagged"}}, ServerError),
+    ],
+    "anthropic": [
+        *(Row(status, {"type": "error", "error": {"type": name, "message": "x"}, "request_id": "b"}, kind, None, "h",
+              headers={"request-id": "h"})
+          for status, name, kind in (
+              (400, "invalid_request_error", BadRequest), (401, "authentication_error", AuthFailed),
+              (402, "billing_error", QuotaExceeded), (403, "permission_error", AuthFailed),
+              (404, "not_found_error", NotFound), (413, "request_too_large", BadRequest),
+              (429, "rate_limit_error", RateLimited), (500, "api_error", ServerError),
+              (504, "timeout_error", ServerError), (529, "overloaded_error", Overloaded),
+          )),
+        *(Row(None, {"type": "error", "error": {"type": name, "message": "x"}, "request_id": "b"}, kind, None, "b")
+          for name, kind in (
+              ("invalid_request_error", BadRequest), ("authentication_error", AuthFailed),
+              ("billing_error", QuotaExceeded), ("permission_error", AuthFailed), ("not_found_error", NotFound),
+              ("request_too_large", BadRequest), ("rate_limit_error", RateLimited), ("api_error", ServerError),
+              ("timeout_error", ServerError), ("overloaded_error", Overloaded),
+          )),
+        Row(413, b"<html><title>413 Request Entity Too Large</title>", BadRequest, words="413 Request Entity"),
+        Row(400, fault("prompt is too long: 9 tokens > 8 maximum"), ContextTooLong),
+        Row(400, fault("input length and `max_tokens` exceed context limit: 9 + 1 > 8"), ContextTooLong),
+        Row(400, {"type": "error", "error": CREDIT}, QuotaExceeded),
+    ],
+    "gemini": [
+        Row(429, gemini(429, "RESOURCE_EXHAUSTED", "x", PER_DAY, WAIT), QuotaExceeded),
+        Row(429, gemini(429, "RESOURCE_EXHAUSTED", "x", PER_MINUTE, WAIT), RateLimited, 34.4),
+        Row(429, gemini(429, "RESOURCE_EXHAUSTED", "Please retry in 7.25s."), RateLimited, 7.25),
+        Row(429, gemini(429, "RESOURCE_EXHAUSTED", "Quota exceeded for metric: x/y, limit: 0, m"), QuotaExceeded),
+        Row(400, [gemini(400, "INVALID_ARGUMENT", "API key not valid.")], AuthFailed, words="API key not valid"),
+        Row(400, gemini(400, "INVALID_ARGUMENT", "x", {"reason": "API_KEY_INVALID"}), AuthFailed),
+        Row(400, gemini(400, "INVALID_ARGUMENT", "The input (9) exceeds the maximum number of tokens (8)."),
+            ContextTooLong),
+        Row(400, gemini(400, "INVALID_ARGUMENT"), BadRequest),
+        Row(400, gemini(400, "FAILED_PRECONDITION"), BadRequest),
+        Row(403, gemini(403, "PERMISSION_DENIED"), AuthFailed),
+        Row(404, gemini(404, "NOT_FOUND"), NotFound),
+        Row(500, gemini(500, "INTERNAL"), ServerError),
+        Row(503, gemini(503, "UNAVAILABLE"), Overloaded),
+        Row(504, gemini(504, "DEADLINE_EXCEEDED"), ServerError),
+        Row(None, [gemini(503, "UNAVAILABLE")], Overloaded),
+        *(Row(None, fault("x", status=status), kind)
+          for status, kind in (
+              ("RESOURCE_EXHAUSTED", RateLimited), ("UNAVAILABLE", Overloaded), ("UNAUTHENTICATED", AuthFailed),
+              ("PERMISSION_DENIED", AuthFailed), ("NOT_FOUND", NotFound), ("INVALID_ARGUMENT", BadRequest),
+              ("FAILED_PRECONDITION", BadRequest), ("DEADLINE_EXCEEDED", ServerError), ("INTERNAL", ServerError),
+          )),
+    ],
+    "mistral": [
+        Row(401, {"detail": "Unauthorized"}, AuthFailed, words="Unauthorized"),
+        Row(401, {"message": "Unauthorized", "request_id": "b"}, AuthFailed, None, "b"),
+        Row(422, UNPROCESSABLE, BadRequest, words="(422): body.model: Field required."),
+        Row(422, {"object": "error", "message": UNPROCESSABLE}, BadRequest, words=": body.model: Field required."),
+        Row(429, {"object": "error", "message": "Requests rate limit exceeded", "type": "rate_limited", "code": "1300"},
+            RateLimited, None, "c", headers={"mistral-correlation-id": "c"}),
+        Row(400, {"message": "Tool call id was call_abc but must be a-z", "code": "3280"}, BadRequest),
+        Row(400, {"object": "error", "message": "Invalid model: m", "code": "1500"}, NotFound),
+        Row(400, {"message": "Prompt contains 9 tokens, too large: 8 maximum context length"}, ContextTooLong),
+        Row(None, {"object": "error", "message": "x", "type": "rate_limited", "code": "1300"}, RateLimited),
+    ],
+    "ollama": [
+        Row(404, {"error": "model 'm' not found"}, NotFound),
+        Row(401, {"error": "unauthorized", "signin_url": "https://x"}, AuthFailed),
+        Row(429, {"error": "too many requests"}, RateLimited),
+        Row(500, {"error": "llama runner process has terminated"}, ServerError),
+        Row(503, {"error": "server busy, please try again. maximum pending requests exceeded"}, Overloaded),
+        Row(None, {"error": "model 'm' not found"}, NotFound),
+        Row(None, {"error": "an error was encountered while running the model"}, ServerError),
+    ],
+    "openrouter": [
+        Row(402, fault("Insufficient credits", code=402), QuotaExceeded),
+        Row(403, fault("m requires moderation. Your input was flagged.", code=403), ContentBlocked),
+        Row(429, fault("Rate limit exceeded: free-models-per-day. ", code=429), QuotaExceeded),
+        Row(400, fault("m is not a valid model ID", code=400), NotFound),
+        Row(400, fault("Provider returned error", code=400, metadata={"raw": '{"message":"prompt is too long"}'}),
+            ContextTooLong, words="Provider returned error: prompt is too long"),
+        Row(None, {"choices": [{"finish_reason": None}], **fault("Token limit reached", code=400)}, BadRequest),
+        Row(None, fault("x", code=429), RateLimited),
+        Row(None, fault("x", code=502), ServerError),
+    ],
+    "groq": [
+        Row(400, TOOL_USE_FAILED, BadRequest, words="Failed to call a function. The model wrote: <f>{."),
+        Row(None, TOOL_USE_FAILED, BadRequest),
+        Row(413, fault("Request too large for model m on TPM", code="rate_limit_exceeded"), ContextTooLong),
+        Row(429, fault("Please try again in 7m12s.", code="rate_limit_exceeded"), RateLimited, 432.0),
+        Row(498, fault("x"), Overloaded),
+    ],
+    "llama.cpp": [
+        Row(400, fault("x", code=400, type="exceed_context_size_error", n_ctx=8), ContextTooLong),
+        Row(500, fault("Failed to parse tool call arguments as JSON", code=500, type="server_error"), BadRequest),
+        Row(503, fault("Loading model", code=503, type="unavailable_error"), Overloaded),
+        Row(None, fault("x", code=500, type="server_error"), ServerError),
+    ],
+    "vllm": [
+        Row(400, {"object": "error", "message": "This model's maximum context length is 8 tokens."}, ContextTooLong),
+        Row(404, {"object": "error", "message": "The model `m` does not exist.", "code": 404}, NotFound),
+        Row(None, {"object": "error", "message": "x", "type": "BadRequestError", "code": 400}, BadRequest),
+        Row(None, fault("x", type="NotFoundError"), NotFound),
+    ],
+    "deepseek": [
+        Row(400, fault("Content Exists Risk", type="invalid_request_error"), ContentBlocked),
+        Row(400, fault("Model Not Exist", type="invalid_request_error"), NotFound),
+        Row(402, fault("Insufficient Balance", type="unknown_error", code="invalid_request_error"), QuotaExceeded),
+        Row(500, fault("x", code="invalid_request_error"), ServerError),
+    ],
+    "others": [
+        Row(400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided"}, AuthFailed),
+        Row(500, {"message": "x", "code": "tool_call_error"}, BadRequest),
+        Row(500, fault("x", code="invalid_tool_call"), BadRequest),
+        Row(500, fault("x", type="rate_limit_error"), RateLimited),
+        Row(429, fault("x", type="exceeded_current_quota_error"), QuotaExceeded),
+        *(Row(status, b"<title>Web server is down</title>", ServerError, None, "ray", "is down", {"cf-ray": "ray"})
+          for status in (520, 521, 522, 523, 524)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"{name}-{row.kind.__name__}") for name in SERVICES for row in SERVICES[name]]
+)
+def test_services(row: Row) -> None:
+    body = row.body if isinstance(row.body, bytes) else json.dumps(row.body).encode()
+    found = stream_error(row.body, SOURCE) if row.status is None else http_error(row.status, row.headers, body, SOURCE)
+    assert type(found) is row.kind
+    assert found.retryable is row.kind.retryable
+    assert (found.retry_after, found.request_id) == (row.wait, row.request_id)
+    assert row.words in found.message
+    assert "secret" not in str(found)
+
+
+def test_rate_limits_are_as_the_service_sent_them() -> None:
+    sent = {
+        "x-ratelimit-remaining-requests": "0",
+        "anthropic-ratelimit-tokens-reset": "2026-01-01T00:00:00Z",
+        "ratelimitbysize-limit": "9",
+        "ratelimit": '"api";r=999;t=295',
+    }
+    found = http_error(429, {**sent, "x-request-id": "r", "retry-after": "3"}, b"", SOURCE)
+    assert found.rate_limits == sent
+    assert http_error(429, {"x-ratelimit-key": "Bearer sk-secret"}, b"", SOURCE).rate_limits == {
+        "x-ratelimit-key": "Bearer [key]"
+    }
+    assert error(429).rate_limits == {}
+    assert stream_error(RPM, SOURCE).rate_limits == {}
+
+
+# -- the five places
+
+
+JSON = {"content-type": "application/json", "x-request-id": "r-1"}
+HTML = {"content-type": "text/html", "x-request-id": "r-1"}
+SSE = {"content-type": "text/event-stream", "x-request-id": "r-1"}
+FULL = json.dumps(fault("x", code=503)).encode()
+PLACES = {
+    "a status and JSON": (503, JSON, FULL),
+    "a status and a web page": (503, HTML, b"<html>Service Unavailable</html>"),
+    "a good status and JSON": (200, JSON, FULL),
+    "an event named error": (200, SSE, b"event: error\ndata: " + FULL + b"\n\n"),
+    "an event of data": (200, SSE, b"data: " + FULL + b"\n\n"),
+    "an event of data, beside choices": (200, SSE, b'data: {"choices":[],' + FULL[1:] + b"\n\n"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_is_the_same_in_all_places(place: str, stream: bool) -> None:
+    status, headers, body = PLACES[place]
+    network = ReplayNetwork(Recorded([body], status, headers))
+    llm = OpenAI("m-1", api_key="sk-secret", network=network, max_retries=0)
+    with pytest.raises(Overloaded) as caught:
+        list(llm.stream_chat("Hi")) if stream else llm.chat("Hi")
+    found = caught.value
+    assert (found.retryable, found.status, found.request_id) == (True, 503, "r-1")
+    assert [attempt.error for attempt in found.attempts] == [found]
+    assert network.open_replies == 0
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "a status and a web page"])
+def test_an_empty_account_is_not_asked_again(place: str) -> None:
+    status, headers, body = PLACES[place]
+    empty = body.replace(FULL[1:], json.dumps(SPENT).encode()[1:])
+    network = ReplayNetwork(Recorded([empty], 429 if status == 503 else status, headers))
+    with pytest.raises(QuotaExceeded) as caught:
+        OpenAI("m-1", api_key="sk-secret", network=network).chat("Hi")
+    assert caught.value.retryable is False
+    assert len(network.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"), [({}, 34.4), ({"retry-after": "7"}, 7.0), ({"retry-after": "soon"}, 34.4)]
+)
+def test_a_wait_in_the_headers_beats_one_in_the_body(headers: dict[str, str], wait: float) -> None:
+    body = json.dumps(gemini(429, "RESOURCE_EXHAUSTED", "x", WAIT)).encode()
+    network = ReplayNetwork(Recorded([body], 429, {**headers, "x-ratelimit-remaining-tokens": "0"}))
+    with pytest.raises(RateLimited) as caught:
+        OpenAI("m-1", api_key="sk-secret", network=network, max_retries=0).chat("Hi")
+    assert caught.value.retry_after == wait
+    assert caught.value.rate_limits == {"x-ratelimit-remaining-tokens": "0"}
+
+
+def test_what_the_service_says_of_retries_is_obeyed() -> None:
+    network = ReplayNetwork(Recorded([b""], 500, {"x-should-retry": "false"}))
+    with pytest.raises(ServerError) as caught:
+        OpenAI("m-1", api_key="sk-secret", network=network).chat("Hi")
+    assert caught.value.retryable is False
+    assert len(network.requests) == 1
+
+
+# -- any bytes
+
+
+values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=4) | st.sampled_from(["sk-secret", "Bearer sk-secret", "a\nb", "{}"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+        st.sampled_from(["error", "errors", "message", "detail", "type", "code", "status", "request_id", "details",
+                         "metadata", "raw", "response", "failed_generation", "loc", "msg"]), inner, max_size=4
+    ),
+)  # fmt: skip
+bodies = st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()) | st.builds(
+    lambda before, after: before + b"sk-secret" + after, st.binary(max_size=300), st.binary(max_size=9)
+)  # fmt: skip
+
+
+def check_text(found: LLMError) -> None:
+    assert isinstance(found, LLMError)
+    assert "sk-secret" not in str(found)
+    assert str(found).isprintable()
+    assert len(found.message) < 450
+    assert len(str(found)) < 700
+    assert found.retry_after is None or math.isfinite(found.retry_after)
 
 
 @given(
     status=st.integers(300, 599),
-    headers=st.dictionaries(st.sampled_from(["content-type", "location", "x-should-retry"]), st.text(max_size=20)),
-    body=st.binary(max_size=60) | st.recursive(
-        st.none() | st.integers() | st.text(max_size=4),
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
-            st.sampled_from(["error", "message", "detail", "type", "code", "status"]), inner, max_size=3
-        ),
-    ).map(lambda value: json.dumps(value).encode()),
-)  # fmt: skip
+    headers=st.dictionaries(
+        st.sampled_from(["content-type", "location", "x-should-retry", "x-request-id"]),
+        st.text(max_size=20) | st.just("sk-secret"),
+    ),
+    body=bodies,
+)
 def test_any_answer_is_one_error(status: int, headers: dict[str, str], body: bytes) -> None:
-    found = http_error(status, headers, body, SOURCE)
-    assert isinstance(found, LLMError)
-    assert len(found.message) < 450
+    check_text(http_error(status, headers, body, SOURCE))
+
+
+@given(values)
+def test_any_error_inside_an_answer_is_one_error(body: object) -> None:
+    check_text(stream_error(body, SOURCE))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "input ",
+        "model ",
+        "exceeds the max",
+        "context window ",
+        "data:{",
+        "data: {}}",
+        "<title>",
+        "quota exceeded for metric",
+    ],
+)
+def test_a_hostile_body_costs_no_more_than_its_length(word: str) -> None:
+    found = error(400, (word * (BODY_LIMIT // len(word))).encode())
+    assert type(found) is BadRequest
+
+
+def test_deep_bodies() -> None:
+    for deep in ('{"error":' * 900 + "1" + "}" * 900, '{"message":[' * 400 + "]}" * 400, '{"response":' * 5000):
+        check_text(error(500, deep.encode()))

@@ -324,7 +324,7 @@ def test_noise_and_unknown_lines_are_passed_through() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (_line({"content": "a"}) + b'\n{"error":"model \'q\' not found"}\n', ServerError, "not found"),
+        (_line({"content": "a"}) + b'\n{"error":"model \'q\' not found"}\n', NotFound, "ollama pull q"),
         (b'{"error":"boom"}', ServerError, "boom"),
         (_line({"content": ""}, done=True, done_reason="error"), ServerError, "no reason"),
         (_line({"content": "a"}) + b"\n", StreamTruncated, "broke off"),

@@ -687,6 +687,7 @@ FAILURES = [
     pytest.param(sse({"content": "a"}, {"error": {"code": 429, "message": "slow"}, "choices": [{"delta": {}}]}, None),
                  RateLimited, "slow", id="error beside choices"),
     pytest.param(sse({"content": "a"}, {"object": "error", "message": "boom"}, None), ServerError, "boom", id="vllm"),
+    pytest.param(sse({"content": "a"}, {"choices": [], "x_groq": {"error": "boom"}}), ServerError, "boom", id="groq"),
     pytest.param(sse({"content": "a"}, {"detail": "boom"}), ServerError, "boom", id="detail"),
     pytest.param(sse({"content": "a"}) + b'event: error\ndata: {"error":{"code":503,"message":"boom"}}\n\n',
                  Overloaded, "boom", id="error event"),

@@ -16,7 +16,7 @@ from shape.source import MODULES, NAMES, Module, where
 
 # From the bottom up. A new file gets its line here; `room.*` stands for every module of a room.
 LAYERS = {
-    "values": ["errors", "settings", "configs", "messages", "pieces", "events", "usage", "states"],
+    "values": ["errors", "metadata", "settings", "configs", "messages", "pieces", "events", "usage", "states"],
     "machines": [
         "docstrings",
         "prompts",
@@ -53,10 +53,13 @@ LAYERS = {
         "runtime.tool_runner",
         "exchange",
         "sources",
+        "concurrency",
+        "fallback",
         "asking",
         "llms",
         "ready_made",
         "service_llm",
+        "modes",
         "objects",
         "answers",
         "calls",

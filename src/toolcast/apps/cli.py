@@ -7,13 +7,17 @@ exit code 1; a wrong command line is argparse's exit code 2. Progress is shown o
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import TextIO
 
 from ..errors import ToolcastError
+from ..metadata import Capabilities
+from ..providers.capabilities import everything
+from ..ready_made import LlamaCpp
 from ..runtime.weights import WEIGHTS, Progress, pull
 
 
@@ -79,6 +83,59 @@ def progress_line(stream: TextIO) -> Progress | None:
     return show
 
 
+_COLUMNS = {
+    "TOOLS": "tools",
+    "FORCED": "forced_tools",
+    "PARALLEL": "parallel",
+    "THINKING": "thinking",
+    "IMAGES": "images",
+    "SCHEMA": "json_schema",
+    "STRICT": "strict",
+    "CONTEXT": "context_window",
+}
+"""The columns of the table of models, and what of the capabilities stands in each."""
+
+
+def _models_arguments(parser: argparse.ArgumentParser) -> None:
+    providers = sorted({"local", *(provider for provider, _, _ in everything())})
+    parser.add_argument(
+        "provider", nargs="?", choices=providers, metavar="PROVIDER", help=f"one of: {', '.join(providers)}"
+    )
+    parser.add_argument("--json", action="store_true", help="everything that is known, as JSON")
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    wanted = [row for row in _known_models() if arguments.provider in (None, row[0])]
+    if arguments.json:
+        rows = [{"provider": provider, "models": models} | asdict(known) for provider, models, known in wanted]
+        print(json.dumps(rows, indent=2))
+    else:
+        cells = (
+            (provider, models, *(_cell(getattr(known, name)) for name in _COLUMNS.values()))
+            for provider, models, known in wanted
+        )
+        print(*_aligned([("PROVIDER", "MODELS", *_COLUMNS), *cells]), sep="\n")
+    return 0
+
+
+def _known_models() -> Iterator[tuple[str, str, Capabilities]]:
+    """Every row of the table of models, and the weights that run in this process."""
+    yield from everything()
+    for name in sorted(WEIGHTS):
+        metadata = LlamaCpp(name).metadata
+        yield "local", name, replace(metadata.capabilities, context_window=metadata.context_window)
+
+
+def _cell(fact: bool | int | None) -> str:
+    return {None: "?", True: "yes", False: "no"}[fact] if fact is None or isinstance(fact, bool) else f"{fact:,}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
 _COMMANDS = (
     _Command("pull", "Fetch the weights of the embedded model, and print where they are.", _pull_arguments, _pull),
+    _Command("models", "List what is known of models: '?' is not known, '*' any other.", _models_arguments, _models),
 )

@@ -7,8 +7,10 @@ whether any of these can be in it, and only then a `JSONStream` decides. What va
 Where validation failed, and only then, strings are JSON-decoded that stand where something else is required:
 `{"songs": "[...]"}`, or a whole answer in quotation marks, as some models and proxies send them. The errors
 say where. One pass, every string once, then one more validation, again in JSON mode; each repair is told in
-words. Text that is not complete JSON is never repaired here, and if the repaired text does not validate
-either, the first error stands.
+words.
+
+Text that is no JSON is read leniently (lenient_json.py), and what that gives goes the same way once more. If it
+does not validate either, the first error stands.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, Protocol
 from pydantic_core import ErrorDetails, ValidationError, from_json
 
 from .json_stream import JSONStream, JSONStreamError, Path
+from .lenient_json import lenient
 
 # A number too large for a float has three digits of exponent, or hundreds of digits in a row. Of 200 digits
 # in a row, every 50th are four in a row.
@@ -53,12 +56,32 @@ def read(validator: Validator, text: str, *, context: Any = None) -> tuple[Any, 
 
     Raises pydantic's `ValidationError`; what else a user's validator raises passes through.
     """
+    try:
+        return _read_strictly(validator, text, context)
+    except ValidationError as error:
+        first = error
+    found = lenient(text) if _is_no_json(first) else None
+    if found is not None:
+        with suppress(ValidationError):
+            value, repairs = _read_strictly(validator, found.text, context)
+            return value, (*found.repairs, *repairs)
+    raise first
+
+
+def _read_strictly(validator: Validator, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
     error = _not_strict(text) if _may_be_lax(text) else None
     if error is not None:
         title = getattr(validator, "title", "JSON")
         details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": {"error": str(error)}}
         raise ValidationError.from_exception_data(title, [details], input_type="json")
     return decode_once(validator, text, context)
+
+
+def _is_no_json(error: ValidationError) -> bool:
+    return any(
+        not details["loc"] and details["type"] in ("json_invalid", "string_unicode")
+        for details in error.errors(include_url=False, include_context=False, include_input=False)
+    )
 
 
 def decode_once(

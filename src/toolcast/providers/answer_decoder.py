@@ -158,7 +158,8 @@ class AnswerDecoder(ABC):
             if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
                 raise self._truncated() from error
             raise self._unreadable(body) from error
-        if not self._message(as_dict(document) or as_dict(next(iter(as_list(document)), None)), out):
+        read = [self._message(as_dict(part), out) for part in as_list(document) or [document]]
+        if not any(read):
             raise self._unreadable(body)
         if not self._over:
             self._end(out)

@@ -2,15 +2,20 @@
 
 Nothing else asks which of them it talks to: a row holds what the wire has to do differently, and the wire
 reads the row. For a service that is not listed, `GENERIC` asks for nothing beyond what nearly all of them
-take. Sources: the vendors' API references and recorded answers.
+take. `address` and `proof` say where a service's requests go and what proves who is asking, with the environment
+as a plain mapping. Sources: the vendors' API references and recorded answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
+from urllib.parse import quote
+
+from ..errors import UnsupportedLLMError
 
 ThinkingIn = Literal["effort", "reasoning", "thinking", "enable_thinking", "template"]
 
@@ -32,9 +37,13 @@ class ModelRule:
 class Service:
     """One service's dialect.
 
-    Where it is: `name` as errors and responses give it, `base_url`, the environment variables `key_env`
-    (the first that is set), `url_env`, and `header_env` (header name -> variable). `needs_key`: it
-    answers no one without.
+    Where it is: `name` as errors and responses give it; `base_url`, and `path` behind it. Both may have holes for
+    environment variables: `{A}`, `{A|B}` the first that is set, `{A=this}` with a default; and `{model}` in `path`.
+    `url_env`: variables that replace `base_url`; `header_env`: header name -> variable.
+
+    Who asks: `key_env`, the variables of the key (the first that is set); `key_header`, the header it goes into, after
+    `Bearer` if that is `authorization`; `bearer_env`, variables of a token that is sent as `Bearer` where there is no
+    key. `needs_key`: it answers no one without.
 
     What it takes: `max_tokens_field`; `system_role`; `one_system`, only one system message, at the start;
     `tools`; `forced` tools as `tool_choice`, an `"object"` naming the tool, `"required"` with only that
@@ -42,7 +51,12 @@ class Service:
     knows `parallel_tool_calls`; `stream_options`; `thinking_in`, how thinking is asked for; `image_urls`,
     `audio`, `documents`; `drops`, settings that it does not know; `rules`, fields that some of its models
     reject; `valid_arguments`, it parses the arguments of earlier calls and fails where they are no JSON;
-    `id_limit`, the longest tool call id.
+    `id_limit`, the longest tool call id; `strict`, it knows `strict` of a tool.
+
+    What it holds text to: `response_format` is `"json_schema"` where every model's text can be held to a schema,
+    `"json_object"` where to JSON at most, None where that depends on the model or is not known. `schema_with_tools`:
+    a schema and tools may stand in one request. `schema_in_text`: of a Responses request it reads the schema in
+    `text.format`, where it belongs, and not in `response_format`.
 
     What it must get back: `thinking_back`, the field in which thoughts belonging to tool calls are
     returned. What it sends: `think_tags`, thoughts in the text between `<think>` and `</think>`.
@@ -50,7 +64,10 @@ class Service:
 
     name: str
     base_url: str
+    path: str = "/chat/completions"
     key_env: tuple[str, ...] = ()
+    key_header: str = "authorization"
+    bearer_env: tuple[str, ...] = ()
     url_env: tuple[str, ...] = ()
     header_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     needs_key: bool = True
@@ -72,6 +89,10 @@ class Service:
     rules: tuple[ModelRule, ...] = ()
     valid_arguments: bool = False
     id_limit: int | None = None
+    strict: bool = False
+    response_format: Literal["json_schema", "json_object"] | None = None
+    schema_with_tools: bool = True
+    schema_in_text: bool = True
 
 
 OPENAI = Service(
@@ -83,11 +104,31 @@ OPENAI = Service(
     max_tokens_field="max_completion_tokens",
     id_limit=40,
     rules=(
-        ModelRule(r"o\d|gpt-5(?!\.|-chat)|gpt-5\.[5-9]", ("temperature", "top_p"), "unless_off"),
+        ModelRule(r"o\d|gpt-5(?!\.|-chat)|gpt-5\.[5-9]|gpt-[6-9]", ("temperature", "top_p"), "unless_off"),
         ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p"), "if_on"),
         ModelRule(r"o\d", ("stop", "parallel_tool_calls")),
+        # Asked for its encrypted thoughts, a model that does not think refuses.
+        ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include",)),
     ),
+    strict=True,
+    response_format="json_schema",
 )
+
+AZURE = replace(
+    OPENAI,
+    name="azure",
+    base_url="{AZURE_OPENAI_ENDPOINT}",
+    path="/openai/deployments/{model}/chat/completions?api-version={OPENAI_API_VERSION=2024-10-21}",
+    key_env=("AZURE_OPENAI_API_KEY",),
+    key_header="api-key",
+    bearer_env=("AZURE_OPENAI_AD_TOKEN",),
+    url_env=(),
+    header_env=MappingProxyType({}),
+    # A deployment has the name its owner gave it, whatever the model is.
+    response_format=None,
+)
+
+AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions")
 
 VLLM = Service(
     "vllm",
@@ -100,6 +141,7 @@ VLLM = Service(
     documents=False,
     drops=(),
     valid_arguments=True,
+    response_format="json_schema",
 )
 
 LLAMA_CPP = Service(
@@ -115,6 +157,9 @@ LLAMA_CPP = Service(
     documents=False,
     drops=(),
     valid_arguments=True,
+    response_format="json_schema",
+    schema_with_tools=False,
+    schema_in_text=False,
 )
 
 LM_STUDIO = Service(
@@ -132,6 +177,8 @@ LM_STUDIO = Service(
     documents=False,
     drops=(),
     valid_arguments=True,
+    response_format="json_schema",
+    schema_with_tools=False,
 )
 
 OLLAMA = Service(
@@ -147,6 +194,8 @@ OLLAMA = Service(
     audio=False,
     documents=False,
     valid_arguments=True,
+    response_format="json_schema",
+    schema_with_tools=False,
 )
 
 GROQ = Service(
@@ -157,6 +206,7 @@ GROQ = Service(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
+    schema_with_tools=False,
 )
 
 DEEPSEEK = Service(
@@ -171,6 +221,7 @@ DEEPSEEK = Service(
     audio=False,
     documents=False,
     drops=("top_k", "seed"),
+    response_format="json_object",
 )
 
 OPENROUTER = Service(
@@ -201,6 +252,7 @@ FIREWORKS = Service(
     audio=False,
     documents=False,
     drops=(),
+    response_format="json_schema",
 )
 
 XAI = Service(
@@ -211,6 +263,7 @@ XAI = Service(
     audio=False,
     documents=False,
     rules=(ModelRule(r"grok-(3-mini|4)", ("stop",)),),
+    response_format="json_schema",
 )
 
 MOONSHOT = Service(
@@ -226,6 +279,7 @@ MOONSHOT = Service(
     audio=False,
     documents=False,
     drops=("top_k", "seed"),
+    response_format="json_object",
 )
 
 QWEN = Service(
@@ -237,6 +291,7 @@ QWEN = Service(
     documents=False,
     drops=(),
     valid_arguments=True,
+    response_format="json_object",
 )
 
 PERPLEXITY = Service(
@@ -247,6 +302,47 @@ PERPLEXITY = Service(
     stream_options=False,
     audio=False,
     drops=("stop", "seed"),
+    response_format="json_schema",
+)
+
+BEDROCK = Service(
+    "bedrock",
+    "https://bedrock-mantle.{AWS_REGION|AWS_DEFAULT_REGION}.api.aws/v1",
+    key_env=("AWS_BEARER_TOKEN_BEDROCK",),
+    parallel_flag=False,
+    audio=False,
+    documents=False,
+)
+
+# Retired by GitHub on 30 July 2026, as it announced. The row keeps the dialect, for what still speaks it.
+GITHUB = Service(
+    "github",
+    "https://models.github.ai/inference",
+    key_env=("GITHUB_TOKEN", "GITHUB_API_KEY"),
+    # Its reference knows tool_choice as a word only.
+    forced="required",
+    parallel_flag=False,
+    audio=False,
+    documents=False,
+)
+
+LITELLM = Service(
+    "litellm",
+    "http://localhost:4000/v1",
+    key_env=("LITELLM_PROXY_API_KEY", "LITELLM_API_KEY"),
+    url_env=("LITELLM_PROXY_API_BASE",),
+    needs_key=False,
+    thinking_back="reasoning_content",
+    drops=(),
+)
+
+VERCEL = Service(
+    "vercel",
+    "https://ai-gateway.vercel.sh/v1",
+    key_env=("AI_GATEWAY_API_KEY",),
+    thinking_in="reasoning",
+    thinking_back="reasoning_details",
+    drops=(),
 )
 
 GENERIC = Service(
@@ -267,6 +363,7 @@ CEREBRAS = Service(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
+    schema_with_tools=False,
 )
 
 ZAI = Service(
@@ -280,6 +377,7 @@ ZAI = Service(
     audio=False,
     documents=False,
     drops=("top_k", "seed"),
+    response_format="json_object",
 )
 
 HUGGING_FACE = Service(
@@ -297,6 +395,8 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
         service.name: service
         for service in (
             OPENAI,
+            AZURE,
+            AZURE_V1,
             VLLM,
             LLAMA_CPP,
             LM_STUDIO,
@@ -310,6 +410,10 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
             MOONSHOT,
             QWEN,
             PERPLEXITY,
+            BEDROCK,
+            GITHUB,
+            LITELLM,
+            VERCEL,
             CEREBRAS,
             ZAI,
             HUGGING_FACE,
@@ -318,3 +422,53 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
     }
 )
 """All rows by name."""
+
+
+def address(service: Service, base_url: str | None, model: str, environ: Mapping[str, str]) -> str:
+    """The URL that requests for `model` go to. `base_url`, or a variable of `url_env`, takes the place of the row's.
+
+    What an address given ends in already is not put behind it once more; a query that it has is kept. Raises
+    `UnsupportedLLMError` where a variable that the address is made of is not set.
+    """
+    given = base_url or _first(service.url_env, environ) or _filled(service, service.base_url, environ)
+    url, _, query = given.strip().partition("?")
+    path, _, own_query = service.path.partition("?")
+    path = path.replace("{model}", quote(model, safe=""))
+    query = query or _filled(service, own_query, environ)
+    return _joined(url.rstrip("/"), path) + (f"?{query}" if query else "")
+
+
+def proof(service: Service, api_key: str | None, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """The header that proves who is asking, and the key or token for it: `api_key`, or what a variable holds."""
+    if key := api_key or _first(service.key_env, environ):
+        return service.key_header, key
+    token = _first(service.bearer_env, environ)
+    return ("authorization" if token else service.key_header), token
+
+
+_HOLE = re.compile(r"\{([A-Z_|]+)(?:=([^}]*))?\}")
+_CHAT = "/chat/completions"
+
+
+def _filled(service: Service, text: str, environ: Mapping[str, str]) -> str:
+    def value(hole: re.Match[str]) -> str:
+        names, default = hole.groups()
+        found = _first(names.split("|"), environ) or default
+        if not found:
+            wanted = names.replace("|", " or ")
+            raise UnsupportedLLMError(f"where is {service.name}? Set {wanted}, or pass base_url=. Nothing was sent.")
+        return found.rstrip("/")
+
+    return _HOLE.sub(value, text)
+
+
+def _joined(url: str, path: str) -> str:
+    """`path` behind `url`, less what `url` ends in already: all of it, or whole steps of what stands before the end."""
+    root = path.removesuffix(_CHAT)
+    heads = [path, *(root[:end] for end in range(len(root), 0, -1) if root[end : end + 1] in ("", "/"))]
+    head = next((head for head in heads if url.endswith(head)), "")
+    return url + path.removeprefix(head)
+
+
+def _first(names: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    return next((value for name in names if (value := environ.get(name))), None)

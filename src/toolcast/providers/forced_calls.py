@@ -1,20 +1,22 @@
 """Text that spells tool calls in JSON -> the events of tool calls. For services that obey no `tool_choice`.
 
-Such a service is held to a schema instead, and what it writes as text is the call. Three forms: one tool,
-its arguments; one of several, `{"name", "arguments"}`; several calls, `{"calls": [...]}` of either.
-`answer_schema` is what the service is held to, `instructions` what its model is told of it. The text is read by the JSON machine as it arrives, and the raw text of each `arguments` is handed on at once,
-so arguments grow as if the service had streamed a tool call. Text that does not begin with `{` stays text.
+Such a service is held to a schema instead (`answer_schema`; `instructions` tell its model of it), and what it writes as
+text is the call. Three forms: one tool, its arguments; one of several, `{"name", "arguments"}`; several calls,
+`{"calls": [...]}` of either. The text is read by the JSON machine as it arrives, and the raw text of each `arguments`
+is handed on at once, so arguments grow as if the service had streamed a tool call. Text that does not begin with `{`
+stays text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..errors import BadRequest, LLMError, MalformedEvent
 from ..events import Event, Finish, RawEvent, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from ..messages import Message, TextPart
 from ..parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
 from .wire import Conversation, Decoder, NamedTool, Terms, ToolSpec
 
@@ -84,6 +86,12 @@ def rooted(form: Form) -> Form:
     return replace(form, listed=True) if len(form.tools) > 1 else form
 
 
+def schema_form(terms: Conversation | Terms) -> Form | None:
+    """The form of an answer that the service holds to a schema; None in other modes, and where nothing is forced."""
+    form = form_of(terms) if terms.mode == "json_schema" else None
+    return rooted(form) if form is not None and form.forced else None
+
+
 def answer_schema(form: Form) -> dict[str, Any]:
     """The schema of a forced answer. References are to `$defs` at the root, so each tool's get its number."""
     if form.is_bare:
@@ -125,43 +133,58 @@ def instructions(form: Form) -> str:
     return f"{told}\n\nAnswer with JSON that follows this JSON Schema: {schema}"
 
 
+def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
+    """`messages` with what the tools are in the system message."""
+    first = messages[0] if messages and messages[0].role == "system" else None
+    text = told if first is None else f"{first.text}\n\n{told}"
+    return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
+
+
 def calls_before(conversation: Conversation) -> int:
     """The number of calls already made: generated ids go on from there."""
     return sum(len(message.tool_calls) for message in conversation.messages)
 
 
 class ForcedDecoder:
-    """The events of `inner`, with its text read as the calls that `form` asks for."""
+    """The events of `inner`, with its text read as calls: those that `form` asks for."""
 
-    def __init__(self, inner: Decoder, form: Form, before: int) -> None:
+    def __init__(self, inner: Decoder, form: Form | CallsInText, before: int = 0) -> None:
         self._inner = inner
-        self._calls = ForcedCalls(form, before)
-        self._damaged = False
-        self._failure: LLMError | None = None
+        self._read = form if isinstance(form, CallsInText) else CallsInText(ForcedCalls(form, before))
 
     @property
     def failed(self) -> bool:
         """Whether `close` will raise."""
-        return self._failure is not None or self._inner.failed
+        return self._read.failure is not None or self._inner.failed
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""
-        return self._translated(self._inner.feed(data))
+        return self._read.of(self._inner.feed(data))
 
     def close(self) -> list[Event]:
         """The last events. Raises `MalformedEvent` where a damaged event may have held a piece of a call."""
-        out = self._translated(self._inner.close())
-        if self._failure is not None:
-            raise self._failure
+        out = self._read.of(self._inner.close())
+        if self._read.failure is not None:
+            raise self._read.failure
         return out
 
-    def _translated(self, events: list[Event]) -> list[Event]:
+
+class CallsInText:
+    """Events with the calls that stand in their text. `failure`: why the answer as a whole is none."""
+
+    def __init__(self, calls: ForcedCalls) -> None:
+        self._calls = calls
+        self._damaged = False
+        self.failure: LLMError | None = None
+
+    def of(self, events: list[Event]) -> list[Event]:
+        """These events, text that spells calls replaced by the calls."""
         out: list[Event] = []
         for event in events:
             match event:
                 case TextDelta(text):
                     out += self._calls.feed(text)
-                case RawEvent(str(data), damaged=True):
+                case RawEvent(str(data), damaged=True, repeated=False):
                     self._damaged |= data.lstrip().startswith("{")
                     out.append(event)
                 case Finish():
@@ -173,7 +196,7 @@ class ForcedDecoder:
     def _finish(self, event: Finish, out: list[Event]) -> None:
         if self._damaged:
             # Raised at the end: what came before it has not been handed out yet.
-            self._failure = MalformedEvent(
+            self.failure = MalformedEvent(
                 "an event in the middle of the answer could not be read, so the arguments may lack a piece. "
                 "Send the request again."
             )

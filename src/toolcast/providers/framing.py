@@ -110,6 +110,15 @@ class ServerSentEvents(_Lines):
             blocks = data[6:-2].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(blocks):
                 return [_new(SSE, ("", block)) for block in blocks]
+        if (
+            self.between
+            and data.startswith(b"data: ")
+            and data.endswith(b"\r\n\r\n")
+            and len(data) <= self._limit
+            and data.count(b"\r") == data.count(b"\n") == 2
+        ):
+            self._begun = True
+            return [_new(SSE, ("", data[6:-4]))]
         out: list[SSE] = []
         whole = self._whole(data)
         if whole:

@@ -1,11 +1,12 @@
 """A service's error, however it is written -> one error of the tree. Shared by all wires.
 
 Three steps. `read_fault` finds the words in a body of any of the shapes in use: `{"error": {...}}`,
-`{"error": "..."}`, `[{"error": ...}]`, `{"detail": ...}`, `{"message": ...}`, `{"object": "error", ...}`,
-HTML, plain text, nothing. `_kind` decides which error that is: first by words that beat the status (no credit
-left, context too long, content blocked), then by the status, and inside a stream, where there is none, by the
-error's type. `_advice` adds one thing to try. Keys are masked before anything is cut to length, so that not
-even half of one can show.
+`{"error": "..."}`, `[{"error": ...}]`, `{"response": {"error": ...}}`, `{"detail": ...}`, `{"message": ...}`,
+`{"object": "error", ...}`, one of these in a line of an event stream, HTML, plain text, nothing. `_kind` decides
+which error that is, by three tables: words that say more than the status (no credit left, context too long,
+content blocked), then the service's own names for the fault, then the status. Inside a stream there is no status
+but the one the body may name. `_advice` adds one thing to try. Keys are masked before anything is cut to length,
+so that not even half of one can show.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from ..errors import (
     AuthFailed,
@@ -28,27 +29,41 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
+from ..retries import should_retry, spoken_wait
 from .wire import Secret
 
 BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""
 
 _LONGEST = 200
+_TELLING_LENGTH = 4000  # an error's own words come first; what follows may be the request, echoed
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a service says about a failure: `message`, and its own `type` and `code`; `""` where absent."""
+    """What a service says about a failure: `message`, and its own `type` and `code`; `""` where absent.
+
+    `details` is what else it says for programs: reasons, quotas, filters, waits; `status` the HTTP status, where
+    the body names one; `written` a tool call of the model that the service cannot read.
+    """
 
     message: str = ""
     type: str = ""
     code: str = ""
     request_id: str | None = None
+    details: str = ""
+    status: int | None = None
+    written: str = ""
+
+    @property
+    def names(self) -> str:
+        """The service's own names for the fault, in lower case."""
+        return f"{self.type} {self.code}".lower()[:_TELLING_LENGTH]
 
     @property
     def words(self) -> str:
         """All of it, in lower case."""
-        return f"{self.type} {self.code} {self.message}".lower()
+        return f"{self.names} {self.details[:_TELLING_LENGTH]} {self.message[:_TELLING_LENGTH]}".lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +92,18 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
         where = headers.get("location", "elsewhere")
         fault = Fault(f"redirected to {where}, which is not followed: base_url should name that address")
     elif not fault.message:
-        kind = headers.get("content-type", "a body without a type").partition(";")[0]
-        from html import escape  # slow to import, and only for answers that are no JSON
-
-        fault = Fault(f"{kind}: {escape(source.mask(text.strip())[:_LONGEST], quote=False)}" if text.strip() else "")
-    retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
-    return _error(fault, status, source, retry, request_id(headers))
+        fault = Fault(_page(text, headers.get("content-type", ""), source), fault.type, fault.code, fault.request_id)
+    error = _error(fault, status, source, request_id(headers))
+    told = should_retry(headers)
+    error.retryable = error.retryable if told is None else told
+    error.rate_limits = {name: source.mask(value) for name, value in headers.items() if "ratelimit" in name}
+    return error
 
 
 def stream_error(body: object, source: Source) -> LLMError:
     """The error that arrived inside an answer with status 200; `body` is the decoded JSON that holds it."""
     fault = read_fault(body)
-    code = fault.code or str(cast("dict[str, Any]", body).get("status", "")) if isinstance(body, dict) else fault.code
-    status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
-    return _error(fault, status, source, None, None)
+    return _error(fault, fault.status, source, None)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -112,41 +125,105 @@ _REQUEST_ID = (
 )
 
 
+# -- the words in a body
+
+
 def read_fault(body: object) -> Fault:
     """The fault in an error body: text, or JSON already decoded. Empty where it holds none."""
     if isinstance(body, str):
         body = _json(body)
     if isinstance(body, list):
-        body = next(iter(cast("list[object]", body)), None)
+        body = _first(cast("list[object]", body))
     if not isinstance(body, dict):
         return Fault()
     outer = cast("dict[str, Any]", body)
-    inner = outer.get("error") or outer
-    if not isinstance(inner, dict):
-        return Fault(_words(inner), _words(outer.get("type")), _words(outer.get("code")))
-    found = cast("dict[str, Any]", inner)
-    message = found.get("message") or found.get("detail") or found.get("error") or outer.get("message")
+    if not outer.get("error") and isinstance(response := outer.get("response"), dict):
+        outer = cast("dict[str, Any]", response)
+    found = _innermost(outer)
+    status = found.get("status")
     return Fault(
-        _words(message) or _nested(found),
-        _words(found.get("type") or found.get("status")),
+        _message(found, outer),
+        _words(found.get("type") or (status if isinstance(status, str) else None)),
         _words(found.get("code")),
-        _words(outer.get("request_id")) or None,
+        _words(found.get("request_id") or outer.get("request_id")) or None,
+        "".join(_words(found[name]) for name in ("details", "innererror") if name in found),
+        _status(found) or _status(outer),
+        _words(found.get("failed_generation")),
     )
 
 
-def _nested(found: dict[str, Any]) -> str:
-    return _words(found) if found.keys() & {"type", "code"} else ""
+def _innermost(outer: dict[str, Any]) -> dict[str, Any]:
+    """The object that holds the message."""
+    error = outer.get("error")
+    for held in (error, _first(outer.get("errors")), outer.get("detail")):
+        if held and isinstance(held, dict):
+            return cast("dict[str, Any]", held)
+    if isinstance(error, str) and isinstance(more := outer.get("message"), str) and more:
+        return {**outer, "message": f"{error}: {more}"}
+    return outer if not error or error is True else {**outer, "message": error}
+
+
+def _first(values: object) -> object:
+    return next(iter(cast("list[object]", values)), None) if isinstance(values, list) else None
+
+
+_MESSAGE = ("message", "Message", "detail", "error", "msg")
+
+
+def _message(found: dict[str, Any], outer: dict[str, Any]) -> str:
+    said = _said(found if _named(found) else outer.get("message"))
+    if not said and found.keys() & {"type", "code"}:
+        said = _words(found)
+    metadata = found.get("metadata")
+    behind = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    return f"{said}: {_said(behind)}" if behind else said  # OpenRouter: what the service behind it said
+
+
+def _named(value: dict[str, Any]) -> object:
+    return next((value[name] for name in _MESSAGE if value.get(name)), None)
+
+
+def _said(value: object) -> str:
+    """The words for a human in what stands in a message's place: text, an object, or a list of faults."""
+    while isinstance(value, dict) and (inner := _named(cast("dict[str, Any]", value))):
+        value = inner
+    if isinstance(value, str) and value.lstrip().startswith("{"):  # one service's error, inside another's
+        return read_fault(value).message or value
+    faults = cast("list[object]", value) if isinstance(value, list) else []
+    return "; ".join(filter(None, map(_place, faults))) or _words(value)
+
+
+def _place(fault: object) -> str:
+    """One fault of a list as `where: what`, without the input that it quotes."""
+    if not isinstance(fault, dict):
+        return fault if isinstance(fault, str) else ""
+    found = cast("dict[str, Any]", fault)
+    where, what = found.get("loc"), found.get("msg") or found.get("message")
+    parts = cast("list[object]", where) if isinstance(where, list) else []
+    return ": ".join(filter(None, (".".join(map(_words, parts)), _words(what)))) if what else ""
+
+
+def _status(found: dict[str, Any]) -> int | None:
+    """The HTTP status that a body names."""
+    for name in ("code", "status", "status_code", "statusCode", "http_code"):
+        if re.fullmatch(r"[45]\d\d", text := _words(found.get(name)), re.ASCII):
+            return int(text)
+    return None
 
 
 def _words(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # a number of thousands of digits; very deep
+        return ""
 
 
 def _json(text: str) -> object:
+    line = re.search(r"^(?:data|error):[ \t]*(\{.*\})\s*$", text, re.MULTILINE)  # an event stream
     try:
-        return json.loads(text)
+        return json.loads(line.group(1) if line else text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return None
 
@@ -156,68 +233,93 @@ def _decoded(body: bytes, content_type: str) -> str:
     for charset in (named.group(1) if named else "utf-8", "utf-8"):
         try:
             return body.decode(charset)
-        except (LookupError, UnicodeDecodeError):
+        except (LookupError, UnicodeError):
             continue
     return body.decode("latin-1")
 
 
-def _error(fault: Fault, status: int | None, source: Source, retry: bool | None, request: str | None) -> LLMError:
-    kind = _kind(fault, status)
-    what = shortened(source.mask(fault.message)) or "no further words"
-    at = f" ({status})" if status else ""
-    return kind(
-        f"{_SAID[kind]}{at}: {what}. {_advice(kind, source)}",
-        status=status,
-        retryable=retry,
-        provider=source.provider,
-        model=source.model,
-        request_id=request or fault.request_id,
-    )
+def _page(text: str, content_type: str, source: Source) -> str:
+    """What a body that is no JSON says: a web page's title, or how it begins."""
+    from html import escape, unescape  # slow to import, and only for answers that are no JSON
+
+    titled = re.search(r"<title[^>]{0,100}>([^<]{1,500})</title>", text, re.IGNORECASE)
+    start = source.mask(unescape(titled.group(1) if titled else text).strip())[:_LONGEST]
+    kind = content_type.partition(";")[0] or "a body without a type"
+    return f"{kind}: {escape(start, quote=False)}" if start else ""
 
 
 def shortened(text: str) -> str:
     """`text` on one line of at most 200 printable characters, without a full stop at its end."""
-    line = "".join(c if c.isprintable() else " " for c in text)
+    line = "".join(c if c.isprintable() else " " for c in text[:_TELLING_LENGTH])
     line = " ".join(line.split())
     return (line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…").rstrip(".")
 
 
-# Words that say more than the status does, in the order in which they are tried.
-_TELLING: tuple[tuple[type[LLMError], re.Pattern[str]], ...] = (
+# -- which error it is
+
+
+_Statuses: TypeAlias = frozenset[int | None]
+_Rule: TypeAlias = tuple[type[LLMError], _Statuses, str]  # the error, where it is looked for, what tells it
+
+_STREAM: _Statuses = frozenset({None})
+_VAGUE = _STREAM | {400, 403, 413, 422, 500}  # statuses that say little of what is wrong
+
+# Words that say more than the status does, in the order in which they are tried. They are compiled when the first
+# error comes. Gaps are bounded: a hostile body must not cost more time than its length.
+_BY_WORDS: tuple[_Rule, ...] = (
+    (BadRequest, _STREAM | {500}, r"failed to parse tool call|tool_call_error|invalid_tool_call"),
     (
         QuotaExceeded,
-        re.compile(
-            r"insufficient_quota|billing_hard_limit|billing_error|billing_not_active|insufficient_credits"
-            r"|insufficient.balance|credit balance is too low|insufficient credits|quotaid[^,]*perday"
-        ),
+        _VAGUE | {429},
+        r"insufficient_quota|exceeded_current_quota|servicequotaexceeded|billing_(hard_limit|error|not_active)"
+        r"|insufficient[_ ](balance|credits)|credit balance is too low|used all available credits|arrearage"
+        r"|reached your specified api usage limits|key limit exceeded|free-models-per-day"
+        r'|quotaid"?: ?"[^"]{0,200}perday|quota exceeded for metric[^,]{0,200}, limit: 0\b',
     ),
     (
         ContextTooLong,
-        re.compile(
-            r"context_length_exceeded|exceed_context_size|model_max_prompt_tokens|maximum context length"
-            r"|prompt is too long|exceeds? the (maximum|max|available|model's)[^.]*(context|tokens)"
-            r"|exceeds? (the )?context|(input|request|prompt)[^.]* too long|reduce the length of the"
-            r"|context (window|length|size)[^.]*exceed"
-        ),
+        _VAGUE,
+        r"context_length_exceeded|exceed_context_size|model_max_prompt_tokens|prompt is too long"
+        r"|maximum (context|prompt|model) length|\b(input|request|prompt)[a-z ]{0,40} too long"
+        r"|exceeds? the (maximum|max|available|model's)[^.]{0,80}(context|tokens)|exceeds? (the )?context"
+        r"|context (window|length|size)[^.]{0,80}exceed|exceeded model token limit|prompt exceeds max"
+        r"|reduce the length of the|greater than the context length|range of input length should be",
     ),
+    # More than a minute's tokens in one request: to wait does not help.
+    (ContextTooLong, frozenset({413, 429}), r"request (body )?too large for|tokens_limit_reached|context_length_e"),
     (
         ContentBlocked,
-        re.compile(r"content_filter|content_policy|responsibleai|data_inspection_failed|moderation|flagged"),
+        _VAGUE,
+        r"content_?filter|content filtering policy|content_policy|content management policy|responsibleai"
+        r"|bio_policy|cyber_policy|data_inspection_failed|content exists risk|violates usage guidelines|guardrail"
+        r"|requires moderation|moderation_|\b(was|were|been|content|input|prompt) flagged|flagged (as|for|by)\b",
     ),
-)
-
-_BY_TYPE: tuple[tuple[type[LLMError], re.Pattern[str]], ...] = (
-    (RateLimited, re.compile(r"rate_?limit|too_many_requests|resource_exhausted|throttl")),
-    (Overloaded, re.compile(r"overloaded|unavailable|engine_busy|no_capacity")),
+    (AuthFailed, _STREAM | {400}, r"api_key_invalid|invalid_api_key|api key (not valid|expired)|incorrect api key"),
     (
-        AuthFailed,
-        re.compile(r"authentication|invalid_api_key|permission|unauthorized|unauthenticated|forbidden"),
+        NotFound,
+        _VAGUE,
+        r"model_not_found|is not a valid model id|invalid model: |model not exist|model identifier is invalid"
+        r"|\bmodel \S{1,100} (does not exist|not found)",
     ),
-    (NotFound, re.compile(r"model_not_found|not_found")),
-    (BadRequest, re.compile(r"invalid_request|invalid_argument|bad_?request|unsupported|tool_use_failed")),
 )
 
-_BY_STATUS: dict[int, type[LLMError]] = {
+# The service's own names for a fault, its `type` and `code`.
+_BY_NAME: tuple[_Rule, ...] = (
+    (RateLimited, _STREAM | {400, 403, 500}, r"rate_?limit|too_?many_?requests|resource_exhausted|throttl"),
+    (Overloaded, _STREAM | {400, 500}, r"overloaded|unavailable|engine_busy|no_capacity|notready"),
+    (AuthFailed, _STREAM | {400}, r"authentication|permission|unauthorized|unauthenticated|forbidden|access_?denied"),
+    (BadRequest, _STREAM, r"image"),  # before `image_file_not_found` is taken for a model
+    (NotFound, _STREAM, r"not_?found"),
+    (
+        BadRequest,
+        _STREAM,
+        r"invalid|bad_?request|unsupported|unimplemented|unprocessable|validation|too_large|tool_use_failed"
+        r"|failed_precondition|out_of_range",
+    ),
+)
+
+_BY_STATUS: dict[int | None, type[LLMError]] = {
+    None: ServerError,
     401: AuthFailed,
     402: QuotaExceeded,
     403: AuthFailed,
@@ -225,25 +327,36 @@ _BY_STATUS: dict[int, type[LLMError]] = {
     408: ServerError,
     409: ServerError,
     429: RateLimited,
+    498: Overloaded,  # Groq: no capacity for this tier
     503: Overloaded,
     529: Overloaded,
 }
 
 
 def _kind(fault: Fault, status: int | None) -> type[LLMError]:
-    words = fault.words
-    if status is None or status < 500 or status == 500:
-        for kind, telling in _TELLING:
-            if telling.search(words):
+    for rules, text in ((_BY_WORDS, fault.words), (_BY_NAME, fault.names)):
+        for kind, statuses, telling in rules:
+            if status in statuses and re.search(telling, text):
                 return kind
-    named = f"{fault.type} {fault.code}".lower()
-    if status is None:
-        return next((kind for kind, telling in _BY_TYPE if telling.search(named)), ServerError)
-    if status == 400 and re.search(r"api_key_invalid|api key not valid|invalid_api_key|incorrect api key", words):
-        return AuthFailed
-    if "model_not_found" in named or (status == 400 and "overloaded" in named):
-        return NotFound if "model_not_found" in named else Overloaded
-    return _BY_STATUS.get(status) or (BadRequest if status < 500 else ServerError)
+    return _BY_STATUS.get(status) or (ServerError if status and status >= 500 else BadRequest)
+
+
+# -- what is said of it
+
+
+def _error(fault: Fault, status: int | None, source: Source, request: str | None) -> LLMError:
+    kind = _kind(fault, status)
+    said = f"{fault.message} The model wrote: {fault.written}" if fault.written else fault.message
+    what = shortened(source.mask(said)) or "no further words"
+    at = f" ({status})" if status else ""
+    return kind(
+        f"{_SAID[kind]}{at}: {what}. {_advice(kind, source)}",
+        status=status,
+        retry_after=spoken_wait(fault.words) if kind.retryable else None,
+        provider=source.provider,
+        model=source.model,
+        request_id=shortened(source.mask(request or fault.request_id or "")) or None,
+    )
 
 
 _SAID: dict[type[LLMError], str] = {

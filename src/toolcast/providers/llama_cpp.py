@@ -13,7 +13,7 @@ one token after words that no JSON follows; `preflight_ok` reads the answer and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
@@ -21,13 +21,14 @@ from typing import Any, cast
 from jiter import from_json
 
 from ..errors import BadRequest, LLMError, MalformedEvent
-from ..messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import Message, TextPart
 from ..settings import Settings
 from .compatible import LLAMA_CPP
 from .forced_calls import ForcedDecoder, Form, calls_before, form_of
 from .grammar import Limits, calls_schema, grammar
 from .http_wire import endpoint
 from .openai_chat import OpenAIChatWire
+from .prompted import spoken
 from .wire import Conversation, Decoder, HTTPRequest, Secret, ToolSpec
 
 _PROBE = "The capital of France is"
@@ -127,7 +128,7 @@ class LlamaCppWire:
     def _plain(self, conversation: Conversation, form: Form | None) -> Conversation:
         if self._native_tools and form is None and conversation.tools:
             return conversation
-        messages = (_system(conversation, form), *_spoken(conversation.messages, form))
+        messages = (_system(conversation, form), *spoken(conversation.messages, form))
         return replace(conversation, messages=messages, tools=(), tool_choice=None)
 
 
@@ -210,51 +211,3 @@ _EXAMPLES: dict[str, Any] = {
     "email": "name@example.com",
     "uri": "https://example.com",
 }
-
-
-def _spoken(messages: tuple[Message, ...], form: Form | None) -> Iterator[Message]:
-    """The history in words: calls as the JSON the model writes, their results as what the user says."""
-    for message in messages:
-        if message.role == "system" or _says_nothing(message):
-            continue
-        said = [part for part in message.parts if not isinstance(part, (ThinkingPart, ToolCallPart))]
-        parts = (*(_words(part) for part in said), *_written(message.tool_calls, form))
-        if parts:
-            yield Message("user" if message.role == "tool" else message.role, parts)
-
-
-def _says_nothing(message: Message) -> bool:
-    """Whether these are only results saying that the calls were taken: words that lead a small model astray."""
-    results = [part for part in message.parts if isinstance(part, ToolResultPart)]
-    return len(results) == len(message.parts) and all(part.content == TAKEN for part in results)
-
-
-def _words(part: Part) -> Part:
-    if not isinstance(part, ToolResultPart):
-        return part
-    failed = " failed" if part.is_error else " returned"
-    return TextPart(f"{part.name or 'The tool'}{failed}: {part.content}")
-
-
-def _written(calls: tuple[ToolCallPart, ...], form: Form | None) -> Iterator[TextPart]:
-    """Calls, as this form has the model write them. Where it is to write none, their results tell enough."""
-    if form is None:
-        return
-    only = form.only.name if form.only is not None else None
-    written = [_spaced(call) if call.name == only else _json_call(call) for call in calls]
-    if form.parallel and written:
-        yield TextPart(f'{{"calls": [{", ".join(written)}]}}')
-    else:
-        yield from map(TextPart, written)
-
-
-def _json_call(call: ToolCallPart) -> str:
-    return f'{{"name": {_json(call.name)}, "arguments": {_spaced(call)}}}'
-
-
-def _spaced(call: ToolCallPart) -> str:
-    """The arguments with the spaces that the grammar makes the model write; text, where they are no JSON."""
-    try:
-        return _json(json.loads(call.arguments))
-    except ValueError:
-        return _json(call.arguments)

@@ -29,7 +29,7 @@ from ..events import (
 from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from ..usage import Usage
-from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, form_of, instructions
+from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, form_of, instructed, instructions
 from .framing import JSONLines
 from .http_errors import Source, shortened, stream_error
 from .http_wire import Address, Frame, HTTPWire, endpoint
@@ -146,15 +146,8 @@ class OllamaFrame(Frame):
 
     def said(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The messages, as data."""
-        said = messages if self._told is None else _instructed(messages, self._told)
+        said = messages if self._told is None else instructed(messages, self._told)
         return {"messages": [sent for message in said for sent in _messages(message, self.names)]}
-
-
-def _instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
-    """`messages` with what the tools are in the system message."""
-    first = messages[0] if messages and messages[0].role == "system" else None
-    text = told if first is None else f"{first.text}\n\n{told}"
-    return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
 
 def _with_pull(error: LLMError) -> LLMError:

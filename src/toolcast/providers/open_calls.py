@@ -89,7 +89,7 @@ class OpenCalls:
         """End all calls that are still open. `cut`: the model was stopped, so they may be half."""
         for key, call in list(self._open.items()):
             arguments = call.pieces.whole()
-            if cut and not _is_json(arguments):
+            if cut and not is_json(arguments):
                 del self._open[key]
                 out.append(ToolCallDone(call.id, call.name, arguments, truncated=True, opaque=call.opaque))
             else:
@@ -106,7 +106,8 @@ class OpenCalls:
         return id
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Whether `text` is one whole JSON document."""
     try:
         from_json(text.encode("utf-8", "replace"))
     except ValueError:

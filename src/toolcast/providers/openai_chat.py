@@ -24,10 +24,20 @@ from ..messages import (
 )
 from ..settings import Settings
 from .compatible import Service
+from .forced_calls import (
+    ForcedDecoder,
+    Form,
+    answer_schema,
+    calls_before,
+    instructed,
+    instructions,
+    schema_form,
+)
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .openai_chat_decoder import OpenAIChatDecoder
 from .parts import base64_of, cannot_take, data_url, only, valid_arguments
-from .wire import Conversation, Secret, Terms, ToolSpec, legal_name
+from .strict_schemas import openai_strict
+from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
 
 
 class OpenAIChatWire(HTTPWire):
@@ -46,7 +56,8 @@ class OpenAIChatWire(HTTPWire):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         base_url = base_url or service.base_url
-        super().__init__(Address(service.name, base_url, api_key, headers or {}, key_env=service.key_env))
+        names = (*service.key_env, *service.bearer_env)
+        super().__init__(Address(service.name, base_url, api_key, headers or {}, service.key_header, names))
         self._service = service
         self._url = endpoint(base_url, "/chat/completions")
 
@@ -58,10 +69,12 @@ class OpenAIChatWire(HTTPWire):
         """What requests with these terms and settings have in common."""
         return ChatFrame(self._service, terms, settings)
 
-    def decoder(self, conversation: Conversation) -> OpenAIChatDecoder:
+    def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
         source = self._at.source(conversation.model)
-        return OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
+        inner = OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
+        form = schema_form(conversation)
+        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
 
 
 class ChatFrame(Frame):
@@ -70,16 +83,44 @@ class ChatFrame(Frame):
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
         super().__init__(service.name, terms)
         self._service = service
-        self._left_out = frozenset(_left_out(service, terms.model, settings.thinking))
+        self._left_out = frozenset(left_out(service, terms.model, settings.thinking))
         self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
         if terms.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
-        self._tools(terms, bool(settings.thinking))
+        self._told: str | None = None
+        form = schema_form(terms)
+        if form is None:
+            self._tools(terms, bool(settings.thinking))
+        else:
+            self._answer(form)
         self._settings(settings)
 
     def said(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The messages, as data."""
-        return {"messages": self._messages(messages)}
+        said = messages if self._told is None else instructed(messages, self._told)
+        return {"messages": self._messages(said)}
+
+    def _answer(self, form: Form) -> None:
+        """Hold the text of the answer to a schema."""
+        match self._service.response_format:
+            case "json_object":  # of the schema the service takes no notice
+                self.fields["response_format"] = {"type": "json_object"}
+                self._told = instructions(form)
+            case _:
+                name = "_".join(self.names.wire[tool.name] for tool in form.tools)
+                schema, strict = self._strict(name, answer_schema(form))
+                held = {"name": legal_name(name), **strict, "schema": schema}
+                self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
+
+    def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, bool]]:
+        """The schema as it is sent, and what says that it is strict, if it can be."""
+        if not self._service.strict:
+            return schema, {}
+        adapted = openai_strict(schema)
+        if adapted.loose is not None:
+            self.notes.append(f"a strict schema of {name} ({adapted.loose})")
+            return schema, {}
+        return adapted.schema, {"strict": True}
 
     # -- tools and settings
 
@@ -106,14 +147,10 @@ class ChatFrame(Frame):
             self.fields["parallel_tool_calls"] = terms.parallel
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        return {
-            "type": "function",
-            "function": {
-                "name": self.names.wire[tool.name],
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
-        }
+        name = self.names.wire[tool.name]
+        parameters, strict = self._strict(tool.name, tool.parameters)
+        function = {"name": name, "description": tool.description, "parameters": parameters, **strict}
+        return {"type": "function", "function": function}
 
     def _settings(self, settings: Settings) -> None:
         wanted = {
@@ -228,7 +265,8 @@ class ChatFrame(Frame):
         return id if limit is None or len(id) <= limit else legal_name(id, limit)
 
 
-def _left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
+def left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
+    """The fields that `service`, or this model of it, does not take."""
     yield from service.drops
     name = model.rpartition("/")[2]
     on = {"always": True, "unless_off": thinking is not False, "if_on": bool(thinking)}

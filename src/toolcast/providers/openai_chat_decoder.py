@@ -86,7 +86,13 @@ class OpenAIChatDecoder(AnswerDecoder):
         if chunk.get("usage"):
             self._usage(chunk["usage"], out)
         elif "x_groq" in chunk:
-            self._usage((as_dict(chunk["x_groq"])).get("usage"), out)
+            self._groq(as_dict(chunk["x_groq"]), out)
+
+    def _groq(self, found: dict[str, Any], out: list[Event]) -> None:
+        """What Groq says beside the answer."""
+        if found.get("error"):
+            raise stream_error(found, self._source)
+        self._usage(found.get("usage"), out)
 
     def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
         if choice.get("index") and choice["index"] != "0":

@@ -19,8 +19,9 @@ from ..events import (
     ToolCallStart,
     UsageReport,
 )
-from ..llms import FunctionCallingLLM, LLMMetadata
+from ..llms import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
+from ..metadata import LLMMetadata
 from ..providers.wire import ToolChoice
 from ..settings import Settings
 from ..tools import CallableTool
@@ -56,8 +57,9 @@ class ScriptedLLM(FunctionCallingLLM):
         settings: Settings | None = None,
         system_prompt: str | None = None,
         function_calling: bool = True,
+        max_concurrency: int | None = None,
     ) -> None:
-        super().__init__(settings=settings, system_prompt=system_prompt)
+        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
         self.requests: list[Asked] = []
         self._answers = list(answers)
         self._chunk = chunk

@@ -1,0 +1,299 @@
+"""Writes the tables about providers from those that the code itself reads.
+
+`python docs/features.py` writes them between their markers, on every page of `PAGES`; the rest of a page is kept. A
+test holds the pages against `written`, so that no page can promise what the code does not know. What a message may hold
+is not looked up but tried: each wire is asked for the request, and whether the content is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from toolcast import (
+    Anthropic,
+    AudioPart,
+    BadRequest,
+    DocumentPart,
+    Google,
+    ImagePart,
+    LlamaCpp,
+    Message,
+    Mistral,
+    Ollama,
+    OpenAICompatible,
+    OpenAIResponses,
+    Settings,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    assistant,
+    user,
+)
+from toolcast.metadata import Capabilities, best_mode
+from toolcast.providers.capabilities import everything
+from toolcast.providers.compatible import SERVICES, Service
+from toolcast.providers.wire import Conversation
+from toolcast.service_llm import ServiceLLM
+
+Rows: TypeAlias = Iterable[Sequence[str]]
+
+DOCS = Path(__file__).parent
+_WORDS = {True: "yes", False: "no", None: "·"}
+
+
+# -- what each provider can do
+
+_COLUMNS = {
+    "tools": "tools",
+    "forced": "forced_tools",
+    "forced while it thinks": "forced_while_thinking",
+    "parallel": "parallel",
+    "thinking": "thinking",
+    "images": "images",
+    "JSON schema": "json_schema",
+    "strict tools": "strict",
+}
+
+
+def features() -> Iterator[Sequence[str]]:
+    """What each provider can do with any of its models."""
+    yield ("provider", *_COLUMNS, "a forced tool is asked for by")
+    for provider, models, known in everything():
+        if models == "*":
+            yield (f"`{provider}`", *_facts(known), f"`{best_mode(known, forced=True, thinking=False)}`")
+
+
+def _facts(known: Capabilities) -> Iterator[str]:
+    return (_WORDS[getattr(known, name)] for name in _COLUMNS.values())
+
+
+# -- the services of OpenAI's protocol
+
+
+def services() -> Iterator[Sequence[str]]:
+    """Where each service of OpenAI's protocol is, and what it reads."""
+    yield ("`service=`", "address", "key from")
+    for service in sorted(SERVICES.values(), key=lambda service: service.name):
+        yield f"`{service.name}`", _address(service), _key(service)
+
+
+def dialect(name: str) -> Iterator[Sequence[str]]:
+    """What is different with one service: what is special, and what is emulated."""
+    service = SERVICES[name]
+    yield "`service=`", f"`{name}`"
+    yield "address", _address(service) + (f", or {_code(service.url_env)}" if service.url_env else "")
+    yield "key", _proof(service)
+    if service.header_env:
+        yield "headers", ", ".join(f"`{header}` from `{name}`" for header, name in service.header_env.items())
+    yield "a forced tool", _forced(service)
+    if service.tools and not service.parallel_flag:
+        yield "one call only", "emulated: the service cannot be told, so further calls are dropped"
+    yield "text held to a schema", _HELD[service.response_format]
+    yield "thinking", _thinking(service)
+    yield "besides text", ", ".join(_content(service))
+    if service.one_system:
+        yield "system messages", "joined, where several stand at the start"
+    if service.max_tokens_field != "max_tokens":
+        yield "`max_tokens`", f"sent as `{service.max_tokens_field}`"
+    if service.drops or service.rules:
+        yield "settings left out", _left_out(service)
+
+
+def _address(service: Service) -> str:
+    address = re.sub(r"(\{[A-Z_]+)[^}]*", r"\1", service.base_url + service.path)
+    return f"`{address}`"
+
+
+def _key(service: Service) -> str:
+    variables = (f"`{name}`" for name in (*service.key_env, *service.bearer_env))
+    return ("" if service.needs_key else "none needed; ") + " or ".join(variables)
+
+
+def _proof(service: Service) -> str:
+    if service.key_header == "authorization":
+        return _key(service)
+    key, token = _code(service.key_env), _code(service.bearer_env)
+    return f"{key} in the header `{service.key_header}`, or {token} as a bearer token"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+_ALONE = "emulated: no other tool is offered"
+_FORCED = {
+    "object": "by its name",
+    "required": f"{_ALONE}, and a call required",
+    "auto": f"{_ALONE}; the model may still answer in text",
+}
+
+
+def _forced(service: Service) -> str:
+    if not service.tools:
+        return "the service takes no tools: its text is held to a schema instead"
+    while_thinking = f"; while it thinks, {_ALONE}" if not service.forced_while_thinking else ""
+    return _FORCED[service.forced] + while_thinking
+
+
+_HELD = {
+    "json_schema": "by the service",
+    "json_object": "emulated: the service holds it to JSON, and is told the schema in words",
+    None: "depends on the model",
+}
+_ASKED = {
+    "effort": "`reasoning_effort`",
+    "reasoning": "`reasoning`",
+    "thinking": "`thinking`, on or off",
+    "enable_thinking": "`enable_thinking`, `thinking_budget`",
+    "template": "`chat_template_kwargs`",
+}
+
+
+def _thinking(service: Service) -> str:
+    asked = f"asked for by {_ASKED[service.thinking_in]}" if service.thinking_in else "cannot be asked for"
+    tags = "; read from `<think>` tags too" if service.think_tags else ""
+    calls = "" if service.thinking_back == "reasoning_details" else ", with the calls it led to"
+    back = f"; goes back as `{service.thinking_back}`{calls}" if service.thinking_back else ""
+    return asked + tags + back
+
+
+def _content(service: Service) -> Iterator[str]:
+    yield "images" if service.image_urls else "images by their bytes"
+    if service.audio:
+        yield "sound (WAV, MP3)"
+    if service.documents:
+        yield "documents by their bytes"
+
+
+def _left_out(service: Service) -> str:
+    dropped = [_code(service.drops)] if service.drops else []
+    of_rules = {field for rule in service.rules for field in rule.fields}
+    some = [setting.name for setting in fields(Settings) if setting.name in of_rules - set(service.drops)]
+    return "; ".join([*dropped, *([f"for some models {_code(some)}"] if some else [])])
+
+
+# -- what a message may hold
+
+_MARK = "MARK"
+_BYTES = _MARK.encode()
+_CALL = ToolCallPart("call_1", "look", "{}")
+_THOUGHT = ThinkingPart(
+    _MARK,
+    signature=_MARK,
+    opaque={
+        "reasoning_details": [{"type": "reasoning.text", "text": _MARK}],
+        "responses": {"type": "reasoning", "encrypted_content": _MARK},
+        "google": {"thoughtSignature": _MARK},
+        "mistral": {"type": "thinking", "thinking": [{"type": "text", "text": _MARK}]},
+    },
+)
+
+
+def _shown(part: ImagePart | AudioPart | DocumentPart) -> tuple[Message, ...]:
+    return (user("What is this?", part),)
+
+
+def _answered(call: Message, *images: ImagePart) -> tuple[Message, ...]:
+    return (user("Look!"), call, Message("tool", (ToolResultPart("call_1", "seen", "look", images=images),)))
+
+
+_CONTENT = {
+    "image": _shown(ImagePart(data=_BYTES, media_type="image/png")),
+    "image by URL": _shown(ImagePart(url=f"https://host/{_MARK}.png")),
+    "WAV, MP3": _shown(AudioPart(data=_BYTES, media_type="audio/wav")),
+    "other sound": _shown(AudioPart(data=_BYTES, media_type="audio/ogg")),
+    "PDF": _shown(DocumentPart(data=_BYTES, media_type="application/pdf")),
+    "PDF by URL": _shown(DocumentPart(url=f"https://host/{_MARK}.pdf")),
+    "image in a tool's result": _answered(assistant(_CALL), ImagePart(data=_BYTES, media_type="image/png")),
+    "its thoughts, with calls": _answered(assistant(_THOUGHT, _CALL)),
+}
+
+
+def content() -> Iterator[Sequence[str]]:
+    """What of a message each LLM sends; those that send the same stand in one line."""
+    yield ("LLM", *_CONTENT)
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for name, llm in _speakers():
+        sends = tuple(_WORDS[_sends(llm, messages)] for messages in _CONTENT.values())
+        lines.setdefault(sends, []).append(f"`{name}`")
+    yield from ((", ".join(names), *sends) for sends, names in lines.items())
+
+
+def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
+    """Each class with a protocol of its own, and each row of OpenAI's."""
+    yield "OpenAIResponses", OpenAIResponses("m", base_url="http://host/v1")
+    yield "Anthropic", Anthropic("m")
+    yield "Google", Google("m")
+    yield "Mistral", Mistral("m")
+    yield "Ollama", Ollama("m", base_url="http://host")
+    yield "LlamaCpp", LlamaCpp()
+    yield from ((name, OpenAICompatible("m", service=name, base_url="http://host/v1")) for name in sorted(SERVICES))
+
+
+def _sends(llm: ServiceLLM, messages: tuple[Message, ...]) -> bool:
+    try:
+        body = llm.wire.request(Conversation("m", messages), Settings()).body
+    except BadRequest:
+        return False
+    return _BYTES in body or b64encode(_BYTES) in body
+
+
+# -- the pages
+
+Tables: TypeAlias = Mapping[str, Callable[[], Rows]]
+
+
+def _dialects(*names: str) -> Tables:
+    return {name: partial(dialect, name) for name in names}
+
+
+PAGES: Mapping[str, Tables] = {
+    "providers.md": {"FEATURES": features, "SERVICES": services},
+    "messages.md": {"CONTENT": content},
+    "providers/azure.md": _dialects("azure", "azure-v1"),
+    "providers/bedrock.md": _dialects("bedrock"),
+    "providers/ollama.md": _dialects("ollama"),
+    "providers/compatible.md": _dialects(
+        *("openrouter", "groq", "deepseek", "xai", "moonshot", "qwen", "zai", "perplexity", "together", "fireworks"),
+        *("cerebras", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
+        "openai-compatible",
+    ),
+}
+
+
+def read(page: str) -> str:
+    """The text of a page, as it stands."""
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def written(page: str) -> str:
+    """The text of a page, its tables written anew."""
+    return rewritten(read(page), PAGES[page])
+
+
+def rewritten(text: str, tables: Tables) -> str:
+    """`text` with every table written anew."""
+    for name, rows in tables.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        if (text.count(begin), text.count(end)) != (1, 1):
+            raise ValueError(f"the markers of {name} are not there, or not once")
+        before, _, rest = text.partition(begin)
+        text = before + begin + _table(list(rows())) + end + rest.partition(end)[2]
+    return text
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---").replace("--- |", "---|")
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (DOCS / name).write_text(written(name), encoding="utf-8")

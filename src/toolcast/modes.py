@@ -1,0 +1,67 @@
+"""How a model is held to its tools in words alone, for any LLM: the `prompted` mode, of which no wire has to know.
+
+The tools leave the question and go into the messages (`in_words`); what the answer's text spells are the calls
+(`SpelledCalls`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .asking import Ask
+from .events import Event
+from .flows import Source
+from .providers.forced_calls import CallsInText, Form, calls_before, form_of
+from .providers.prompted import PromptedCalls, prompted
+from .providers.wire import Conversation
+from .sources import Call
+
+
+def in_words(ask: Ask) -> Ask:
+    """`ask` without tools: what they are stands in its messages."""
+    form = _form(ask)
+    if form is None:
+        return replace(ask, tools=(), tool_choice=None, mode=None)
+    told = prompted(_conversation(ask), form)
+    return replace(ask, messages=told.messages, tools=(), tool_choice=None, mode=None)
+
+
+def spelled(ask: Ask) -> CallsInText | None:
+    """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
+    form = _form(ask)
+    return None if form is None else CallsInText(PromptedCalls(form, calls_before(_conversation(ask))))
+
+
+def _form(ask: Ask) -> Form | None:
+    return form_of(_conversation(ask))
+
+
+def _conversation(ask: Ask) -> Conversation:
+    return ask.conversation("")
+
+
+class SpelledCalls:
+    """The events of `source`, text that spells calls replaced by the calls."""
+
+    def __init__(self, source: Source, read: CallsInText, call: Call) -> None:
+        self._source = source
+        self._read = read
+        self._call = call
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        return self._source.request_id
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        while events := await self._source.pull():
+            if out := self._read.of(events):
+                return out
+        if self._read.failure is not None:
+            raise self._call.sign(self._read.failure)
+        return []
+
+    async def close(self) -> None:
+        """Stop, and give the connection back."""
+        await self._source.close()

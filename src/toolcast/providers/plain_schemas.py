@@ -1,0 +1,176 @@
+"""A JSON Schema in one plain way of writing, and its constraints in words.
+
+JSON Schema says the same in several ways: `const` is an `enum` of one, `oneOf` a kind of `anyOf`, a list of types
+a union. `plain` leaves one of them, for one level of a schema, so that who rewrites schemas need not know the others.
+`WORDS` says what a keyword means to a model, where a service does not know the keyword.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+Schema: TypeAlias = dict[str, Any]
+
+
+def plain(schema: Any) -> Schema:
+    """`schema` with one way of writing where JSON Schema has several."""
+    if not isinstance(schema, Mapping):
+        return {"not": {}} if schema is False else {}
+    body = dict(cast("Mapping[str, Any]", schema))
+    if "oneOf" in body:
+        body["anyOf"] = body.pop("oneOf")
+    if len(parts := body.get("allOf", ())) == 1 and not (plain(parts[0]).keys() & body.keys() - _ASIDE):
+        del body["allOf"]
+        return plain({**plain(parts[0]), **body})
+    if len(pattern := body.get("patternProperties", {})) == 1 and "additionalProperties" not in body:
+        del body["patternProperties"]
+        [(keys, values)] = pattern.items()
+        body |= {"additionalProperties": values, "propertyNames": {"pattern": keys}}
+    if "const" in body:
+        body["enum"] = [body.pop("const")]
+    branches = _by_kind(body)
+    if len(branches) == 1:
+        return {key: value for key, value in body.items() if key != "enum"} | branches[0]
+    if branches:
+        return {key: value for key, value in body.items() if key in _ASIDE} | {"anyOf": branches}
+    return body
+
+
+# What is said of a value, and constrains nothing.
+_ASIDE = frozenset({"title", "description", "default", "examples", "deprecated"})
+
+
+def _by_kind(body: Mapping[str, Any]) -> list[Schema]:
+    """`enum`, or a list of types, as one schema for each type."""
+    if "enum" in body:
+        kinds: dict[str, list[Any]] = {}
+        for value in body["enum"]:
+            kinds.setdefault(kind_of(value), []).append(value)
+        return [{"type": kind} if kind == "null" else {"type": kind, "enum": kinds[kind]} for kind in kinds]
+    if not isinstance(body.get("type"), list):
+        return []
+    own = {key: value for key, value in body.items() if key not in _ASIDE}
+    return [{"type": kind} if kind in ("null", "boolean") else {**own, "type": kind} for kind in body["type"]]
+
+
+_KINDS: Mapping[type[Any], str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+    list: "array",
+}
+
+
+def kind_of(value: object) -> str:
+    """The JSON type of a value."""
+    return _KINDS.get(type(value), "object")
+
+
+def is_set(body: Mapping[str, Any]) -> bool:
+    """Whether a property can have its default and nothing else, as the tag of a member of a union does."""
+    return "default" in body and body.get("enum") == [body["default"]]
+
+
+def can_be_nothing(body: Mapping[str, Any]) -> bool:
+    """Whether a property that need not be there can also be there and say nothing."""
+    branches = [plain(branch) for branch in body.get("anyOf", ())]
+    return (
+        "default" in body
+        or any(branch.get("type") == "null" for branch in (body, *branches))
+        or (body.get("type") == "array" and not body.get("minItems"))
+    )
+
+
+def target(ref: str) -> str:
+    """The name of the definition that a `$ref` points to; empty for the root."""
+    return "" if ref == "#" else ref.removeprefix("#/$defs/")
+
+
+def references(schema: Any) -> Iterator[str]:
+    """The names of the definitions that a schema refers to itself."""
+    return (target(node["$ref"]) for node in _nodes(schema) if isinstance(node.get("$ref"), str))
+
+
+def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every JSON object in `value`."""
+    if isinstance(value, Mapping):
+        node = cast("Mapping[str, Any]", value)
+        yield node
+        value = list(node.values())
+    if isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _nodes(inner)
+
+
+# -- in words
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(_json, values))
+
+
+def _count(words: str, thing: str) -> Callable[[Any], str]:
+    return lambda number: f"{words} {number} {thing if number == 1 else f'{thing}s'}."
+
+
+def _if_true(words: str) -> Callable[[Any], str]:
+    return lambda value: words if value else ""
+
+
+def _phrase(words: str) -> Callable[[Any], str]:
+    return lambda value: words.format(value if isinstance(value, str) else _json(value))
+
+
+WORDS: Mapping[str, Callable[[Any], str]] = {
+    "enum": lambda values: f"{'One of' if len(values) > 1 else 'Always'}: {_listed(values)}.",
+    "format": _phrase("Format: {}."),
+    "pattern": _phrase("Matches the pattern `{}`."),
+    "minLength": _count("At least", "character"),
+    "maxLength": _count("At most", "character"),
+    "minimum": _phrase("At least {}."),
+    "exclusiveMinimum": _phrase("More than {}."),
+    "maximum": _phrase("At most {}."),
+    "exclusiveMaximum": _phrase("Less than {}."),
+    "multipleOf": _phrase("A multiple of {}."),
+    "minItems": _count("At least", "item"),
+    "maxItems": _count("At most", "item"),
+    "uniqueItems": _if_true("No item twice."),
+    "contains": _phrase("Contains an item that fits {}."),
+    "minContains": _count("At least", "such item"),
+    "maxContains": _count("At most", "such item"),
+    "minProperties": _count("At least", "key"),
+    "maxProperties": _count("At most", "key"),
+    "propertyNames": _phrase("Keys fit {}."),
+    "patternProperties": _phrase("Keys that match a pattern here have values that fit: {}."),
+    "dependentRequired": _phrase("A key here needs the others beside it: {}."),
+    "dependentSchemas": _phrase("Where it has a key here, it fits what stands there: {}."),
+    "allOf": _phrase("Fits all of {}."),
+    "anyOf": _phrase("Fits one of {}."),
+    "not": _phrase("Does not fit {}."),
+    "if": _phrase("If it fits {}:"),
+    "then": _phrase("then it fits {};"),
+    "else": _phrase("otherwise it fits {}."),
+    "contentEncoding": _phrase("Encoded as {}."),
+    "contentMediaType": _phrase("Holds {}."),
+    "default": lambda value: f"Default: {_json(value)}.",
+    "examples": lambda values: f"Examples: {_listed(values)}.",
+    "deprecated": _if_true("Deprecated."),
+}
+
+
+def described(schema: Schema, *words: str) -> Schema:
+    """`schema` with `words` at the end of its description. A reference, which stands alone, is wrapped for it."""
+    said = " ".join(filter(None, words))
+    if not said:
+        return schema
+    given = str(schema.get("description", "")).rstrip()
+    ended = f"{given} " if not given or given[-1] in ".!?:;" else f"{given}. "
+    return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": ended.lstrip() + said}

@@ -1,0 +1,92 @@
+"""The tables about providers, on the pages, are those of the code."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from types import ModuleType
+
+import pytest
+
+from docs.pages import ROOT
+from toolcast.providers.capabilities import USUAL
+from toolcast.providers.compatible import SERVICES
+
+
+@pytest.fixture(scope="module")
+def features() -> ModuleType:
+    """The script that writes them."""
+    spec = importlib.util.spec_from_file_location("features", ROOT / "docs" / "features.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_up_to_date(features: ModuleType) -> None:
+    stale = [page for page in features.PAGES if features.read(page) != features.written(page)]
+    assert stale == [], "run `python docs/features.py`"
+
+
+def test_every_provider_has_a_line(features: ModuleType) -> None:
+    head, *lines = features.features()
+    assert [line[0].strip("`") for line in lines] == sorted({*USUAL, *SERVICES})
+    assert {len(line) for line in lines} == {len(head)}
+    assert {cell for line in lines for cell in line[1:-1]} == {"yes", "no", "·"}
+
+
+def test_every_service_says_where_it_is_and_what_it_reads(features: ModuleType) -> None:
+    _, *lines = features.services()
+    told = {name.strip("`"): (address, keys) for name, address, keys in lines}
+    assert told.keys() == SERVICES.keys()
+    assert told["azure"] == (
+        "`{AZURE_OPENAI_ENDPOINT}/openai/deployments/{model}/chat/completions?api-version={OPENAI_API_VERSION}`",
+        "`AZURE_OPENAI_API_KEY` or `AZURE_OPENAI_AD_TOKEN`",
+    )
+    assert told["bedrock"][0] == "`https://bedrock-mantle.{AWS_REGION}.api.aws/v1/chat/completions`"
+    assert told["vllm"][1] == "none needed; `VLLM_API_KEY`"
+
+
+def test_every_service_has_one_section_of_its_own(features: ModuleType) -> None:
+    # OpenAI's own is told on its page.
+    told = Counter(name for tables in features.PAGES.values() for name in tables if name in SERVICES)
+    assert told == Counter(SERVICES.keys() - {"openai"})
+
+
+def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleType) -> None:
+    azure, groq, moonshot, qwen, perplexity, lm_studio, openai = (
+        dict(features.dialect(name))
+        for name in ("azure", "groq", "moonshot", "qwen", "perplexity", "lmstudio", "openai")
+    )
+    assert azure["key"].startswith("`AZURE_OPENAI_API_KEY` in the header `api-key`, or `AZURE_OPENAI_AD_TOKEN`")
+    assert groq["address"].endswith(", or `GROQ_BASE_URL`")
+    assert groq["a forced tool"] == "by its name" and "one call only" not in groq
+    assert groq["settings left out"] == "`top_k`"
+    assert groq["besides text"] == "images"
+    assert moonshot["a forced tool"].startswith("emulated") and "may still answer in text" in moonshot["a forced tool"]
+    assert moonshot["text held to a schema"].startswith("emulated")
+    assert moonshot["thinking"].endswith("goes back as `reasoning_content`, with the calls it led to")
+    assert "while it thinks, emulated" in qwen["a forced tool"] and "settings left out" not in qwen
+    assert "takes no tools" in perplexity["a forced tool"]
+    assert lm_studio["one call only"].startswith("emulated") and "`<think>`" in lm_studio["thinking"]
+    assert lm_studio["besides text"] == "images by their bytes" and "system messages" in lm_studio
+    assert openai["headers"].startswith("`openai-organization` from `OPENAI_ORG_ID`, ")
+    assert openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`"
+
+
+def test_content_is_told_as_the_wires_send_it(features: ModuleType) -> None:
+    head, *lines = features.content()
+    told = {name.strip("`"): dict(zip(head, line, strict=True)) for line in lines for name in line[0].split(", ")}
+    assert {*SERVICES, "Anthropic", "Google", "LlamaCpp", "Mistral", "Ollama", "OpenAIResponses"} == told.keys()
+    assert {cell for line in lines for cell in line[1:]} == {"yes", "no"}
+    assert told["groq"]["image by URL"] == "yes" and told["groq"]["PDF"] == "no"
+    assert told["Ollama"]["image"] == "yes" and told["Ollama"]["image by URL"] == "no"
+    assert told["Google"]["other sound"] == "yes"
+    assert told["Anthropic"]["its thoughts, with calls"] == "yes"
+
+
+@pytest.mark.parametrize("damage", ["<!-- begin FEATURES -->", "<!-- end SERVICES -->"])
+def test_a_lost_marker_is_told(features: ModuleType, damage: str) -> None:
+    text = features.read("providers.md")
+    with pytest.raises(ValueError, match="markers"):
+        features.rewritten(text.replace(damage, ""), features.PAGES["providers.md"])

@@ -1,0 +1,313 @@
+"""The answers written by hand: what each service says, and what that means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sdks.said import Said
+from sdks.written import Answer, Written
+
+OSLO = {"city": "Oslo"}
+OSLO_TEXT = '{"city": "Oslo"}'
+CUT_TEXT = '{"city": "Os'
+
+
+def chat(message: Answer, finish: str, **usage: Any) -> Answer:
+    """A chat completion, of OpenAI or of Mistral."""
+    tokens = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16, **usage}
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+    about = {"id": "c1", "object": "chat.completion", "created": 1, "model": "gpt-4o"}
+    return {**about, "choices": [choice], "usage": tokens}
+
+
+def function(text: str = OSLO_TEXT, id: str = "call_1", name: str = "weather") -> Answer:
+    """A call in a chat completion."""
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def response(*output: Answer, incomplete: str | None = None, **usage: Any) -> Answer:
+    """A response of OpenAI."""
+    about = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-4o", "error": None}
+    details = {"reason": incomplete} if incomplete else None
+    state = {"status": "incomplete" if incomplete else "completed", "incomplete_details": details}
+    fixed = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {}}
+    read, written = {"input_tokens_details": {"cached_tokens": 0}}, {"output_tokens_details": {"reasoning_tokens": 0}}
+    tokens = {"input_tokens": 9, "output_tokens": 7, "total_tokens": 16, **read, **written, **usage}
+    return {**about, **state, **fixed, "output": list(output), "usage": tokens}
+
+
+def said_item(text: str, kind: str = "output_text", id: str = "msg_1", **more: Any) -> Answer:
+    """A message in a response."""
+    part = {"type": kind, "refusal": text} if kind == "refusal" else {"type": kind, "text": text, "annotations": []}
+    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [part], **more}
+
+
+def call_item(text: str = OSLO_TEXT, id: str = "1", name: str = "weather", status: str = "completed") -> Answer:
+    """A call in a response."""
+    ids = {"id": f"fc_{id}", "call_id": f"call_{id}"}
+    return {"type": "function_call", **ids, "name": name, "arguments": text, "status": status}
+
+
+def thought_item(*texts: str, encrypted: str = "Z0FBQUFB") -> Answer:
+    """A thought in a response."""
+    summary = [{"type": "summary_text", "text": text} for text in texts]
+    return {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": encrypted}
+
+
+def message(*content: Answer, stop: str = "end_turn", usage: Answer | None = None, **more: Any) -> Answer:
+    """A message of Anthropic."""
+    about = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6"}
+    tokens = {"input_tokens": 9, "output_tokens": 7, **(usage or {})}
+    return {**about, "content": list(content), "stop_reason": stop, "stop_sequence": None, "usage": tokens, **more}
+
+
+def gemini(*parts: Answer, stop: str = "STOP", **usage: Any) -> Answer:
+    """A response of Gemini; without parts its content is missing."""
+    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
+    return {"candidates": [{**content, "finishReason": stop, "index": 0}], "usageMetadata": gemini_tokens(**usage)}
+
+
+def gemini_tokens(**usage: Any) -> Answer:
+    """What a response of Gemini has cost."""
+    return {"promptTokenCount": 9, "candidatesTokenCount": 7, "totalTokenCount": 16, **usage}
+
+
+def ollama(said: Answer, stop: str = "stop", **more: Any) -> Answer:
+    """An answer of Ollama."""
+    about = {"model": "llama3.2", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": stop}
+    whole = {"message": {"role": "assistant", "content": "", **said}}
+    return {**about, **whole, "prompt_eval_count": 9, "eval_count": 7, **more}
+
+
+def text(words: str) -> Answer:
+    """A text block of Anthropic or chunk of Mistral."""
+    return {"type": "text", "text": words}
+
+
+def use(arguments: Any = OSLO, id: str = "toolu_1", name: str = "weather") -> Answer:
+    """A call in a message of Anthropic."""
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+def thoughts(words: str) -> Answer:
+    """The thoughts in a chat completion of Mistral."""
+    return {"type": "thinking", "thinking": [{"type": "text", "text": words}]}
+
+
+USED = (9, 7)
+WEATHER, CLOCK = ("weather", OSLO), ("clock", {})
+CUT = ("weather", CUT_TEXT)
+CLOCK_CALL = function("", "call_2", "clock")
+SIGNED = {"type": "thinking", "thinking": "They ask for Oslo.", "signature": "RXFRQkNr"}
+HIDDEN = {"type": "redacted_thinking", "data": "RW13S0Fo"}
+REFUSED = {"type": "refusal", "category": "cyber", "explanation": "That is against the rules."}
+THOUGHT = {"text": "They ask for Oslo.", "thought": True}
+GEMINI_CALL = {"functionCall": {"name": "weather", "args": OSLO}}
+OLLAMA_CALL = {"function": {"name": "weather", "arguments": OSLO}}
+MISTRAL_CALLS = [
+    {"id": "gSIMJiOkT", "function": {"name": "weather", "arguments": OSLO_TEXT}},
+    {"id": "Qz81kLm3P", "function": {"name": "clock", "arguments": "{}"}},
+]
+
+ANSWERS: dict[str, Written] = {
+    # -- OpenAI, chat completions
+    "chat: refusal": Written(
+        "openai",
+        chat({"refusal": "I cannot help with that."}, "stop"),
+        Said("I cannot help with that.", (), USED, "refusal"),
+    ),
+    "chat: filtered": Written(
+        "openai",
+        chat({"content": "To begin with"}, "content_filter"),
+        Said("To begin with", (), USED, "content_filter"),
+    ),
+    "chat: a named tool": Written(
+        "openai", chat({"tool_calls": [function()]}, "stop"), Said("", (WEATHER,), USED, "tool_use")
+    ),
+    "chat: text and calls": Written(
+        "openai",
+        chat({"content": "Let me see.", "tool_calls": [function(), CLOCK_CALL]}, "tool_calls"),
+        Said("Let me see.", (WEATHER, CLOCK), USED, "tool_use"),
+    ),
+    "chat: cut in a call": Written(
+        "openai", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Said("", (CUT,), USED, "max_tokens")
+    ),
+    "chat: cached and thought": Written(
+        "openai",
+        chat(
+            {"content": "Cold."},
+            "stop",
+            prompt_tokens=100,
+            completion_tokens=40,
+            total_tokens=140,
+            prompt_tokens_details={"cached_tokens": 80},
+            completion_tokens_details={"reasoning_tokens": 30},
+        ),
+        Said("Cold.", (), (100, 40), "end_turn"),
+    ),
+    # -- OpenAI, responses
+    "responses: refusal": Written(
+        "responses", response(said_item("I cannot.", "refusal")), Said("I cannot.", (), USED, "refusal")
+    ),
+    "responses: a thought and a call": Written(
+        "responses",
+        response(thought_item("They ask.", "I look."), call_item()),
+        Said("", (WEATHER,), USED, "tool_use", "They ask.\n\nI look.", ("Z0FBQUFB",)),
+    ),
+    "responses: a hidden thought": Written(
+        "responses",
+        response(thought_item(), said_item("Cold.")),
+        Said("Cold.", (), USED, "end_turn", "", ("Z0FBQUFB",)),
+    ),
+    "responses: cut in a call": Written(
+        "responses",
+        response(call_item(CUT_TEXT, status="incomplete"), incomplete="max_output_tokens"),
+        Said("", (CUT,), USED, "max_tokens"),
+    ),
+    "responses: filtered": Written(
+        "responses",
+        response(said_item("To begin with", status="incomplete"), incomplete="content_filter"),
+        Said("To begin with", (), USED, "content_filter"),
+    ),
+    "responses: texts and calls": Written(
+        "responses",
+        response(said_item("One. "), call_item(), said_item("Two.", id="msg_2"), call_item("{}", "2", "clock")),
+        Said("One. Two.", (WEATHER, CLOCK), USED, "tool_use"),
+    ),
+    "responses: cached and thought": Written(
+        "responses",
+        response(
+            said_item("Cold."),
+            input_tokens=100,
+            output_tokens=40,
+            input_tokens_details={"cached_tokens": 80},
+            output_tokens_details={"reasoning_tokens": 30},
+        ),
+        Said("Cold.", (), (100, 40), "end_turn"),
+    ),
+    # -- Anthropic
+    "anthropic: refusal": Written(
+        "anthropic",
+        message(stop="refusal", stop_details=REFUSED),
+        Said("That is against the rules.", (), USED, "refusal"),
+    ),
+    "anthropic: refusal after text": Written(
+        "anthropic", message(text("To begin with"), stop="refusal"), Said("To begin with", (), USED, "refusal")
+    ),
+    "anthropic: thoughts and a call": Written(
+        "anthropic",
+        message(SIGNED, HIDDEN, text("Let me see."), use(), stop="tool_use"),
+        Said("Let me see.", (WEATHER,), USED, "tool_use", "They ask for Oslo.", ("RXFRQkNr", "RW13S0Fo")),
+    ),
+    "anthropic: a thought left out": Written(
+        "anthropic",
+        message({**SIGNED, "thinking": ""}, text("Cold.")),
+        Said("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
+    ),
+    "anthropic: calls and text": Written(
+        "anthropic",
+        message(use(), text("And now:"), use({}, "toolu_2", "clock"), stop="tool_use"),
+        Said("And now:", (WEATHER, CLOCK), USED, "tool_use"),
+    ),
+    "anthropic: stop sequence": Written(
+        "anthropic",
+        message(text("Cold."), stop="stop_sequence", stop_sequence="END"),
+        Said("Cold.", (), USED, "stop_sequence"),
+    ),
+    "anthropic: max tokens": Written(
+        "anthropic", message(text("It is fo"), stop="max_tokens"), Said("It is fo", (), USED, "max_tokens")
+    ),
+    "anthropic: pause": Written(
+        "anthropic", message(text("I go on."), stop="pause_turn"), Said("I go on.", (), USED, "pause")
+    ),
+    "anthropic: cached": Written(
+        "anthropic",
+        message(text("Cold."), usage={"cache_read_input_tokens": 80, "cache_creation_input_tokens": 11}),
+        Said("Cold.", (), (100, 7), "end_turn"),
+    ),
+    # -- Gemini
+    "gemini: prompt blocked": Written(
+        "gemini",
+        {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}},
+        Said("", (), (9, 0), "content_filter"),
+    ),
+    "gemini: answer blocked": Written(
+        "gemini", gemini(stop="SAFETY", candidatesTokenCount=0), Said("", (), (9, 0), "content_filter")
+    ),
+    "gemini: blocked after text": Written(
+        "gemini", gemini({"text": "To begin with"}, stop="SAFETY"), Said("To begin with", (), USED, "content_filter")
+    ),
+    "gemini: thoughts and calls": Written(
+        "gemini",
+        gemini(THOUGHT, {**GEMINI_CALL, "thoughtSignature": "RXFRQkNr"}, GEMINI_CALL, thoughtsTokenCount=30),
+        Said("", (WEATHER, WEATHER), (9, 37), "tool_use", "They ask for Oslo.", ("RXFRQkNr",)),
+    ),
+    "gemini: a signature alone": Written(
+        "gemini",
+        gemini({"text": "Cold."}, {"text": "", "thoughtSignature": "RXFRQkNr"}),
+        Said("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
+    ),
+    "gemini: text and a call": Written(
+        "gemini", gemini({"text": "Let me see."}, GEMINI_CALL), Said("Let me see.", (WEATHER,), USED, "tool_use")
+    ),
+    "gemini: max tokens": Written(
+        "gemini", gemini({"text": "It is fo"}, stop="MAX_TOKENS"), Said("It is fo", (), USED, "max_tokens")
+    ),
+    "gemini: all on thoughts": Written(
+        "gemini",
+        gemini(stop="MAX_TOKENS", candidatesTokenCount=0, thoughtsTokenCount=30),
+        Said("", (), (9, 30), "max_tokens"),
+    ),
+    "gemini: a call it could not write": Written(
+        "gemini",
+        gemini(stop="MALFORMED_FUNCTION_CALL", candidatesTokenCount=0),
+        Said("", (), (9, 0), "error"),
+    ),
+    "gemini: cached": Written(
+        "gemini",
+        gemini({"text": "Cold."}, promptTokenCount=100, cachedContentTokenCount=80),
+        Said("Cold.", (), (100, 7), "end_turn"),
+    ),
+    # -- Mistral
+    "mistral: calls at once": Written(
+        "mistral", chat({"tool_calls": MISTRAL_CALLS}, "tool_calls"), Said("", (WEATHER, CLOCK), USED, "tool_use")
+    ),
+    "mistral: a thought and text": Written(
+        "mistral",
+        chat({"content": [thoughts("They ask."), text("Cold.")]}, "stop"),
+        Said("Cold.", (), USED, "end_turn", "They ask."),
+    ),
+    "mistral: a thought and calls": Written(
+        "mistral",
+        chat({"content": [thoughts("They ask.")], "tool_calls": MISTRAL_CALLS}, "tool_calls"),
+        Said("", (WEATHER, CLOCK), USED, "tool_use", "They ask."),
+    ),
+    "mistral: max tokens": Written(
+        "mistral", chat({"content": "It is fo"}, "length"), Said("It is fo", (), USED, "max_tokens")
+    ),
+    "mistral: context full": Written(
+        "mistral", chat({"content": "It is fo"}, "model_length"), Said("It is fo", (), USED, "max_tokens")
+    ),
+    "mistral: cut in a call": Written(
+        "mistral", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Said("", (CUT,), USED, "max_tokens")
+    ),
+    "mistral: error": Written("mistral", chat({"content": "It is fo"}, "error"), Said("It is fo", (), USED, "error")),
+    # -- Ollama
+    "ollama: usage": Written("ollama", ollama({"content": "Cold."}), Said("Cold.", (), USED, "end_turn")),
+    "ollama: a thought and text": Written(
+        "ollama",
+        ollama({"thinking": "They ask.", "content": "Cold."}),
+        Said("Cold.", (), USED, "end_turn", "They ask."),
+    ),
+    "ollama: a thought and calls": Written(
+        "ollama",
+        ollama({"thinking": "They ask.", "tool_calls": [OLLAMA_CALL, {**OLLAMA_CALL, "id": "call_2"}]}),
+        Said("", (WEATHER, WEATHER), USED, "tool_use", "They ask."),
+    ),
+    "ollama: max tokens": Written(
+        "ollama", ollama({"content": "It is fo"}, "length"), Said("It is fo", (), USED, "max_tokens")
+    ),
+    "ollama: the prompt was cached": Written(
+        "ollama", ollama({"content": "Cold."}, prompt_eval_count=0), Said("Cold.", (), (0, 7), "end_turn")
+    ),
+}

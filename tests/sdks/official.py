@@ -1,0 +1,360 @@
+"""The official SDKs, each behind the same three questions: an answer whole, streamed, and what an error of it means.
+
+An answer is put together by the SDK itself where it can do that (OpenAI, Anthropic), and piece by piece as its
+documentation shows where it cannot. The tables say what its words for a stop and for a failure are in toolcast's; they
+follow the services' documentation, not toolcast. No SDK is imported before it is asked.
+"""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+from sdks.said import PROMPT, Failed, Said, arguments
+
+MESSAGES: Any = [{"role": "user", "content": PROMPT}]
+ENCRYPTED: Any = {"model": "gpt-4o", "input": MESSAGES, "store": False, "include": ["reasoning.encrypted_content"]}
+BY_STATUS = {
+    400: ("BadRequest",),
+    401: ("AuthFailed",),
+    403: ("AuthFailed",),
+    404: ("NotFound",),
+    429: ("RateLimited",),
+    500: ("ServerError",),
+    503: ("Overloaded",),
+    529: ("Overloaded",),
+}
+FAILED = ("ServerError", "Overloaded")
+
+
+class SaidInAStream(Exception):
+    """A failure that the SDK hands over as one event among others."""
+
+
+class Official(ABC):
+    """One SDK. `package` is its name on PyPI, `errors` its errors by the name of their class."""
+
+    package: ClassVar[str]
+    stops: ClassVar[dict[str, str]]
+    errors: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    @property
+    def missing(self) -> bool:
+        """Whether the SDK is not installed."""
+        try:
+            version(self.package)
+        except PackageNotFoundError:
+            return True
+        return False
+
+    def ask(self, url: str, *, stream: bool) -> Said:
+        """What the SDK makes of the server's answer."""
+        return self._streamed(url) if stream else self._whole(url)
+
+    def failure(self, url: str, *, stream: bool) -> Exception:
+        """The error that the SDK raises."""
+        try:
+            said = self.ask(url, stream=stream)
+        except Exception as error:
+            return error
+        raise AssertionError(f"{self.package} took this for an answer: {said}")
+
+    def meaning(self, error: Exception) -> Failed:
+        """What an error of the SDK is in toolcast's words."""
+        status = getattr(error, "status_code", None) or getattr(error, "code", None)
+        status = status if isinstance(status, int) and status >= 400 else None
+        kinds = self.errors.get(type(error).__name__) or (BY_STATUS[status] if status else FAILED)
+        return Failed(kinds, status)
+
+    def _stop(self, told: Any, calls: Iterable[Any]) -> str:
+        """The stop reason, seen with the calls, for which not every service has a word; none where none came."""
+        if told is None:
+            return ""
+        stop = self.stops.get(str(told), "other")
+        return "tool_use" if stop in ("end_turn", "other") and tuple(calls) else stop
+
+    @abstractmethod
+    def _whole(self, url: str) -> Said: ...
+
+    @abstractmethod
+    def _streamed(self, url: str) -> Said: ...
+
+
+class OpenAIChat(Official):
+    """`openai`, chat completions."""
+
+    package = "openai"
+    stops: ClassVar = {
+        "stop": "end_turn",
+        "length": "max_tokens",
+        "tool_calls": "tool_use",
+        "content_filter": "content_filter",
+    }
+    errors: ClassVar = {
+        "AuthenticationError": ("AuthFailed",),
+        "PermissionDeniedError": ("AuthFailed",),
+        "BadRequestError": ("BadRequest",),
+        "NotFoundError": ("NotFound",),
+        "RateLimitError": ("RateLimited",),
+        "InternalServerError": FAILED,
+        "APIError": FAILED,
+    }
+
+    def _client(self, url: str) -> Any:
+        from openai import OpenAI
+
+        return OpenAI(base_url=url, api_key="any", max_retries=0)
+
+    def _whole(self, url: str) -> Said:
+        with self._client(url) as client:
+            return self._said(client.chat.completions.create(model="gpt-4o", messages=MESSAGES))
+
+    def _streamed(self, url: str) -> Said:
+        """The completion, also where the SDK refuses to call it final: its error holds it."""
+        from openai import ContentFilterFinishReasonError, LengthFinishReasonError
+
+        options = {"include_usage": True}
+        with (
+            self._client(url) as client,
+            client.chat.completions.stream(model="gpt-4o", messages=MESSAGES, stream_options=options) as stream,
+        ):
+            try:
+                return self._said(stream.get_final_completion())
+            except (ContentFilterFinishReasonError, LengthFinishReasonError) as error:
+                return self._said(error.completion)
+
+    def _said(self, completion: Any) -> Said:
+        choice, usage = completion.choices[0], completion.usage
+        message = choice.message
+        calls = [call.function for call in message.tool_calls or ()]
+        return Said(
+            text=(message.content or "") + (message.refusal or ""),
+            calls=tuple((call.name, arguments(call.arguments)) for call in calls),
+            usage=(usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0),
+            stop_reason="refusal" if message.refusal else self._stop(choice.finish_reason, calls),
+            thinking=getattr(message, "reasoning_content", None) or "",
+        )
+
+
+class OpenAIResponses(OpenAIChat):
+    """`openai`, responses."""
+
+    stops: ClassVar = {
+        "completed": "end_turn",
+        "max_output_tokens": "max_tokens",
+        "content_filter": "content_filter",
+    }
+
+    def _whole(self, url: str) -> Said:
+        with self._client(url) as client:
+            return self._said(client.responses.create(**ENCRYPTED))
+
+    def _streamed(self, url: str) -> Said:
+        """The response that the last event holds. An error comes as an event, which the caller has to look for."""
+        with self._client(url) as client:
+            for event in client.responses.create(**ENCRYPTED, stream=True):
+                if event.type in ("response.completed", "response.incomplete"):
+                    return self._said(event.response)
+                if event.type == "error":
+                    raise SaidInAStream(event.message)
+        raise SaidInAStream("no last event")
+
+    def _said(self, response: Any) -> Said:
+        parts = [part for item in response.output if item.type == "message" for part in item.content]
+        refused = any(part.type == "refusal" for part in parts)
+        calls = [item for item in response.output if item.type == "function_call"]
+        thoughts = [item for item in response.output if item.type == "reasoning"]
+        told = response.incomplete_details.reason if response.incomplete_details else response.status
+        return Said(
+            text="".join(part.refusal if part.type == "refusal" else part.text for part in parts),
+            calls=tuple((call.name, arguments(call.arguments)) for call in calls),
+            usage=(response.usage.input_tokens, response.usage.output_tokens),
+            stop_reason="refusal" if refused else self._stop(told, calls),
+            thinking="\n\n".join(part.text for item in thoughts for part in item.summary),
+            kept=tuple(item.encrypted_content for item in thoughts if item.encrypted_content),
+        )
+
+
+class Anthropic(Official):
+    """`anthropic`, messages."""
+
+    package = "anthropic"
+    stops: ClassVar = {
+        "end_turn": "end_turn",
+        "stop_sequence": "stop_sequence",
+        "max_tokens": "max_tokens",
+        "tool_use": "tool_use",
+        "refusal": "refusal",
+        "pause_turn": "pause",
+    }
+    errors: ClassVar = OpenAIChat.errors | {
+        "ServiceUnavailableError": ("Overloaded",),
+        "OverloadedError": ("Overloaded",),
+        "APIStatusError": FAILED,
+    }
+
+    def _client(self, url: str) -> Any:
+        from anthropic import Anthropic as Client
+
+        return Client(base_url=url, api_key="any", max_retries=0)
+
+    def _whole(self, url: str) -> Said:
+        with self._client(url) as client:
+            return self._said(client.messages.create(model="claude-sonnet-4-6", max_tokens=1000, messages=MESSAGES))
+
+    def _streamed(self, url: str) -> Said:
+        model = "claude-sonnet-4-6"
+        with (
+            self._client(url) as client,
+            client.messages.stream(model=model, max_tokens=1000, messages=MESSAGES) as stream,
+        ):
+            return self._said(stream.get_final_message())
+
+    def _said(self, message: Any) -> Said:
+        blocks, usage = message.content, message.usage
+        calls = [block for block in blocks if block.type == "tool_use"]
+        cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+        explained = getattr(message.stop_details, "explanation", None) or ""
+        kept = {"thinking": "signature", "redacted_thinking": "data"}
+        return Said(
+            text="".join(block.text for block in blocks if block.type == "text") or explained,
+            calls=tuple((call.name, call.input) for call in calls),
+            usage=(usage.input_tokens + cached, usage.output_tokens),
+            stop_reason=self._stop(message.stop_reason, calls),
+            thinking="".join(block.thinking for block in blocks if block.type == "thinking"),
+            kept=tuple(getattr(block, kept[block.type]) for block in blocks if block.type in kept),
+        )
+
+
+class Gemini(Official):
+    """`google-genai`, generate content."""
+
+    package = "google-genai"
+    stops: ClassVar = {
+        "STOP": "end_turn",
+        "MAX_TOKENS": "max_tokens",
+        "SAFETY": "content_filter",
+        "MALFORMED_FUNCTION_CALL": "error",
+    }
+
+    def _ask(self, url: str, method: str, read: Callable[[Any], list[Any]]) -> Said:
+        from google import genai
+
+        with genai.Client(api_key="any", http_options={"base_url": url, "api_version": "v1beta"}) as client:
+            return self._said(read(getattr(client.models, method)(model="gemini-2.5-pro", contents=PROMPT)))
+
+    def _whole(self, url: str) -> Said:
+        return self._ask(url, "generate_content", lambda answer: [answer])
+
+    def _streamed(self, url: str) -> Said:
+        return self._ask(url, "generate_content_stream", list)
+
+    def _said(self, chunks: list[Any]) -> Said:
+        candidates = [chunk.candidates[0] for chunk in chunks if chunk.candidates]
+        parts = [part for one in candidates if one.content for part in one.content.parts or ()]
+        calls = [part.function_call for part in parts if part.function_call]
+        stops = [one.finish_reason.value for one in candidates if one.finish_reason]
+        stops += [chunk.prompt_feedback.block_reason.value for chunk in chunks if chunk.prompt_feedback]
+        usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+        signatures = [part.thought_signature for part in parts if part.thought_signature]
+        return Said(
+            text="".join(part.text for part in parts if part.text and not part.thought),
+            calls=tuple((call.name, call.args) for call in calls),
+            usage=self._tokens(usages[-1]) if usages else (0, 0),
+            stop_reason=self._stop(stops[-1] if stops else None, calls),
+            thinking="".join(part.text for part in parts if part.text and part.thought),
+            kept=tuple(base64.b64encode(signature).decode() for signature in signatures),
+        )
+
+    def _tokens(self, usage: Any) -> tuple[int, int]:
+        output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+        return usage.prompt_token_count or 0, output
+
+
+class Mistral(Official):
+    """`mistralai`, chat completions."""
+
+    package = "mistralai"
+    stops: ClassVar = OpenAIChat.stops | {"model_length": "max_tokens", "error": "error"}
+
+    def _client(self, url: str) -> Any:
+        from mistralai.client import Mistral as Client
+
+        return Client(api_key="any", server_url=url.removesuffix("/v1"))
+
+    def _whole(self, url: str) -> Said:
+        with self._client(url) as client:
+            answer = client.chat.complete(model="mistral-large-latest", messages=MESSAGES)
+            choice = answer.choices[0]
+            return self._said([choice.message], choice.finish_reason, answer.usage)
+
+    def _streamed(self, url: str) -> Said:
+        with (
+            self._client(url) as client,
+            client.chat.stream(model="mistral-large-latest", messages=MESSAGES) as stream,
+        ):
+            chunks = [event.data for event in stream]
+        choices = [choice for chunk in chunks for choice in chunk.choices]
+        usages = [chunk.usage for chunk in chunks if chunk.usage]
+        stops = [choice.finish_reason for choice in choices if choice.finish_reason]
+        return self._said(
+            [choice.delta for choice in choices], stops[-1] if stops else None, usages[-1] if usages else None
+        )
+
+    def _said(self, messages: list[Any], stop: Any, usage: Any) -> Said:
+        contents = [message.content for message in messages if message.content]
+        texts = [content for content in contents if isinstance(content, str)]
+        thoughts = [part for content in contents if isinstance(content, list) for part in content]
+        calls: list[tuple[str, str]] = []
+        for call in (call for message in messages for call in message.tool_calls or ()):
+            if call.id != "null":  # the SDK's word for an id that did not come: more of the call before
+                calls.append(("", ""))
+            calls[-1] = calls[-1][0] + call.function.name, calls[-1][1] + call.function.arguments
+        return Said(
+            text="".join(texts + [part.text for part in thoughts if part.type == "text"]),
+            calls=tuple((name, arguments(text)) for name, text in calls),
+            usage=(usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0),
+            stop_reason=self._stop(stop, calls),
+            thinking="".join(text.text for part in thoughts if part.type == "thinking" for text in part.thinking),
+        )
+
+
+class Ollama(Official):
+    """`ollama`, chat."""
+
+    package = "ollama"
+    stops: ClassVar = {"stop": "end_turn", "length": "max_tokens"}
+
+    def _whole(self, url: str) -> Said:
+        return self._said(lambda client: [client.chat(model="llama3.2", messages=MESSAGES)], url)
+
+    def _streamed(self, url: str) -> Said:
+        return self._said(lambda client: list(client.chat(model="llama3.2", messages=MESSAGES, stream=True)), url)
+
+    def _said(self, asked: Callable[[Any], list[Any]], url: str) -> Said:
+        from ollama import Client
+
+        with Client(host=url) as client:
+            chunks = asked(client)
+        messages, last = [chunk.message for chunk in chunks], chunks[-1]
+        calls = [call.function for message in messages for call in message.tool_calls or ()]
+        return Said(
+            text="".join(message.content or "" for message in messages),
+            calls=tuple((call.name, dict(call.arguments)) for call in calls),
+            usage=(last.prompt_eval_count or 0, last.eval_count or 0),
+            stop_reason=self._stop(last.done_reason, calls),
+            thinking="".join(message.thinking or "" for message in messages),
+        )
+
+
+SDKS: dict[str, Official] = {
+    "openai": OpenAIChat(),
+    "responses": OpenAIResponses(),
+    "anthropic": Anthropic(),
+    "gemini": Gemini(),
+    "mistral": Mistral(),
+    "ollama": Ollama(),
+}

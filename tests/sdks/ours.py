@@ -1,0 +1,76 @@
+"""toolcast, asked as the SDKs are: a whole answer through the sync face, a stream through the async one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import toolcast
+from faces import Async, Face
+from sdks.said import PROMPT, Said, arguments
+from toolcast import ChatResponse, LLMError, ThinkingPart
+from toolcast.events import Accumulator
+
+SYNC, ASYNC = Face(), Async("asyncio")
+LLMS: dict[str, tuple[type[Any], str]] = {
+    "openai": (toolcast.OpenAI, "gpt-4o"),
+    "responses": (toolcast.OpenAIResponses, "gpt-4o"),
+    "anthropic": (toolcast.Anthropic, "claude-sonnet-4-6"),
+    "gemini": (toolcast.Google, "gemini-2.5-pro"),
+    "mistral": (toolcast.Mistral, "mistral-large-latest"),
+    "ollama": (toolcast.Ollama, "llama3.2"),
+}
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return city
+
+
+def clock() -> str:
+    """The time."""
+    return "noon"
+
+
+def ask(protocol: str, url: str, *, stream: bool) -> Said:
+    """What toolcast makes of the server's answer."""
+    make, model = LLMS[protocol]
+    with make(model, base_url=url, api_key="any", max_retries=0) as llm:
+        if not stream:
+            return _said(SYNC.chat(llm, PROMPT, tools=[weather, clock]))
+        folded = Accumulator()
+        for event in ASYNC.events(llm, PROMPT, tools=[weather, clock]):
+            folded.apply(event)
+        return _said(folded.response())
+
+
+def failure(protocol: str, url: str, *, stream: bool) -> LLMError:
+    """The error that toolcast raises."""
+    try:
+        said = ask(protocol, url, stream=stream)
+    except LLMError as error:
+        return error
+    raise AssertionError(f"toolcast took this for an answer: {said}")
+
+
+def _said(response: ChatResponse) -> Said:
+    message, usage = response.message, response.usage
+    thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
+    return Said(
+        text=response.text,
+        calls=tuple((call.name, arguments(call.arguments)) for call in message.tool_calls),
+        usage=(usage.input_tokens, usage.output_tokens),
+        stop_reason=response.stop_reason,
+        thinking="".join(part.text for part in thoughts),
+        kept=tuple(kept for part in message.parts for kept in _kept(part)),
+    )
+
+
+def _kept(part: Any) -> Iterator[str]:
+    """What of a part is to be sent back as it came."""
+    for name in ("signature", "redacted"):
+        if value := getattr(part, name, None):
+            yield value
+    opaque: Mapping[str, Any] = getattr(part, "opaque", None) or {}
+    for own in opaque.values():
+        yield from (own[name] for name in ("thoughtSignature", "encrypted_content") if own.get(name))

@@ -1,0 +1,44 @@
+"""What a comparison compares: an answer, or a failure, in words that belong to no SDK.
+
+An adapter (official.py, ours.py) asks a server one question and puts what it was given into these words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+PROMPT = "What is the weather like, and what is the time?"
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer. `kept` is what has to be sent back as it came: signatures, encrypted thoughts."""
+
+    text: str = ""
+    calls: tuple[tuple[str, Any], ...] = ()
+    usage: tuple[int, int] = (0, 0)
+    stop_reason: str = ""
+    thinking: str = ""
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """One failure. `kinds` are the errors of toolcast that it may be: SDKs tell fewer of them apart."""
+
+    kinds: tuple[str, ...]
+    status: int | None = None
+
+    def is_said_by(self, kind: str, status: int | None) -> bool:
+        """Whether toolcast's error is this failure."""
+        return kind in self.kinds and (self.status is None or self.status == status)
+
+
+def arguments(text: str | None) -> Any:
+    """The arguments of a call: what their JSON says, or their text where it is cut off."""
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text

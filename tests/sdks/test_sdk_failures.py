@@ -1,0 +1,111 @@
+"""toolcast beside the official SDKs where something goes wrong: what one calls a failure, the other does too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loopback import CLOSE, Loopback, head, whole
+from sdks import ours
+from sdks.answers import ANSWERS
+from sdks.official import SDKS
+from sdks.test_sdk_answers import address
+from servers.aimock_server import Aimock
+from toolcast import LLMError, MalformedEvent, StreamInterrupted
+
+if TYPE_CHECKING:
+    from llmock.pytest_plugin import LLMock
+
+pytestmark = pytest.mark.networked
+
+WHY = "because of the weather"
+MOCKED = ["openai", "responses", "anthropic", "gemini", "mistral"]
+either_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+def both_fail(protocol: str, url: str, *, stream: bool) -> tuple[Exception, LLMError]:
+    """The errors of the SDK and of toolcast, which mean the same."""
+    sdk = SDKS[protocol]
+    theirs, mine = sdk.failure(url, stream=stream), ours.failure(protocol, url, stream=stream)
+    assert sdk.meaning(theirs).is_said_by(type(mine).__name__, mine.status)
+    return theirs, mine
+
+
+def llmock_url(llmock: LLMock, protocol: str) -> str:
+    """Where the SDK of a protocol is told that its service is."""
+    return llmock.base_url({"responses": "openai"}.get(protocol, protocol))
+
+
+@either_way
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
+@pytest.mark.parametrize("protocol", MOCKED)
+def test_a_status(llmock: LLMock, protocol: str, status: int, stream: bool) -> None:
+    llmock.fail(status, message=WHY, times=2)
+    theirs, mine = both_fail(protocol, llmock_url(llmock, protocol), stream=stream)
+    assert mine.status == status
+    assert WHY in str(theirs)
+    assert WHY in str(mine)
+
+
+@either_way
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+def test_a_status_of_ollama(aimock: Aimock, status: int, stream: bool) -> None:
+    aimock.answer({}, {"error": {"message": WHY}, "status": status})
+    theirs, mine = both_fail("ollama", aimock.url, stream=stream)
+    assert mine.status == status
+    assert WHY in str(theirs)
+    assert WHY in str(mine)
+
+
+# An answer that begins well, and what comes in the middle of it.
+BREAKS: dict[str, tuple[str, Any]] = {
+    "openai": ("chat: text and calls", {"error": {"message": WHY, "type": "server_error", "param": None}}),
+    "responses": (
+        "responses: texts and calls",
+        {"type": "error", "code": "server_error", "message": WHY, "param": None, "sequence_number": 9},
+    ),
+    "anthropic": (
+        "anthropic: calls and text",
+        {"type": "error", "error": {"type": "overloaded_error", "message": WHY}},
+    ),
+    "gemini": ("gemini: text and a call", {"error": {"code": 503, "message": WHY, "status": "UNAVAILABLE"}}),
+    "mistral": ("mistral: a thought and text", {"object": "error", "message": WHY, "type": "server_error"}),
+    "ollama": ("ollama: a thought and text", {"error": WHY}),
+}
+
+
+@pytest.mark.parametrize("protocol", BREAKS)
+def test_an_error_in_the_middle(protocol: str) -> None:
+    name, error = BREAKS[protocol]
+    body = b"".join([*ANSWERS[name].events()[:3], ANSWERS[name].event(error)])
+    with Loopback() as server:
+        for _ in range(2):
+            server.answer(whole(body, 200, f"content-type: {ANSWERS[name].kind}"))
+        theirs, mine = both_fail(protocol, address(server, protocol), stream=True)
+    assert WHY in f"{theirs} {getattr(theirs, 'body', '')}"  # mistralai does not know its own errors in a stream
+    assert WHY in str(mine)
+
+
+@pytest.mark.parametrize("protocol", BREAKS)
+def test_a_connection_that_breaks(protocol: str) -> None:
+    written = ANSWERS[BREAKS[protocol][0]]
+    with Loopback() as server:
+        for _ in range(2):
+            start = head(200, f"content-type: {written.kind}", "content-length: 9999")
+            server.answer(start + b"".join(written.events()[:3]), CLOSE)
+        url = address(server, protocol)
+        theirs, mine = SDKS[protocol].failure(url, stream=True), ours.failure(protocol, url, stream=True)
+    assert "peer closed connection" in f"{theirs} {theirs.__cause__}"
+    assert type(mine) is StreamInterrupted
+
+
+@pytest.mark.parametrize("protocol", MOCKED)
+def test_a_damaged_event_in_a_call(llmock: LLMock, protocol: str) -> None:
+    for _ in range(2):
+        llmock.call_tool("weather", {"city": "Longyearbyen on Svalbard"})
+        llmock.corrupt(after_chunks={"mistral": 1, "gemini": 0}.get(protocol, 4))
+    url = llmock_url(llmock, protocol)
+    theirs, mine = SDKS[protocol].failure(url, stream=True), ours.failure(protocol, url, stream=True)
+    print(repr(theirs), repr(mine))
+    assert type(mine) is MalformedEvent
