@@ -12,7 +12,7 @@ from sdks.answers import ANSWERS
 from sdks.official import SDKS
 from sdks.test_sdk_answers import address
 from servers.aimock_server import Aimock
-from toolcast import LLMError, MalformedEvent, StreamInterrupted
+from toolcast import LLMError, MalformedEvent, StreamInterrupted, StreamTruncated
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.networked
 
 WHY = "because of the weather"
+FAR = {"city": "Longyearbyen on Svalbard"}
 MOCKED = ["openai", "responses", "anthropic", "gemini", "mistral"]
 either_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
@@ -100,12 +101,33 @@ def test_a_connection_that_breaks(protocol: str) -> None:
     assert type(mine) is StreamInterrupted
 
 
-@pytest.mark.parametrize("protocol", MOCKED)
-def test_a_damaged_event_in_a_call(llmock: LLMock, protocol: str) -> None:
-    for _ in range(2):
-        llmock.call_tool("weather", {"city": "Longyearbyen on Svalbard"})
-        llmock.corrupt(after_chunks={"mistral": 1, "gemini": 0}.get(protocol, 4))
+DAMAGES = {
+    "openai": (4, "JSONDecodeError", MalformedEvent),
+    "anthropic": (3, "JSONDecodeError", MalformedEvent),
+    "gemini": (0, "UnknownApiResponseError", StreamTruncated),  # it was the last
+    "mistral": (1, "ResponseValidationError", MalformedEvent),
+}
+
+
+@pytest.mark.parametrize("protocol", DAMAGES)
+def test_a_damaged_event(llmock: LLMock, protocol: str) -> None:
+    events, theirs, mine = DAMAGES[protocol]
+    damage(llmock, events)
     url = llmock_url(llmock, protocol)
-    theirs, mine = SDKS[protocol].failure(url, stream=True), ours.failure(protocol, url, stream=True)
-    print(repr(theirs), repr(mine))
-    assert type(mine) is MalformedEvent
+    assert type(SDKS[protocol].failure(url, stream=True)).__name__ == theirs
+    assert type(ours.failure(protocol, url, stream=True)) is mine
+
+
+def test_a_damaged_event_whose_content_comes_again(llmock: LLMock) -> None:
+    """The Responses protocol repeats every piece as a part of a whole: toolcast reads it there, the SDK gives up."""
+    damage(llmock, 4)
+    url = llmock_url(llmock, "responses")
+    assert type(SDKS["responses"].failure(url, stream=True)).__name__ == "JSONDecodeError"
+    assert ours.ask("responses", url, stream=True).calls == (("weather", FAR),)
+
+
+def damage(llmock: LLMock, events: int) -> None:
+    """Two answers in which an event after so many others is no JSON."""
+    for _ in range(2):
+        llmock.call_tool("weather", FAR)
+        llmock.corrupt(after_chunks=events)

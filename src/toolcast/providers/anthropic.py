@@ -29,7 +29,7 @@ from ..metadata import Capabilities
 from ..settings import Settings
 from .anthropic_decoder import AnthropicDecoder
 from .capabilities import capabilities
-from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, form_of, instructed, instructions, rooted
+from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, instructed, instructions, schema_form
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only
 from .strict_schemas import anthropic_schema
@@ -75,14 +75,8 @@ class AnthropicWire(HTTPWire):
     def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
         inner = AnthropicDecoder(self._at.source(conversation.model), conversation)
-        form = held_form(conversation)
+        form = schema_form(conversation)
         return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
-
-
-def held_form(terms: Conversation | Terms) -> Form | None:
-    """The form that `output_config.format` holds the answer to; None where tools are offered as tools."""
-    form = form_of(terms) if terms.mode == "json_schema" else None
-    return rooted(form) if form is not None and form.forced else None
 
 
 class AnthropicFrame(Frame):
@@ -93,7 +87,7 @@ class AnthropicFrame(Frame):
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("anthropic", terms)
         self._facts, self._ways = known(terms.model)
-        self._held = held_form(terms)
+        self._held = schema_form(terms)
         self._tools = [self._tool(tool) for tool in terms.tools]
         self.fields |= {"model": terms.model, "max_tokens": 0, "messages": [], "stream": terms.stream}
         if self._held is not None:

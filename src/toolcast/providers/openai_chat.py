@@ -6,7 +6,6 @@ answer is read by `openai_chat_decoder`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,10 +32,10 @@ from .forced_calls import (
     instructions,
     schema_form,
 )
-from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
+from .http_wire import Address, HTTPWire, budget, effort, endpoint
 from .openai_chat_decoder import OpenAIChatDecoder
 from .parts import base64_of, cannot_take, data_url, only, valid_arguments
-from .strict_schemas import openai_strict
+from .service_frame import ServiceFrame
 from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
 
 
@@ -77,13 +76,11 @@ class OpenAIChatWire(HTTPWire):
         return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
 
 
-class ChatFrame(Frame):
+class ChatFrame(ServiceFrame):
     """One chat-completions request but for its messages."""
 
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
-        super().__init__(service.name, terms)
-        self._service = service
-        self._left_out = frozenset(left_out(service, terms.model, settings.thinking))
+        super().__init__(service, terms, settings)
         self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
         if terms.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
@@ -109,48 +106,18 @@ class ChatFrame(Frame):
             case _:
                 name = "_".join(self.names.wire[tool.name] for tool in form.tools)
                 schema, strict = self._strict(name, answer_schema(form))
-                held = {"name": legal_name(name), **strict, "schema": schema}
+                held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
                 self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
-
-    def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, bool]]:
-        """The schema as it is sent, and what says that it is strict, if it can be."""
-        if not self._service.strict:
-            return schema, {}
-        adapted = openai_strict(schema)
-        if adapted.loose is not None:
-            self.notes.append(f"a strict schema of {name} ({adapted.loose})")
-            return schema, {}
-        return adapted.schema, {"strict": True}
 
     # -- tools and settings
 
-    def _tools(self, terms: Terms, thinking: bool) -> None:
-        tools, choice = terms.tools, terms.tool_choice
-        forced = self.forced(choice)
-        if tools and not self._service.tools:
-            raise BadRequest(f"{self._service.name} takes no tools: leave them out, or use another service")
-        if not tools:
-            if choice == "required":
-                raise BadRequest("tool_choice='required' needs tools")
-            return
-        as_auto = self._service.forced == "auto" or (thinking and not self._service.forced_while_thinking)
-        if forced and (as_auto or self._service.forced == "required"):
-            tools = tuple(tool for tool in tools if tool.name == forced)
-        self.fields["tools"] = [self._tool(tool) for tool in tools]
-        if as_auto and (forced or choice == "required"):
-            self.notes.append("tool_choice")
-        elif forced and self._service.forced == "object":
-            self.fields["tool_choice"] = {"type": "function", "function": {"name": self.names.wire[forced]}}
-        elif choice is not None:
-            self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
-        if self._service.parallel_flag and "parallel_tool_calls" not in self._left_out:
-            self.fields["parallel_tool_calls"] = terms.parallel
-
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        name = self.names.wire[tool.name]
         parameters, strict = self._strict(tool.name, tool.parameters)
-        function = {"name": name, "description": tool.description, "parameters": parameters, **strict}
-        return {"type": "function", "function": function}
+        function = {"name": self.names.wire[tool.name], "description": tool.description, "parameters": parameters}
+        return {"type": "function", "function": function | ({"strict": True} if strict else {})}
+
+    def _forcing(self, name: str) -> Any:
+        return {"type": "function", "function": {"name": name}}
 
     def _settings(self, settings: Settings) -> None:
         wanted = {
@@ -263,16 +230,6 @@ class ChatFrame(Frame):
     def _id(self, id: str) -> str:
         limit = self._service.id_limit
         return id if limit is None or len(id) <= limit else legal_name(id, limit)
-
-
-def left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
-    """The fields that `service`, or this model of it, does not take."""
-    yield from service.drops
-    name = model.rpartition("/")[2]
-    on = {"always": True, "unless_off": thinking is not False, "if_on": bool(thinking)}
-    for rule in service.rules:
-        if on[rule.when] and re.match(rule.models, name):
-            yield from rule.fields
 
 
 def _reasoning(thinking: bool | str | int) -> dict[str, Any]:

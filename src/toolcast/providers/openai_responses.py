@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from ..errors import BadRequest
 from ..messages import DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from .compatible import Service
 from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, schema_form
-from .http_wire import Address, Frame, HTTPWire, effort, endpoint
-from .openai_chat import left_out
+from .http_wire import Address, HTTPWire, effort, endpoint
 from .openai_responses_decoder import OpenAIResponsesDecoder
 from .parts import cannot_take, data_url, only, valid_arguments
-from .strict_schemas import openai_strict
+from .service_frame import ServiceFrame
 from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
 
 _Item: TypeAlias = dict[str, Any]
@@ -62,15 +60,13 @@ class OpenAIResponsesWire(HTTPWire):
         return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
 
 
-class ResponsesFrame(Frame):
+class ResponsesFrame(ServiceFrame):
     """One Responses request but for its messages."""
 
     open: ClassVar[tuple[str, ...]] = ("reasoning", "text")
 
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
-        super().__init__(service.name, terms)
-        self._service = service
-        self._left_out = frozenset(left_out(service, terms.model, settings.thinking))
+        super().__init__(service, terms, settings)
         self.fields |= {"model": terms.model, "input": [], "stream": terms.stream, "store": False}
         if "include" not in self._left_out:
             self.fields["include"] = ["reasoning.encrypted_content"]
@@ -92,31 +88,15 @@ class ResponsesFrame(Frame):
 
     # -- tools and settings
 
-    def _tools(self, terms: Terms, thinking: bool) -> None:
-        tools, choice, service = terms.tools, terms.tool_choice, self._service
-        forced = self.forced(choice)
-        if not tools:
-            if choice == "required":
-                raise BadRequest("tool_choice='required' needs tools")
-            return
-        as_auto = service.forced == "auto" or (thinking and not service.forced_while_thinking)
-        if forced and (as_auto or service.forced == "required"):
-            tools = tuple(tool for tool in tools if tool.name == forced)
-        self.fields["tools"] = [self._tool(tool) for tool in tools]
-        if as_auto and (forced or choice == "required"):
-            self.notes.append("tool_choice")
-        elif forced and service.forced == "object":
-            self.fields["tool_choice"] = {"type": "function", "name": self.names.wire[forced]}
-        elif choice is not None:
-            self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
-        if service.parallel_flag and "parallel_tool_calls" not in self._left_out:
-            self.fields["parallel_tool_calls"] = terms.parallel
-
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)
         name = self.names.wire[tool.name]
+        # Whether it is strict is always said: what is not said to be loose is taken to be.
         about = {"description": tool.description, "parameters": schema, "strict": strict}
         return {"type": "function", "name": name, **about}
+
+    def _forcing(self, name: str) -> Any:
+        return {"type": "function", "name": name}
 
     def _answer(self, form: Form) -> None:
         """Hold the text of the answer to a schema."""
@@ -130,16 +110,6 @@ class ResponsesFrame(Frame):
             self.fields["text"] = {"format": {"type": "json_schema", **held}}
         else:
             self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
-
-    def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-        """The schema as it is sent, and whether it is strict. That is always said: not said, it is taken to be."""
-        if not self._service.strict:
-            return schema, False
-        adapted = openai_strict(schema)
-        if adapted.loose is None:
-            return adapted.schema, True
-        self.notes.append(f"a strict schema of {name} ({adapted.loose})")
-        return schema, False
 
     def _settings(self, settings: Settings) -> None:
         taken = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}

@@ -1,0 +1,78 @@
+"""What the requests of OpenAI's two protocols have in common, for any service that speaks one of them.
+
+Which tools are offered, whether one can be forced, what a model does not take and which schemas can be strict follows
+from the service's row in `compatible`. How each of it is written is the protocol's own.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import BadRequest
+from ..settings import Settings
+from .compatible import Service
+from .http_wire import Frame
+from .strict_schemas import openai_strict
+from .wire import Terms, ToolSpec
+
+
+class ServiceFrame(Frame):
+    """One request to a service of the table, but for its messages."""
+
+    def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
+        super().__init__(service.name, terms)
+        self._service = service
+        self._left_out = frozenset(_left_out(service, terms.model, settings.thinking))
+
+    @abstractmethod
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        """A tool, as it is offered."""
+
+    @abstractmethod
+    def _forcing(self, name: str) -> Any:
+        """The choice of the one tool with this name."""
+
+    def _tools(self, terms: Terms, thinking: bool) -> None:
+        """Offer the tools, and say which of them may or must be called."""
+        tools, choice, service = terms.tools, terms.tool_choice, self._service
+        forced = self.forced(choice)
+        if tools and not service.tools:
+            raise BadRequest(f"{service.name} takes no tools: leave them out, or use another service")
+        if not tools:
+            if choice == "required":
+                raise BadRequest("tool_choice='required' needs tools")
+            return
+        as_auto = service.forced == "auto" or (thinking and not service.forced_while_thinking)
+        if forced and (as_auto or service.forced == "required"):
+            tools = tuple(tool for tool in tools if tool.name == forced)
+        self.fields["tools"] = [self._tool(tool) for tool in tools]
+        if as_auto and (forced or choice == "required"):
+            self.notes.append("tool_choice")
+        elif forced and service.forced == "object":
+            self.fields["tool_choice"] = self._forcing(self.names.wire[forced])
+        elif choice is not None:
+            self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
+        if service.parallel_flag and "parallel_tool_calls" not in self._left_out:
+            self.fields["parallel_tool_calls"] = terms.parallel
+
+    def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+        """The schema as it is sent, and whether it is strict. Where it could not be made so, that is noted."""
+        if not self._service.strict:
+            return schema, False
+        adapted = openai_strict(schema)
+        if adapted.loose is None:
+            return adapted.schema, True
+        self.notes.append(f"a strict schema of {name} ({adapted.loose})")
+        return schema, False
+
+
+def _left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
+    yield from service.drops
+    name = model.rpartition("/")[2]
+    on = {"always": True, "unless_off": thinking is not False, "if_on": bool(thinking)}
+    for rule in service.rules:
+        if on[rule.when] and re.match(rule.models, name):
+            yield from rule.fields

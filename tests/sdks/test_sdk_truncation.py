@@ -1,0 +1,125 @@
+"""Where an answer ends before its end, and other places at which the official SDKs are wrong.
+
+Each test says what the SDK gives, as it is today: should it change, the test says so. A stream that ends cleanly but
+too early is taken for an answer by every SDK; toolcast raises `StreamTruncated`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loopback import Loopback, whole
+from sdks import ours
+from sdks.answers import ANSWERS, CLOCK, USED, WEATHER, message, ollama, use
+from sdks.official import SDKS, SaidInAStream
+from sdks.said import Said
+from sdks.test_sdk_answers import address
+from sdks.test_sdk_failures import FAR, llmock_url
+from sdks.written import Written
+from toolcast import StreamTruncated
+
+if TYPE_CHECKING:
+    from llmock.pytest_plugin import LLMock
+
+pytestmark = pytest.mark.networked
+
+# What llmock sends before it ends: so many events of an answer with this text or a call. What the SDK makes of them.
+CUT_BY_LLMOCK = {
+    "openai, a call": ("openai", 4, None, Said(calls=(("weather", '{"city": "Longyearbyen o'),))),
+    "anthropic, a call": ("anthropic", 3, None, Said(calls=(("weather", {}),), usage=(11, 1))),
+    "mistral, a call": ("mistral", 2, None, Said(calls=(("weather", FAR),))),
+    "openai, a text": ("openai", 3, "Four degrees.", Said("Four degrees.")),
+    "anthropic, a text": ("anthropic", 4, "Four degrees.", Said("Four ", usage=(11, 1))),
+    "gemini, a text": ("gemini", 1, "Four degrees.", Said("Four ")),
+    "mistral, a text": ("mistral", 2, "Four degrees.", Said("Four ")),
+}
+# How many events an answer lacks at its end, and what the SDK makes of the others.
+CUT_AT_THE_END = {
+    "chat: text and calls": (3, Said("Let me see.", (WEATHER, CLOCK))),
+    "anthropic: thoughts and a call": (
+        2,
+        Said("Let me see.", (WEATHER,), (9, 1), "", "They ask for Oslo.", ("RXFRQkNr", "RW13S0Fo")),
+    ),
+    "gemini: text and a call": (1, Said("Let me see.", (WEATHER,))),
+    "mistral: a thought and calls": (2, Said(thinking="They ask.")),
+    "ollama: a thought and calls": (1, Said(calls=(WEATHER, WEATHER), thinking="They ask.")),
+    "ollama: a thought and text": (2, Said(thinking="They ask.")),
+}
+
+
+@pytest.mark.parametrize("case", CUT_BY_LLMOCK)
+def test_the_sdk_accepts_half_an_answer(llmock: LLMock, case: str) -> None:
+    protocol, events, text, said = CUT_BY_LLMOCK[case]
+    cut(llmock, events, text)
+    url = llmock_url(llmock, protocol)
+    assert SDKS[protocol].ask(url, stream=True) == said
+    assert type(ours.failure(protocol, url, stream=True)) is StreamTruncated
+
+
+@pytest.mark.parametrize("name", CUT_AT_THE_END)
+def test_the_sdk_accepts_an_answer_without_its_end(name: str) -> None:
+    lacks, said = CUT_AT_THE_END[name]
+    written = ANSWERS[name]
+    with Loopback() as server:
+        url = twice(server, written, written.events()[:-lacks])
+        assert SDKS[written.at].ask(url, stream=True) == said
+        assert type(ours.failure(written.at, url, stream=True)) is StreamTruncated
+
+
+@pytest.mark.parametrize("events", [3, 5])
+def test_a_response_without_its_last_event(llmock: LLMock, events: int) -> None:
+    """The SDK hands over events; that the last is missing the caller has to see."""
+    cut(llmock, events, None)
+    url = llmock_url(llmock, "responses")
+    theirs = SDKS["responses"].failure(url, stream=True)
+    assert (type(theirs), str(theirs)) == (SaidInAStream, "no last event")
+    assert type(ours.failure("responses", url, stream=True)) is StreamTruncated
+
+
+def test_a_call_that_max_tokens_cuts() -> None:
+    """Anthropic's SDK gives the call without its arguments; toolcast the text that came, and says that it is cut."""
+    written = Written("anthropic", message(use(), stop="max_tokens"), Said())
+    with Loopback() as server:
+        url = twice(server, written, written.events()[:5] + written.events()[-2:])
+        assert SDKS["anthropic"].ask(url, stream=True) == Said("", (("weather", {}),), USED, "max_tokens")
+        assert ours.ask("anthropic", url, stream=True) == Said("", (("weather", '{"city": "'),), USED, "max_tokens")
+
+
+def test_two_calls_with_one_number() -> None:
+    """Some services number every call 0: OpenAI's SDK makes one of them, with arguments of neither."""
+    written = Written("openai", ANSWERS["chat: text and calls"].answer, Said())
+    events = [found.replace(b'"index": 1', b'"index": 0') for found in written.events()]
+    with Loopback() as server:
+        url = twice(server, written, events)
+        theirs = SDKS["openai"].ask(url, stream=True)
+        assert theirs.calls == (("weatherclock", OSLO),)
+        assert ours.ask("openai", url, stream=True) == written.said
+
+
+def test_a_line_separator_in_a_text() -> None:
+    """It may stand in JSON as it is; Ollama's SDK takes it for the end of a line."""
+    written = Written("ollama", ollama({"content": "One\u2028two"}), Said("One\u2028two", (), USED, "end_turn"))
+    lines = [line.replace(b"\\u2028", "\u2028".encode()) for line in written.events()]
+    with Loopback() as server:
+        url = twice(server, written, lines)
+        assert type(SDKS["ollama"].failure(url, stream=True)) is json.JSONDecodeError
+        assert ours.ask("ollama", url, stream=True) == written.said
+
+
+def cut(llmock: LLMock, events: int, text: str | None) -> None:
+    """Two answers, of this text or with a call, that end after so many events."""
+    if text is None:
+        llmock.call_tool("weather", FAR, times=2)
+    else:
+        llmock.reply(text, times=2)
+    llmock.truncate(after_chunks=events, times=2)
+
+
+def twice(server: Loopback, written: Written, events: list[bytes]) -> str:
+    """The address at which these events are the answer to two requests."""
+    for _ in range(2):
+        server.answer(whole(b"".join(events), 200, f"content-type: {written.kind}"))
+    return address(server, written.at)
