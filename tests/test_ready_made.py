@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 import toolcast
 from albums import SEA, SHORT, Album
@@ -313,6 +314,29 @@ def test_where_each_service_is(name: str, url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     assert ToolOrchestratingLLM(Album, "x", llm(name, api_key="k")).request().url == url
+
+
+def test_a_key_of_the_environment_does_not_go_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, *_ in SERVICES:
+        monkeypatch.setenv(variable, "k")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
+    for made in (Google("m", auth=dict), OpenAICompatible("m", service="azure", auth=dict), Anthropic("m", auth=dict)):
+        headers = ToolOrchestratingLLM(Album, "x", made).request().headers
+        assert not headers.keys() & {"authorization", "api-key", "x-api-key", "x-goog-api-key"}
+    given = ToolOrchestratingLLM(Album, "x", Google("m", auth=dict, api_key="mine")).request().headers
+    assert given["x-goog-api-key"] == Secret("mine")
+
+
+def test_a_type_that_no_schema_can_hold_is_asked_for_by_a_tool() -> None:
+    class Tree(BaseModel):
+        name: str
+        branches: list[Tree] = []
+
+    Tree.model_rebuild()
+    unforced = Anthropic("claude-mythos-5", api_key="k")
+    assert ToolOrchestratingLLM(Album, "x", unforced).preview().mode == "json_schema"
+    preview = ToolOrchestratingLLM(Tree, "x", unforced).preview()
+    assert (preview.mode, preview.body["tool_choice"]["type"], preview.notes) == ("tool_call", "auto", ("tool_choice",))
 
 
 def test_responses_of_another_service() -> None:

@@ -26,6 +26,7 @@ from .service_llm import Options, ServiceLLM, first_set
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .providers.anthropic import AnthropicWire
     from .providers.compatible import Service as Row
     from .providers.grammar import Limits
     from .providers.llama_cpp import LlamaCppWire
@@ -87,7 +88,7 @@ class OpenAICompatible(ServiceLLM):
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
         headers: dict[str, str | Secret] = {**named, **self._headers}
-        header, key = proof(row, self._key.reveal() if self._key else None, os.environ)
+        header, key = proof(row, self._key.reveal() if self._key else None, {} if self._auth else os.environ)
         if key and header != row.key_header:
             headers.setdefault(header, Secret(f"Bearer {key}"))
             key = None
@@ -136,6 +137,12 @@ class Anthropic(ServiceLLM):
 
     def _required_key(self) -> tuple[str, ...]:
         return ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        mode = super()._usual_mode(ask)
+        if mode != "json_schema" or cast("AnthropicWire", self.wire).can_hold(ask.conversation(self.model)):
+            return mode
+        return "tool_call"  # which cannot be forced then, but it can be asked for again
 
     def _make_wire(self) -> Wire:
         from .providers.anthropic import AnthropicWire

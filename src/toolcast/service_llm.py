@@ -187,8 +187,8 @@ class ServiceLLM(FunctionCallingLLM):
         return every_event(self.opened(ask, outside, start_call(settings, outside)))
 
     def secret(self, *names: str) -> Secret | None:
-        """The key that was given, or the first of these environment variables that is set."""
-        if self._key:
+        """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
+        if self._key or self._auth:
             return self._key
         found = first_set(names)
         return Secret(found) if found else None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcast.events import Event, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
+from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
 from toolcast.parsing.lenient_json import lenient
 from toolcast.providers.forced_calls import Form, form_of
 from toolcast.providers.prompted import PromptedCalls, prompted
@@ -146,6 +146,12 @@ def test_tools_stand_in_the_system_message() -> None:
 def test_a_choice_is_left_where_none_is_forced() -> None:
     first, _ = asked(user("Hi"), tools=(ADD, SING), choice="auto")
     assert first.text.startswith("You can use these tools.") and first.text.endswith("answer in words.")
+
+
+def test_images_of_a_result_are_shown() -> None:
+    image = ImagePart(url="https://x/y.png")
+    _, shown = asked(Message("tool", (ToolResultPart("c1", "a chart", "plot", images=(image,)),)))
+    assert shown == user("plot returned: a chart", image)
 
 
 def test_the_history_is_told_in_words() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +30,8 @@ from ..metadata import Capabilities
 from ..settings import Settings
 from .anthropic_decoder import AnthropicDecoder
 from .capabilities import capabilities
-from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, instructed, instructions, schema_form
+from .forced_calls import Form, answer_schema, instructed, instructions, schema_form
+from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only
 from .strict_schemas import anthropic_schema
@@ -64,6 +66,11 @@ class AnthropicWire(HTTPWire):
         """The version of the protocol, without which nothing is answered."""
         return {"anthropic-version": "2023-06-01"}
 
+    def can_hold(self, conversation: Conversation) -> bool:
+        """Whether the text of an answer could be held to the schema of these tools."""
+        form = schema_form(replace(conversation, mode="json_schema"))
+        return form is None or anthropic_schema(answer_schema(form)).loose is None
+
     def url(self, conversation: Conversation) -> str:
         """Where the request goes."""
         return self._url
@@ -72,11 +79,9 @@ class AnthropicWire(HTTPWire):
         """What requests with these terms and settings have in common."""
         return AnthropicFrame(terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = AnthropicDecoder(self._at.source(conversation.model), conversation)
-        form = schema_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return AnthropicDecoder(source, conversation)
 
 
 class AnthropicFrame(Frame):

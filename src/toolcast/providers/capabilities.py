@@ -84,7 +84,7 @@ USUAL: Mapping[str, Capabilities] = MappingProxyType(
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
         # What Gemini has of strictness is a mode for all tools at once.
         "google": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
-        "mistral": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=True),
+        "mistral": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
         # tool_choice is ignored; `format` holds every model to a schema. The rest is the model's own.
         "ollama": Capabilities(
             forced_tools=False,

@@ -54,9 +54,8 @@ class Service:
     `id_limit`, the longest tool call id; `strict`, it knows `strict` of a tool.
 
     What it holds text to: `response_format` is `"json_schema"` where every model's text can be held to a schema,
-    `"json_object"` where to JSON at most, None where that depends on the model or is not known. `schema_with_tools`:
-    a schema and tools may stand in one request. `schema_in_text`: of a Responses request it reads the schema in
-    `text.format`, where it belongs, and not in `response_format`.
+    `"json_object"` where to JSON at most, None where that depends on the model or is not known. `schema_in_text`: of a
+    Responses request it reads the schema in `text.format`, where it belongs, and not in `response_format`.
 
     What it must get back: `thinking_back`, the field in which thoughts belonging to tool calls are
     returned. What it sends: `think_tags`, thoughts in the text between `<think>` and `</think>`.
@@ -91,7 +90,6 @@ class Service:
     id_limit: int | None = None
     strict: bool = False
     response_format: Literal["json_schema", "json_object"] | None = None
-    schema_with_tools: bool = True
     schema_in_text: bool = True
 
 
@@ -158,7 +156,6 @@ LLAMA_CPP = Service(
     drops=(),
     valid_arguments=True,
     response_format="json_schema",
-    schema_with_tools=False,
     schema_in_text=False,
 )
 
@@ -178,7 +175,6 @@ LM_STUDIO = Service(
     drops=(),
     valid_arguments=True,
     response_format="json_schema",
-    schema_with_tools=False,
 )
 
 OLLAMA = Service(
@@ -195,7 +191,6 @@ OLLAMA = Service(
     documents=False,
     valid_arguments=True,
     response_format="json_schema",
-    schema_with_tools=False,
 )
 
 GROQ = Service(
@@ -206,7 +201,6 @@ GROQ = Service(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
-    schema_with_tools=False,
 )
 
 DEEPSEEK = Service(
@@ -363,7 +357,6 @@ CEREBRAS = Service(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
-    schema_with_tools=False,
 )
 
 ZAI = Service(

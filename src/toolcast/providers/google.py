@@ -25,8 +25,9 @@ from ..messages import (
     ToolResultPart,
 )
 from ..settings import Settings
-from .forced_calls import ForcedDecoder, answer_schema, calls_before, instructed, instructions, schema_form
+from .forced_calls import answer_schema, instructed, instructions, schema_form
 from .google_decoder import GoogleDecoder
+from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only
 from .strict_schemas import gemini_schema
@@ -69,11 +70,9 @@ class GoogleWire(HTTPWire):
         """What requests with these terms and settings have in common."""
         return GoogleFrame(terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = GoogleDecoder(self._at.source(conversation.model), conversation)
-        form = schema_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return GoogleDecoder(source, conversation)
 
 
 class GoogleFrame(Frame):

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, cast
 from ..errors import BadRequest, LLMError
 from ..messages import Message
 from ..settings import Settings
+from .forced_calls import ForcedDecoder, Form, calls_before, schema_form
 from .http_errors import Source, http_error
 from .wire import (
     Conversation,
@@ -131,9 +132,19 @@ class HTTPWire(ABC):
             raise
         return HTTPRequest("POST", url, headers, encoded(members), tuple(frame.notes))
 
-    @abstractmethod
     def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
+        inner = self.answer(self._at.source(conversation.model), conversation)
+        form = self.form(conversation)
+        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+
+    @abstractmethod
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+
+    def form(self, terms: Conversation | Terms) -> Form | None:
+        """How the text of an answer is to be read as calls; None where calls come as calls."""
+        return schema_form(terms)
 
     @abstractmethod
     def frame(self, terms: Terms, settings: Settings) -> Frame:

@@ -18,7 +18,7 @@ from ..messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, Too
 from ..settings import Settings
 from .answer_decoder import as_dict, as_list, as_str
 from .compatible import Service
-from .forced_calls import ForcedDecoder, calls_before, schema_form
+from .http_errors import Source
 from .http_wire import effort
 from .openai_chat import ChatFrame, OpenAIChatWire
 from .openai_chat_decoder import OpenAIChatDecoder
@@ -52,11 +52,9 @@ class MistralWire(OpenAIChatWire):
         """What requests with these terms and settings have in common."""
         return MistralFrame(MISTRAL, terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = MistralDecoder(self._at.source(conversation.model), conversation)
-        form = schema_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return MistralDecoder(source, conversation)
 
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")

@@ -29,12 +29,13 @@ from ..events import (
 from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from ..usage import Usage
-from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, form_of, instructed, instructions
+from .forced_calls import Form, answer_schema, calls_before, form_of, instructed, instructions
 from .framing import JSONLines
 from .http_errors import Source, shortened, stream_error
 from .http_wire import Address, Frame, HTTPWire, endpoint
 from .open_calls import OpenCalls
-from .parts import arguments_of, inlined
+from .parts import arguments_of, inlined, result_text
+from .strict_schemas import ollama_format
 from .wire import Conversation, Decoder, Secret, Terms, ToolNames
 
 _PORT = 11434
@@ -101,11 +102,13 @@ class OllamaWire(HTTPWire):
         """What requests with these terms and settings have in common."""
         return OllamaFrame(terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = OllamaDecoder(self._at.source(conversation.model), conversation)
-        form = held_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return OllamaDecoder(source, conversation)
+
+    def form(self, terms: Conversation | Terms) -> Form | None:
+        """The form that `format` holds the answer to; None where the model is free to call a tool, or not."""
+        return held_form(terms)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""
@@ -129,7 +132,7 @@ class OllamaFrame(Frame):
         self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
         held, form = held_form(terms), form_of(terms)
         if held is not None:
-            self.fields["format"] = answer_schema(held)
+            self.fields["format"] = ollama_format(answer_schema(held))
             self._told = instructions(held)
         elif form is not None:
             self.fields["tools"] = [
@@ -179,7 +182,7 @@ def _messages(message: Message, names: ToolNames) -> Iterator[dict[str, Any]]:
         sent: dict[str, Any] = {
             "role": "tool",
             "tool_name": names.wire.get(result.name, result.name),
-            "content": result.content,
+            "content": result_text(result),
         }
         if result.images:
             sent["images"] = [_image(image) for image in result.images]

@@ -6,7 +6,7 @@ answer is read by `openai_chat_decoder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import BadRequest
@@ -24,56 +24,32 @@ from ..messages import (
 from ..settings import Settings
 from .compatible import Service
 from .forced_calls import (
-    ForcedDecoder,
     Form,
     answer_schema,
-    calls_before,
     instructed,
     instructions,
     schema_form,
 )
-from .http_wire import Address, HTTPWire, budget, effort, endpoint
+from .http_errors import Source
+from .http_wire import budget, effort
 from .openai_chat_decoder import OpenAIChatDecoder
-from .parts import base64_of, cannot_take, data_url, only, valid_arguments
-from .service_frame import ServiceFrame
-from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
+from .parts import base64_of, cannot_take, data_url, only, result_text, valid_arguments
+from .service_wire import ServiceFrame, ServiceWire
+from .wire import Conversation, Decoder, Terms, ToolSpec, legal_name
 
 
-class OpenAIChatWire(HTTPWire):
-    """The chat-completions wire of one service, at one address, with one key.
+class OpenAIChatWire(ServiceWire):
+    """The chat-completions wire of one service, at one address, with one key."""
 
-    `base_url` may end in a slash, carry a query, or be the full address of `/chat/completions`. `headers` go
-    with every request, over the wire's own.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        *,
-        api_key: Secret | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str | Secret] | None = None,
-    ) -> None:
-        base_url = base_url or service.base_url
-        names = (*service.key_env, *service.bearer_env)
-        super().__init__(Address(service.name, base_url, api_key, headers or {}, service.key_header, names))
-        self._service = service
-        self._url = endpoint(base_url, "/chat/completions")
-
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
-        return self._url
+    path = "/chat/completions"
 
     def frame(self, terms: Terms, settings: Settings) -> ChatFrame:
         """What requests with these terms and settings have in common."""
         return ChatFrame(self._service, terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        source = self._at.source(conversation.model)
-        inner = OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
-        form = schema_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
 
 
 class ChatFrame(ServiceFrame):
@@ -225,7 +201,7 @@ class ChatFrame(ServiceFrame):
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
         if result.images:
             raise BadRequest(f"{self._service.name} cannot take ImagePart in the result of a tool")
-        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result.content}
+        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result_text(result)}
 
     def _id(self, id: str) -> str:
         limit = self._service.id_limit

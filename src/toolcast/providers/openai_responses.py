@@ -14,50 +14,29 @@ from typing import Any, ClassVar, TypeAlias
 from ..messages import DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from .compatible import Service
-from .forced_calls import ForcedDecoder, Form, answer_schema, calls_before, schema_form
-from .http_wire import Address, HTTPWire, effort, endpoint
+from .forced_calls import Form, answer_schema, schema_form
+from .http_errors import Source
+from .http_wire import effort
 from .openai_responses_decoder import OpenAIResponsesDecoder
-from .parts import cannot_take, data_url, only, valid_arguments
-from .service_frame import ServiceFrame
-from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
+from .parts import cannot_take, data_url, only, result_text, valid_arguments
+from .service_wire import ServiceFrame, ServiceWire
+from .wire import Conversation, Decoder, Terms, ToolSpec, legal_name
 
 _Item: TypeAlias = dict[str, Any]
 
 
-class OpenAIResponsesWire(HTTPWire):
-    """The Responses wire of one service, at one address, with one key.
+class OpenAIResponsesWire(ServiceWire):
+    """The Responses wire of one service, at one address, with one key."""
 
-    `base_url` may end in a slash, carry a query, or be the full address of `/responses`. `headers` go with every
-    request, over the wire's own.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        *,
-        api_key: Secret | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str | Secret] | None = None,
-    ) -> None:
-        base_url = base_url or service.base_url
-        names = (*service.key_env, *service.bearer_env)
-        super().__init__(Address(service.name, base_url, api_key, headers or {}, service.key_header, names))
-        self._service = service
-        self._url = endpoint(base_url, "/responses")
-
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
-        return self._url
+    path = "/responses"
 
     def frame(self, terms: Terms, settings: Settings) -> ResponsesFrame:
         """What requests with these terms and settings have in common."""
         return ResponsesFrame(self._service, terms, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = OpenAIResponsesDecoder(self._at.source(conversation.model), conversation)
-        form = schema_form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return OpenAIResponsesDecoder(source, conversation)
 
 
 class ResponsesFrame(ServiceFrame):
@@ -172,9 +151,7 @@ class ResponsesFrame(ServiceFrame):
                 raise cannot_take(self.provider, part)
 
     def _output(self, result: ToolResultPart) -> Any:
-        # The protocol has no field for it.
-        text = f"The tool failed: {result.content}" if result.is_error else result.content
-        return self._content((TextPart(text), *result.images))
+        return self._content((TextPart(result_text(result)), *result.images))
 
     def _assistant(self, message: Message) -> Iterator[_Item]:
         kinds = (TextPart, ThinkingPart, ToolCallPart)

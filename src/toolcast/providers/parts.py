@@ -10,7 +10,7 @@ from typing import Any, cast
 from jiter import from_json
 
 from ..errors import BadRequest
-from ..messages import AudioPart, DocumentPart, ImagePart, Part, ToolCallPart
+from ..messages import AudioPart, DocumentPart, ImagePart, Part, ToolCallPart, ToolResultPart
 
 
 def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
@@ -36,6 +36,11 @@ def cannot_take(provider: str, part: Part, where: str = "in a user message") -> 
     given = "by url" if getattr(part, "url", None) else getattr(part, "media_type", None)
     shown = f"{type(part).__name__} ({given})" if given else type(part).__name__
     return BadRequest(f"{provider} cannot take {shown} {where}")
+
+
+def result_text(result: ToolResultPart) -> str:
+    """The text of a result, for protocols that have no field for failures."""
+    return f"The tool failed: {result.content}" if result.is_error else result.content
 
 
 def only(provider: str, parts: Sequence[Part], kinds: tuple[type, ...], why: str) -> None:

@@ -99,7 +99,7 @@ def spoken(messages: tuple[Message, ...], form: Form | None) -> Iterator[Message
         if message.role == "system" or _says_nothing(message):
             continue
         said = [part for part in message.parts if not isinstance(part, (ThinkingPart, ToolCallPart))]
-        parts = (*(_words(part) for part in said), *_written(message.tool_calls, form))
+        parts = (*(shown for part in said for shown in _words(part)), *_written(message.tool_calls, form))
         if parts:
             yield Message("user" if message.role == "tool" else message.role, parts)
 
@@ -110,11 +110,11 @@ def _says_nothing(message: Message) -> bool:
     return len(results) == len(message.parts) and all(part.content == TAKEN for part in results)
 
 
-def _words(part: Part) -> Part:
+def _words(part: Part) -> tuple[Part, ...]:
     if not isinstance(part, ToolResultPart):
-        return part
+        return (part,)
     failed = " failed" if part.is_error else " returned"
-    return TextPart(f"{part.name or 'The tool'}{failed}: {part.content}")
+    return (TextPart(f"{part.name or 'The tool'}{failed}: {part.content}"), *part.images)
 
 
 def _written(calls: tuple[ToolCallPart, ...], form: Form | None) -> Iterator[TextPart]:

@@ -1,4 +1,4 @@
-"""What the requests of OpenAI's two protocols have in common, for any service that speaks one of them.
+"""What OpenAI's two protocols have in common, for any service that speaks one of them.
 
 Which tools are offered, whether one can be forced, what a model does not take and which schemas can be strict follows
 from the service's row in `compatible`. How each of it is written is the protocol's own.
@@ -9,14 +9,42 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import BadRequest
 from ..settings import Settings
 from .compatible import Service
-from .http_wire import Frame
+from .http_wire import Address, Frame, HTTPWire, endpoint
 from .strict_schemas import openai_strict
-from .wire import Terms, ToolSpec
+from .wire import Conversation, Secret, Terms, ToolSpec
+
+
+class ServiceWire(HTTPWire):
+    """The wire to one service of the table, at one address, with one key.
+
+    `base_url` may end in a slash, carry a query, or be the full address of the protocol's `path`. `headers` go with
+    every request, over the wire's own.
+    """
+
+    path: ClassVar[str]
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        api_key: Secret | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
+    ) -> None:
+        base_url = base_url or service.base_url
+        names = (*service.key_env, *service.bearer_env)
+        super().__init__(Address(service.name, base_url, api_key, headers or {}, service.key_header, names))
+        self._service = service
+        self._url = endpoint(base_url, self.path)
+
+    def url(self, conversation: Conversation) -> str:
+        """Where the request goes."""
+        return self._url
 
 
 class ServiceFrame(Frame):
