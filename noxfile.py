@@ -5,6 +5,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 * `house`: lint, shape, types
 * `tests`: tests, nightly
 * `local`: networked, docs, bench (with the embedded llama.cpp server and the mock servers)
+* `sdks`: sdks (with the services' own clients and the mock servers)
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
 * `bench`: bench-peers; each peer has an environment of its own, below `peers/`, and is installed anew every week
 
@@ -142,8 +143,15 @@ def networked(session: nox.Session) -> None:
     """The tests against real servers, which they start: llmock, aimock, llama.cpp with a real model."""
     env = local(session)
     _weights(session, env)
-    wanted = session.posargs or ["tests", "--ignore=tests/docs"]
+    wanted = session.posargs or ["tests", "--ignore=tests/docs", "--ignore=tests/sdks"]
     env.run("pytest", "--networked", "-m", "networked", *wanted, **_aimock(session, env))
+
+
+@nox.session
+def sdks(session: nox.Session) -> None:
+    """toolcast beside the services' official clients: both are given the same answers, and must read the same."""
+    env = Environment(session, "sdks", *project("sdks"))
+    env.run("pytest", "--networked", "tests/sdks", *session.posargs, **_aimock(session, env))
 
 
 @nox.session

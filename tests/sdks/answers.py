@@ -10,6 +10,7 @@ from sdks.written import Answer, Written
 OSLO = {"city": "Oslo"}
 OSLO_TEXT = '{"city": "Oslo"}'
 CUT_TEXT = '{"city": "Os'
+FAR = {"city": "Longyearbyen on Svalbard"}
 
 
 def chat(message: Answer, finish: str, **usage: Any) -> Answer:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import pytest
 
 from loopback import Loopback, whole
 from sdks import ours
+from sdks.addresses import at_loopback
 from sdks.answers import ANSWERS
 from sdks.official import SDKS
 
 pytestmark = pytest.mark.networked
-
-
-def address(server: Loopback, protocol: str) -> str:
-    """Where the SDK of a protocol is told that its service is."""
-    return f"http://{urlsplit(server.url).netloc}" + ("/v1" if protocol in ("openai", "responses", "mistral") else "")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -27,6 +21,6 @@ def test_both_read_it_alike(name: str, stream: bool) -> None:
     with Loopback() as server:
         server.answer(body)
         server.answer(body)
-        url = address(server, written.at)
+        url = at_loopback(server, written.at)
         theirs, mine = SDKS[written.at].ask(url, stream=stream), ours.ask(written.at, url, stream=stream)
     assert theirs == mine == written.said

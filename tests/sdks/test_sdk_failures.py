@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loopback import CLOSE, Loopback, head, whole
+from loopback import CLOSE, Loopback, head
 from sdks import ours
-from sdks.answers import ANSWERS
+from sdks.addresses import at_llmock, at_loopback, streamed_twice
+from sdks.answers import ANSWERS, FAR
 from sdks.official import SDKS
-from sdks.test_sdk_answers import address
 from servers.aimock_server import Aimock
 from toolcast import LLMError, MalformedEvent, StreamInterrupted, StreamTruncated
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.networked
 
 WHY = "because of the weather"
-FAR = {"city": "Longyearbyen on Svalbard"}
 MOCKED = ["openai", "responses", "anthropic", "gemini", "mistral"]
 either_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
@@ -33,17 +32,12 @@ def both_fail(protocol: str, url: str, *, stream: bool) -> tuple[Exception, LLME
     return theirs, mine
 
 
-def llmock_url(llmock: LLMock, protocol: str) -> str:
-    """Where the SDK of a protocol is told that its service is."""
-    return llmock.base_url({"responses": "openai"}.get(protocol, protocol))
-
-
 @either_way
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 @pytest.mark.parametrize("protocol", MOCKED)
 def test_a_status(llmock: LLMock, protocol: str, status: int, stream: bool) -> None:
     llmock.fail(status, message=WHY, times=2)
-    theirs, mine = both_fail(protocol, llmock_url(llmock, protocol), stream=stream)
+    theirs, mine = both_fail(protocol, at_llmock(llmock, protocol), stream=stream)
     assert mine.status == status
     assert WHY in str(theirs)
     assert WHY in str(mine)
@@ -79,11 +73,10 @@ BREAKS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("protocol", BREAKS)
 def test_an_error_in_the_middle(protocol: str) -> None:
     name, error = BREAKS[protocol]
-    body = b"".join([*ANSWERS[name].events()[:3], ANSWERS[name].event(error)])
+    written = ANSWERS[name]
     with Loopback() as server:
-        for _ in range(2):
-            server.answer(whole(body, 200, f"content-type: {ANSWERS[name].kind}"))
-        theirs, mine = both_fail(protocol, address(server, protocol), stream=True)
+        url = streamed_twice(server, written, [*written.events()[:3], written.event(error)])
+        theirs, mine = both_fail(protocol, url, stream=True)
     assert WHY in f"{theirs} {getattr(theirs, 'body', '')}"  # mistralai does not know its own errors in a stream
     assert WHY in str(mine)
 
@@ -95,7 +88,7 @@ def test_a_connection_that_breaks(protocol: str) -> None:
         for _ in range(2):
             start = head(200, f"content-type: {written.kind}", "content-length: 9999")
             server.answer(start + b"".join(written.events()[:3]), CLOSE)
-        url = address(server, protocol)
+        url = at_loopback(server, protocol)
         theirs, mine = SDKS[protocol].failure(url, stream=True), ours.failure(protocol, url, stream=True)
     assert "peer closed connection" in f"{theirs} {theirs.__cause__}"
     assert type(mine) is StreamInterrupted
@@ -113,7 +106,7 @@ DAMAGES = {
 def test_a_damaged_event(llmock: LLMock, protocol: str) -> None:
     events, theirs, mine = DAMAGES[protocol]
     damage(llmock, events)
-    url = llmock_url(llmock, protocol)
+    url = at_llmock(llmock, protocol)
     assert type(SDKS[protocol].failure(url, stream=True)).__name__ == theirs
     assert type(ours.failure(protocol, url, stream=True)) is mine
 
@@ -121,7 +114,7 @@ def test_a_damaged_event(llmock: LLMock, protocol: str) -> None:
 def test_a_damaged_event_whose_content_comes_again(llmock: LLMock) -> None:
     """The Responses protocol repeats every piece as a part of a whole: toolcast reads it there, the SDK gives up."""
     damage(llmock, 4)
-    url = llmock_url(llmock, "responses")
+    url = at_llmock(llmock, "responses")
     assert type(SDKS["responses"].failure(url, stream=True)).__name__ == "JSONDecodeError"
     assert ours.ask("responses", url, stream=True).calls == (("weather", FAR),)
 

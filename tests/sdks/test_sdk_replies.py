@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sdks import ours
+from sdks.addresses import at_llmock
 from sdks.official import SDKS
 from sdks.said import Said
 from servers.aimock_server import Aimock
@@ -41,7 +42,7 @@ def test_llmock_says_the_same_to_both(llmock: LLMock, protocol: str, reply: str,
 
     text, calls, stop = REPLIES[reply]
     llmock.add(Reply(text, tuple(ToolCall(*call) for call in calls), stop, times=2))
-    url = llmock.base_url({"responses": "openai"}.get(protocol, protocol))
+    url = at_llmock(llmock, protocol)
     theirs = SDKS[protocol].ask(url, stream=stream)
     assert theirs == ours.ask(protocol, url, stream=stream)
     assert (theirs.text, list(theirs.calls)) == (text or "", calls)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loopback import Loopback, whole
+from loopback import Loopback
 from sdks import ours
-from sdks.answers import ANSWERS, CLOCK, USED, WEATHER, message, ollama, use
+from sdks.addresses import at_llmock, streamed_twice
+from sdks.answers import ANSWERS, CLOCK, FAR, USED, WEATHER, message, ollama, use
 from sdks.official import SDKS, SaidInAStream
 from sdks.said import Said
-from sdks.test_sdk_answers import address
-from sdks.test_sdk_failures import FAR, llmock_url
 from sdks.written import Written
 from toolcast import StreamTruncated
 
@@ -54,7 +53,7 @@ CUT_AT_THE_END = {
 def test_the_sdk_accepts_half_an_answer(llmock: LLMock, case: str) -> None:
     protocol, events, text, said = CUT_BY_LLMOCK[case]
     cut(llmock, events, text)
-    url = llmock_url(llmock, protocol)
+    url = at_llmock(llmock, protocol)
     assert SDKS[protocol].ask(url, stream=True) == said
     assert type(ours.failure(protocol, url, stream=True)) is StreamTruncated
 
@@ -64,7 +63,7 @@ def test_the_sdk_accepts_an_answer_without_its_end(name: str) -> None:
     lacks, said = CUT_AT_THE_END[name]
     written = ANSWERS[name]
     with Loopback() as server:
-        url = twice(server, written, written.events()[:-lacks])
+        url = streamed_twice(server, written, written.events()[:-lacks])
         assert SDKS[written.at].ask(url, stream=True) == said
         assert type(ours.failure(written.at, url, stream=True)) is StreamTruncated
 
@@ -73,7 +72,7 @@ def test_the_sdk_accepts_an_answer_without_its_end(name: str) -> None:
 def test_a_response_without_its_last_event(llmock: LLMock, events: int) -> None:
     """The SDK hands over events; that the last is missing the caller has to see."""
     cut(llmock, events, None)
-    url = llmock_url(llmock, "responses")
+    url = at_llmock(llmock, "responses")
     theirs = SDKS["responses"].failure(url, stream=True)
     assert (type(theirs), str(theirs)) == (SaidInAStream, "no last event")
     assert type(ours.failure("responses", url, stream=True)) is StreamTruncated
@@ -83,19 +82,18 @@ def test_a_call_that_max_tokens_cuts() -> None:
     """Anthropic's SDK gives the call without its arguments; toolcast the text that came, and says that it is cut."""
     written = Written("anthropic", message(use(), stop="max_tokens"), Said())
     with Loopback() as server:
-        url = twice(server, written, written.events()[:5] + written.events()[-2:])
+        url = streamed_twice(server, written, written.events()[:5] + written.events()[-2:])
         assert SDKS["anthropic"].ask(url, stream=True) == Said("", (("weather", {}),), USED, "max_tokens")
         assert ours.ask("anthropic", url, stream=True) == Said("", (("weather", '{"city": "'),), USED, "max_tokens")
 
 
 def test_two_calls_with_one_number() -> None:
-    """Some services number every call 0: OpenAI's SDK makes one of them, with arguments of neither."""
-    written = Written("openai", ANSWERS["chat: text and calls"].answer, Said())
+    """Some services number every call 0: OpenAI's SDK makes one of them, which nobody called."""
+    written = ANSWERS["chat: text and calls"]
     events = [found.replace(b'"index": 1', b'"index": 0') for found in written.events()]
     with Loopback() as server:
-        url = twice(server, written, events)
-        theirs = SDKS["openai"].ask(url, stream=True)
-        assert theirs.calls == (("weatherclock", OSLO),)
+        url = streamed_twice(server, written, events)
+        assert SDKS["openai"].ask(url, stream=True).calls == (("weatherclock", WEATHER[1]),)
         assert ours.ask("openai", url, stream=True) == written.said
 
 
@@ -104,7 +102,7 @@ def test_a_line_separator_in_a_text() -> None:
     written = Written("ollama", ollama({"content": "One\u2028two"}), Said("One\u2028two", (), USED, "end_turn"))
     lines = [line.replace(b"\\u2028", "\u2028".encode()) for line in written.events()]
     with Loopback() as server:
-        url = twice(server, written, lines)
+        url = streamed_twice(server, written, lines)
         assert type(SDKS["ollama"].failure(url, stream=True)) is json.JSONDecodeError
         assert ours.ask("ollama", url, stream=True) == written.said
 
@@ -116,10 +114,3 @@ def cut(llmock: LLMock, events: int, text: str | None) -> None:
     else:
         llmock.reply(text, times=2)
     llmock.truncate(after_chunks=events, times=2)
-
-
-def twice(server: Loopback, written: Written, events: list[bytes]) -> str:
-    """The address at which these events are the answer to two requests."""
-    for _ in range(2):
-        server.answer(whole(b"".join(events), 200, f"content-type: {written.kind}"))
-    return address(server, written.at)

@@ -53,7 +53,7 @@ class ToolCalls:
 
     def take(self, entries: Any, out: list[Event]) -> None:
         """Read the `tool_calls` of one delta, or of a whole message."""
-        for entry in cast("list[dict[str, Any]]", entries if type(entries) is list else [entries]):
+        for place, entry in enumerate(cast("list[dict[str, Any]]", entries if type(entries) is list else [entries])):
             last = self._last
             if last is not None and type(entry) is dict and len(entry) == 2:
                 # The commonest entry by far: {"index": 0, "function": {"arguments": "..."}}
@@ -67,7 +67,7 @@ class ToolCalls:
                             self._grow(last, text, out)
                         continue
             if type(entry) is dict:
-                self._entry(_Entry(entry), out)
+                self._entry(_Entry(entry), out, beside=place > 0)
 
     def more(self, text: str) -> list[Event] | None:
         """What `text` brings, where it surely is the next fragment of the call that came last; else None."""
@@ -112,8 +112,9 @@ class ToolCalls:
             )
         return len(out) > before
 
-    def _entry(self, entry: _Entry, out: list[Event]) -> None:
-        call = self._find(entry)
+    def _entry(self, entry: _Entry, out: list[Event], *, beside: bool = False) -> None:
+        """Read one entry. `beside`: others stand before it in the same list."""
+        call = None if beside and _is_apart(self._last, entry) else self._find(entry)
         if call is None:
             call = self._add(entry)
         self._last = call
@@ -361,6 +362,13 @@ class _Call:
         self.scanned = 0
         out.append(ToolCallReset(self.id))
         self._append(text, out)
+
+
+def _is_apart(before: _Call | None, entry: _Entry) -> bool:
+    """Whether `entry`, which stands behind `before` in one list and has no index, is a call of its own."""
+    if before is None or entry.index is not None or not entry.name:
+        return False
+    return bool(before.pieces) or not entry.id or entry.id != before.wire_id
 
 
 def _is_another(call: _Call, entry: _Entry) -> bool:

@@ -1,0 +1,217 @@
+"""The same turns on every protocol: one answer, whatever the wire, and for every cut of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from toolcast.errors import LLMError, StreamTruncated
+from toolcast.events import (
+    Accumulator,
+    ChatResponse,
+    Event,
+    Finish,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+    UsageReport,
+)
+from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
+from toolcast.providers.wire import Conversation, NamedTool, ToolSpec, legal_name
+from toolcast.settings import Settings
+from toolcast.usage import Usage
+from turns import PROTOCOLS, Protocol, Turn
+
+TOOLS = (
+    ToolSpec("get.weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),
+    ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}}),
+)
+OSLO, NOTHING = '{"city":"Oslo \\u00e9"}', ""
+ALL = Turn("Let me see.", "I shall look.", (("call00001", "get_weather_", OSLO), ("call00002", "now", NOTHING)))
+ONE = Turn(calls=(("call00001", "get_weather_", OSLO),))
+
+each = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+
+
+def wire_name(name: str) -> str:
+    """The name under which a tool is sent: all wires make the same of it."""
+    return legal_name("get.weather") if name == "get_weather_" else name
+
+
+def named(turn: Turn) -> Turn:
+    calls = tuple((id, wire_name(name), arguments) for id, name, arguments in turn.calls)
+    return Turn(turn.thought, turn.text, calls, turn.end, turn.usage)
+
+
+def decode(protocol: Protocol, *bodies: bytes, messages: tuple[Message, ...] = ()) -> list[Event]:
+    decoder = protocol.wire().decoder(Conversation("m", messages, TOOLS))
+    events = [event for body in bodies for event in decoder.feed(body)]
+    return events + decoder.close()
+
+
+def folded(events: list[Event]) -> ChatResponse:
+    accumulator = Accumulator()
+    for event in events:
+        accumulator.apply(event)
+    return accumulator.response()
+
+
+def plain(response: ChatResponse) -> ChatResponse:
+    """`response` without what only one service can read."""
+    parts = [
+        ThinkingPart(part.text) if isinstance(part, ThinkingPart) else
+        ToolCallPart(part.id, part.name, json.dumps(json.loads(part.arguments))) if isinstance(part, ToolCallPart) else
+        part
+        for part in response.message.parts
+        if not (isinstance(part, ThinkingPart) and not part.text)
+    ]  # fmt: skip
+    message = Message("assistant", tuple(parts))
+    return ChatResponse(message, response.stop_reason, response.usage, response.model)
+
+
+EXPECTED = ChatResponse(
+    Message(
+        "assistant",
+        (
+            ThinkingPart("Let me see."),
+            TextPart("I shall look."),
+            ToolCallPart("call00001", "get.weather", json.dumps({"city": "Oslo é"})),
+            ToolCallPart("call00002", "now", "{}"),
+        ),
+    ),
+    "tool_use",
+    Usage(9, 4),
+    "m-1",
+)
+
+
+@each
+def test_one_turn_is_one_response_on_every_wire(protocol: Protocol) -> None:
+    assert plain(folded(decode(protocol, *protocol.stream(named(ALL))))) == EXPECTED
+    assert plain(folded(decode(protocol, protocol.whole(named(ALL))))) == EXPECTED
+
+
+@each
+def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
+    for form in (b"".join(protocol.stream(named(ALL))), protocol.whole(named(ALL))):
+        for body in (form, form.replace(b"\r\n", b"\n"), form.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")):
+            whole = decode(protocol, body)
+            assert decode(protocol, *(body[at : at + 1] for at in range(len(body)))) == whole
+            for cut in range(len(body)):
+                assert decode(protocol, body[:cut], body[cut:]) == whole, cut
+
+
+@each
+def test_each_call_begins_grows_and_ends_in_order(protocol: Protocol) -> None:
+    events = decode(protocol, *protocol.stream(named(ALL)))
+    for id in ("call00001", "call00002"):
+        kinds = [type(event) for event in events if getattr(event, "id", None) == id]
+        assert (kinds[0], kinds[-1]) == (ToolCallStart, ToolCallDone)
+        assert set(kinds[1:-1]) <= {ToolCallDelta}
+    grown = "".join(event.arguments for event in events if isinstance(event, ToolCallDelta) and event.id == "call00001")
+    (done,) = [event for event in events if isinstance(event, ToolCallDone) and event.id == "call00001"]
+    assert (grown, done.name) == (done.arguments, "get.weather")
+    assert isinstance(events[-1], Finish)
+
+
+@each
+def test_pieces_are_handed_on_as_they_come(protocol: Protocol) -> None:
+    events = decode(protocol, *protocol.stream(named(ALL)))
+    assert sum(isinstance(event, TextDelta) for event in events) == 3
+    assert sum(isinstance(event, ThinkingDelta) and bool(event.text) for event in events) == 3
+    deltas = sum(isinstance(event, ToolCallDelta) and event.id == "call00001" for event in events)
+    assert deltas > 3 if protocol.in_pieces else deltas == 1
+
+
+@each
+@pytest.mark.parametrize("ids", [("", ""), ("same00000", "same00000"), ("", "call_3")])
+def test_ids_are_never_empty_and_never_twice_the_same(protocol: Protocol, ids: tuple[str, str]) -> None:
+    calls = tuple((id, "now", "{}") for id in ids)
+    before = (assistant(ToolCallPart("x", "now"), ToolCallPart("y", "now")),)
+    for body in (protocol.stream(Turn(calls=calls)), [protocol.whole(Turn(calls=calls))]):
+        made = folded(decode(protocol, *body, messages=before)).message.tool_calls
+        assert len({call.id for call in made} - {"", "x", "y"}) == 2
+        results = [tool_result(call, str(at)) for at, call in enumerate(made)]
+        request = protocol.wire().request(
+            Conversation("m", (user("Go"), assistant(*made), *results), TOOLS), Settings()
+        )
+        assert json.loads(request.body)
+
+
+@each
+def test_the_last_report_of_usage_counts(protocol: Protocol) -> None:
+    events = decode(protocol, *protocol.stream(named(ALL)))
+    assert [event.usage for event in events if isinstance(event, UsageReport)][-1] == Usage(9, 4)
+
+
+@each
+@pytest.mark.parametrize(
+    ("turn", "stop_reason"),
+    [
+        (Turn(text="Hi"), "end_turn"),
+        (Turn(text="Hi", end="length"), "max_tokens"),
+        (ONE, "tool_use"),
+    ],
+)
+def test_why_it_ended(protocol: Protocol, turn: Turn, stop_reason: str) -> None:
+    for body in (protocol.stream(named(turn)), [protocol.whole(named(turn))]):
+        assert folded(decode(protocol, *body)).stop_reason == stop_reason
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOLS[name] for name in ("chat", "responses", "anthropic")])
+def test_a_call_that_was_cut_off_by_the_limit_says_so(protocol: Protocol) -> None:
+    cut = Turn(calls=(("call00001", "now", '{"city": "Os'),), end="length")
+    response = folded(decode(protocol, *protocol.stream(cut)))
+    (call,) = response.message.tool_calls
+    assert (call.truncated, call.arguments, response.stop_reason) == (True, '{"city": "Os', "max_tokens")
+
+
+def ends(protocol: Protocol, events: list[bytes]) -> Iterator[int]:
+    """The number of events after which the answer has not ended yet."""
+    for number in range(1, len(events)):
+        decoder = protocol.wire().decoder(Conversation("m", (), TOOLS))
+        decoder.feed(b"".join(events[:number]))
+        try:
+            decoder.close()
+        except StreamTruncated:
+            yield number
+
+
+MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_cut_at_any_event_border_before_the_end_marker(name: str) -> None:
+    """`MARKERS` events may be missing at the end: what follows a finish reason says nothing that is needed."""
+    protocol = PROTOCOLS[name]
+    events = protocol.stream(named(ALL))
+    last = len(events) - MARKERS[name]
+    assert list(range(1, last)) == list(ends(protocol, events))
+    for number in range(1, last):
+        decoder = protocol.wire().decoder(Conversation("m", (), TOOLS))
+        seen = decoder.feed(b"".join(events[:number]))
+        assert not any(isinstance(event, Finish) for event in seen)
+
+
+@each
+def test_the_turn_goes_back_and_another_model_can_read_it(protocol: Protocol) -> None:
+    """An answer of every wire goes back on every other: each takes what it can, and nothing is sent that fails."""
+    said = folded(decode(protocol, *protocol.stream(named(ALL)))).message
+    results = tuple(tool_result(call, "4C") for call in said.tool_calls)
+    for other in PROTOCOLS.values():
+        asked = Conversation("m", (user("Go"), said, *results), TOOLS, NamedTool("now"))
+        body = other.wire().request(asked, Settings()).body
+        assert b"I shall look." in body and b"4C" in body
+        assert wire_name("get_weather_").encode() in body
+
+
+@each
+def test_garbage_is_one_error_of_the_tree(protocol: Protocol) -> None:
+    for body in (b"", b"<html>", b"[]", b"null", b"data: {}\n\n", b"{}\n", b"\x00\xff", b'{"error": "boom"}'):
+        with pytest.raises(LLMError) as caught:
+            decode(protocol, body)
+        assert caught.value.provider
