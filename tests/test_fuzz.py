@@ -1,4 +1,4 @@
-"""Sixty thousand damaged inputs: every machine takes them, or raises an error of the library, and nothing else.
+"""A hundred thousand damaged inputs: every machine takes them, or raises an error of the library, and nothing else.
 
 The inputs are real ones with bytes changed, cut out, doubled or put in, fed in random pieces; the seeds are fixed, so
 that a failure comes back. Hypothesis looks for what breaks each machine in its own tests; this is the mass.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from toolcast.providers.ollama import OllamaWire
 from toolcast.providers.openai_chat import OpenAIChatWire
 from toolcast.providers.wire import Conversation, NamedTool, ToolSpec
 from toolcast.retries import retry_after
+from turns import PROTOCOLS, Protocol, Turn
 
 RUNS = 7_500
 
@@ -94,6 +97,10 @@ def read(machine: Any, pieces: list[Any], allowed: tuple[type[Exception], ...]) 
         pass
 
 
+def _decoder(protocol: Protocol) -> Any:
+    return protocol.wire().decoder(replace(FORCED, tool_choice="auto"))
+
+
 MACHINES: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "server-sent events": (STREAM, ServerSentEvents),
     "JSON lines": (LINES, JSONLines),
@@ -101,6 +108,18 @@ MACHINES: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "openai chat with thoughts": (SPOKEN, lambda: OpenAIChatWire(SERVICES["huggingface"]).decoder(FORCED)),
     "ollama": (LINES, lambda: OllamaWire().decoder(FORCED)),
     "llama.cpp": (SPOKEN, lambda: LlamaCppWire().decoder(FORCED)),
+}
+# What a model does, on every wire; the chat wire is fuzzed above.
+TURN = Turn(
+    "I think so.", "It is:", (("call00001", "Album", TEXT[:120] + '"}'), ("call00002", "Album", "{}")), "length"
+)
+MACHINES |= {
+    name: (
+        b"".join(protocol.stream(TURN if protocol.in_pieces else replace(TURN, calls=()))),
+        partial(_decoder, protocol),
+    )
+    for name, protocol in PROTOCOLS.items()
+    if name != "chat"
 }
 
 
