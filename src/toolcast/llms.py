@@ -27,15 +27,8 @@ from .messages import system as system_message
 from .metadata import LLMMetadata
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .runtime import without_loop
-from .runtime.network import (
-    Clock,
-    Network,
-    Outside,
-    SystemClock,
-    async_outside,
-    network_of,
-    sync_outside,
-)
+from .runtime.network import Clock, Network, Outside, SystemClock, async_outside, sync_outside
+from .runtime.networks import network_of
 from .runtime.tool_runner import run_tools
 from .settings import NOTHING_SET, Settings
 from .sources import Call, IteratedEvents, start_call

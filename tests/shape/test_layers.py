@@ -40,6 +40,7 @@ LAYERS = {
         "runtime.replies",
         "runtime.failures",
         "runtime.network",
+        "runtime.networks",
         "runtime.shielding",
         "runtime.without_loop",
         "runtime.local_model",

@@ -19,7 +19,6 @@ from functools import lru_cache, partial
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import UnsupportedLLMError
 from ..providers.wire import HTTPRequest
 from .bodies import LIMIT
 
@@ -207,19 +206,6 @@ class _AsyncBody:
         self.headers = reply.headers
         self.read = reply.read
         self.close = reply.aclose
-
-
-def network_of(choice: Network | str | None) -> Network:
-    """The network that was chosen: one of the user's own, `"aiohttp"`, or httpx."""
-    if choice is None:
-        return HttpxNetwork()
-    if not isinstance(choice, str):
-        return choice
-    if choice != "aiohttp":
-        raise UnsupportedLLMError(f"no network is called {choice!r}; there is 'aiohttp'")
-    from .aiohttp_network import AiohttpNetwork
-
-    return AiohttpNetwork()
 
 
 class HttpxNetwork:
