@@ -60,7 +60,7 @@ class OpenAICompatible(ServiceLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
-        return self._metadata(self.wire.provider)
+        return self._metadata(self._row.name)
 
     def _required_key(self) -> tuple[str, ...] | None:
         return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
@@ -240,7 +240,9 @@ class LlamaCpp(ServiceLLM):
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
         context = self._server_options.context if self._server_options else 4096
-        return replace(super().metadata, context_window=context)
+        told = super().metadata
+        forced = Capabilities(forced_tools=True, forced_while_thinking=True)  # by the grammar
+        return replace(told, context_window=context, capabilities=told.capabilities.corrected(forced))
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..metadata import Capabilities
-from .compatible import SERVICES, Service
+from .compatible import LLAMA_CPP, LM_STUDIO, SERVICES, Service
 
 _NO_TOOLS = Capabilities(tools=False, forced_tools=False, forced_while_thinking=False, parallel=False, strict=False)
 
@@ -94,9 +94,12 @@ USUAL: Mapping[str, Capabilities] = MappingProxyType(
             json_schema=True,
             strict=False,
         ),
+        # They pass on that a tool must be called, and many of their models call none; a schema they enforce.
+        "llama.cpp": replace(_of_service(LLAMA_CPP), forced_tools=False, forced_while_thinking=False),
+        "lmstudio": replace(_of_service(LM_STUDIO), forced_tools=None, forced_while_thinking=None),
     }
 )
-"""What is usual for the providers that have a protocol of their own."""
+"""What is usual for providers of whom no row in `compatible` says enough."""
 
 
 def _sized(facts: Capabilities, context_window: int | None, max_output: int | None = None) -> Capabilities:

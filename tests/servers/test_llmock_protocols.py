@@ -1,0 +1,583 @@
+"""Every protocol that llmock serves, an independent server that breaks on order and grades its client.
+
+Every test ends with its verdict on toolcast: no fault mishandled, no warning. What broke after the caller had seen
+some of it is the caller's to ask for again, and so do these tests; toolcast never tells a thing twice.
+
+The waits are real ones, so they are short: the dice of the backoff lie still, and low.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+from albums import SEA, Album, Apology
+from faces import FACES, Face, Seen
+from toolcast import (
+    Anthropic,
+    AuthFailed,
+    BadRequest,
+    ContentBlocked,
+    ContextTooLong,
+    Google,
+    LLMError,
+    MalformedEvent,
+    Mistral,
+    NotFound,
+    NoToolCallError,
+    OpenAI,
+    OpenAIResponses,
+    OutputTruncated,
+    Overloaded,
+    RateLimited,
+    Refused,
+    ServerError,
+    Settings,
+    StreamInterrupted,
+    StreamTruncated,
+    TextDelta,
+    Timeout,
+    Timeouts,
+    ToolOrchestratingLLM,
+    UnknownToolError,
+    ValidationError,
+    is_partial,
+    user,
+)
+from toolcast.service_llm import ServiceLLM
+
+if TYPE_CHECKING:
+    from llmock.pytest_plugin import LLMock
+
+pytestmark = pytest.mark.networked
+
+SAID = "Let me look at the sea"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol: who speaks it, what llmock calls it, and what a whole answer looks like, read with no library.
+
+    `breaks` are the numbers of chunks after which a stream of `says_sea` has shown something and is not at its end.
+    `damaged` is what becomes of a stream whose chunk after the later break is damaged; None where nothing is lost.
+    `told` is whether llmock sends arguments in fragments, as the text that the model wrote.
+    """
+
+    name: str
+    make: Callable[..., ServiceLLM]
+    model: str
+    served: str
+    text: Callable[[Any], str]
+    arguments: Callable[[Any], Any]
+    usage: Callable[[Any], tuple[int, int]]
+    breaks: tuple[int, int]
+    damaged: type[LLMError] | None = MalformedEvent
+    told: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    def llm(self, server: LLMock, **options: Any) -> ServiceLLM:
+        """The ready-made LLM; its key is in the environment, where the fixture of llmock puts one."""
+        return self.make(self.model, base_url=server.base_url(self.served), api_key="any", **options)
+
+
+def _chat_call(body: Any) -> Any:
+    return json.loads(body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"])
+
+
+def _chat_usage(body: Any) -> tuple[int, int]:
+    return body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]
+
+
+def _usage(body: Any) -> tuple[int, int]:
+    return body["usage"]["input_tokens"], body["usage"]["output_tokens"]
+
+
+CHAT = Protocol(
+    "chat",
+    OpenAI,
+    "gpt-4o",
+    "openai",
+    lambda body: body["choices"][0]["message"]["content"],
+    _chat_call,
+    _chat_usage,
+    (3, 11),
+)
+RESPONSES = Protocol(
+    "responses",
+    OpenAIResponses,
+    "gpt-4o",
+    "openai",
+    lambda body: body["output"][0]["content"][0]["text"],
+    lambda body: json.loads(body["output"][-1]["arguments"]),
+    _usage,
+    (6, 16),
+    damaged=None,  # the arguments come once more, whole
+)
+ANTHROPIC = Protocol(
+    "anthropic",
+    Anthropic,
+    "claude-sonnet-4-6",
+    "anthropic",
+    lambda body: body["content"][0]["text"],
+    lambda body: body["content"][-1]["input"],
+    _usage,
+    (5, 13),
+)
+GOOGLE = Protocol(
+    "google",
+    Google,
+    "gemini-2.5-pro",
+    "gemini",
+    lambda body: body["candidates"][0]["content"]["parts"][0]["text"],
+    lambda body: body["candidates"][0]["content"]["parts"][-1]["functionCall"]["args"],
+    lambda body: (body["usageMetadata"]["promptTokenCount"], body["usageMetadata"]["candidatesTokenCount"]),
+    (2, 5),
+    damaged=StreamTruncated,  # the last words, the call and the end come in one chunk
+    told=False,
+)
+MISTRAL = Protocol(
+    "mistral",
+    Mistral,
+    "mistral-large-latest",
+    "mistral",
+    lambda body: body["choices"][0]["message"]["content"],
+    _chat_call,
+    _chat_usage,
+    (3, 8),
+    told=False,
+)
+PROTOCOLS = (CHAT, RESPONSES, ANTHROPIC, GOOGLE, MISTRAL)
+SYNC, ASYNCIO, *OTHER_FACES = FACES
+# What a face does differently, it does under every protocol alike.
+WAYS = [(protocol, face) for protocol in PROTOCOLS for face in (SYNC, ASYNCIO)] + [(CHAT, face) for face in OTHER_FACES]
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{way[1].name}")
+def way(request: pytest.FixtureRequest) -> tuple[Protocol, Face]:
+    """Each protocol in turn, sync and async."""
+    chosen: tuple[Protocol, Face] = request.param
+    return chosen
+
+
+@pytest.fixture
+def protocol(way: tuple[Protocol, Face]) -> Protocol:
+    return way[0]
+
+
+@pytest.fixture
+def face(way: tuple[Protocol, Face]) -> Face:
+    return way[1]
+
+
+@pytest.fixture(scope="module")
+def plainly() -> Iterator[httpx.Client]:
+    """Nothing but httpx."""
+    with httpx.Client(headers={"authorization": "Bearer any"}) as client:
+        yield client
+
+
+def findings(llmock: LLMock, plainly: httpx.Client) -> list[str]:
+    """What llmock finds wrong with its client."""
+    verdict = plainly.get(f"{llmock.url}/_llmock/verdict").raise_for_status().json()
+    return [finding["code"] for finding in verdict["findings"]]
+
+
+@pytest.fixture(autouse=True)
+def _low_dice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each own wait is a tenth of what it may be. Rolled dice could make the second the shorter one."""
+    monkeypatch.setattr("random.random", lambda: 0.1)
+
+
+@pytest.fixture
+def server(llmock: LLMock, plainly: httpx.Client) -> Iterator[LLMock]:
+    """llmock, which at the end has nothing to say against toolcast: no `retry_after_ignored`, no `no_backoff`."""
+    yield llmock
+    assert findings(llmock, plainly) == [], llmock.verdict().render()
+
+
+@pytest.fixture
+def llm(protocol: Protocol, server: LLMock) -> Iterator[ServiceLLM]:
+    with protocol.llm(server) as made:
+        yield made
+
+
+def about(llm: ServiceLLM, output: Any = Album, **options: Any) -> ToolOrchestratingLLM[Any]:
+    return ToolOrchestratingLLM(output, "about {topic}", llm, **options)
+
+
+def asked_again(plainly: httpx.Client, server: LLMock) -> Any:
+    """What the server answers the last request when nothing but httpx asks."""
+    last = server.last_request
+    return plainly.post(f"{server.url}{last.path}", json=last.body).json()
+
+
+def says_sea(server: LLMock, times: int | None = 1, text: str | None = None) -> None:
+    server.call_tool("Album", SEA.model_dump(mode="json"), text=text, times=times)
+
+
+def calls(server: LLMock, *values: BaseModel, times: int = 1) -> None:
+    """The next answer calls a tool for each of these."""
+    from llmock.scenarios import Reply, ToolCall
+
+    made = tuple(ToolCall(type(value).__name__, value.model_dump(mode="json")) for value in values)
+    server.add(Reply(tool_calls=made, times=times))
+
+
+# -- the way it goes ------------------------------------------------------------------------------------------
+
+
+def test_text(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face, plainly: httpx.Client) -> None:
+    server.reply("Good morning to you", times=3)
+    response = face.chat(llm, "hello")
+    plain = asked_again(plainly, server)
+    assert response.text == protocol.text(plain) == "Good morning to you"
+    assert (response.stop_reason, response.provider) == ("end_turn", llm.provider)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == protocol.usage(plain)
+    deltas = [event.text for event in face.events(llm, [user("hello")]) if isinstance(event, TextDelta)]
+    assert len(deltas) > 1
+    assert "".join(deltas) == response.text
+
+
+def test_an_object(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face, plainly: httpx.Client) -> None:
+    says_sea(server, times=3)
+    make = about(llm)
+    result = face.run(make, topic="x")
+    plain = asked_again(plainly, server)
+    assert result.output == Album.model_validate(protocol.arguments(plain)) == SEA
+    assert result.repairs == ()
+    assert result.response.stop_reason == "tool_use"
+    assert result.usage.output_tokens == protocol.usage(plain)[1]
+    seen = face.stream(make, topic="x")
+    assert seen.final == SEA
+    assert all(is_partial(item) for item in seen.items[:-1])
+    if protocol.told:
+        assert len(seen.items) > 3
+
+
+def test_an_object_after_some_words(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    says_sea(server, times=2, text=SAID)
+    result = face.run(about(llm), topic="x")
+    assert (result.output, result.response.text) == (SEA, SAID)
+    assert face.stream(about(llm), topic="x").final == SEA
+
+
+class Everything(BaseModel):
+    """llmock fills in what fits the schema."""
+
+    name: str
+    count: int
+    ratio: float
+    flag: bool
+    tags: list[str]
+    nested: dict[str, int]
+
+
+def test_the_schema_is_one_that_others_can_read(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    """llmock makes arguments from the JSON Schema it is sent; they must be valid."""
+    make = about(llm, Everything)
+    assert isinstance(face.call(make, topic="x"), Everything)
+    assert isinstance(face.stream(make, topic="x").final, Everything)
+
+
+def test_one_of_several_tools(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    no = Apology(reason="no sea here")
+    calls(server, no, times=2)
+    make = about(llm, Album | Apology)
+    assert face.call(make, topic="x") == no
+    assert face.stream(make, topic="x").final == no
+
+
+def test_the_choice_is_left_to_the_model(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    """llmock calls of the tools it is offered the one that the prompt speaks of."""
+    make = ToolOrchestratingLLM(Album | Apology, "an apology, please", llm)
+    assert isinstance(face.call(make), Apology)
+    assert isinstance(face.stream(make).final, Apology)
+
+
+def test_several_calls_of_several_tools(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    wanted = [SEA, Apology(reason="no more"), SEA.model_copy(update={"title": "Another"})]
+    calls(server, *wanted, times=2)
+    make = about(llm, Album | Apology, allow_parallel_tool_calls=True)
+    assert face.call(make, topic="x") == wanted
+    assert face.stream(make, topic="x").final == wanted
+
+
+def test_a_function_is_run_once(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.call_tool("multiply", {"a": 17, "b": 23})
+    ran: list[tuple[int, int]] = []
+
+    def multiply(a: int, b: int) -> int:
+        ran.append((a, b))
+        return a * b
+
+    assert face.call(about(llm, multiply), topic="x") == 391
+    assert ran == [(17, 23)]
+
+
+def test_a_conversation_with_results(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    """Tool results go back in a form that the server takes for an answered call."""
+    server.call_tool("Album", {"title": "Sea"})
+    says_sea(server)
+    result = face.run(about(llm, max_attempts=2), topic="x")
+    assert result.output == SEA
+    assert [type(attempt.error).__name__ for attempt in result.attempts] == ["ValidationError", "NoneType"]
+
+
+# -- refusals -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, BadRequest), (401, AuthFailed), (403, AuthFailed), (404, NotFound), (413, LLMError), (422, BadRequest)],
+)
+def test_what_is_never_retried(server: LLMock, llm: ServiceLLM, face: Face, status: int, kind: type[LLMError]) -> None:
+    server.fail(status, message="because of the weather")
+    with pytest.raises(kind, match="because of the weather") as caught:
+        face.call(about(llm), topic="x")
+    assert (caught.value.status, len(caught.value.attempts)) == (status, 1)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, RateLimited), (500, ServerError), (503, Overloaded), (529, Overloaded)]
+)
+def test_what_passes_is_retried(server: LLMock, llm: ServiceLLM, face: Face, status: int, kind: type[LLMError]) -> None:
+    server.fail(status, retry_after=0.05)
+    says_sea(server)
+    result = face.run(about(llm), topic="x")
+    assert result.output == SEA
+    assert [type(attempt.error) for attempt in result.attempts] == [kind, type(None)]
+
+
+def test_a_wait_that_the_service_asks_for_is_waited(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    """The verdict would say `retry_after_ignored`: this is far more than toolcast's own first wait."""
+    server.rate_limit(retry_after=0.3)
+    says_sea(server)
+    assert face.stream(about(llm), topic="x").final == SEA
+    assert len(server.requests) == 2
+
+
+def test_a_stream_is_retried_before_it_begins(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.rate_limit(times=2, retry_after=0.05)
+    says_sea(server)
+    assert face.stream(about(llm), topic="x").final == SEA
+    assert len(server.requests) == 3
+
+
+def test_without_a_wish_the_waits_grow(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    """The verdict would say `no_backoff`."""
+    server.fail(500, times=2)
+    says_sea(server)
+    assert face.stream(about(llm), topic="x").final == SEA
+    assert len(server.requests) == 3
+
+
+def test_an_outage_is_given_up(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.fail(503, times=None, retry_after=0.01)
+    with pytest.raises(Overloaded) as caught:
+        face.call(about(llm), topic="x")
+    assert len(caught.value.attempts) == len(server.requests) == 3
+
+
+def test_a_wait_that_is_too_long_is_not_begun(
+    llmock: LLMock, protocol: Protocol, face: Face, plainly: httpx.Client
+) -> None:
+    llmock.rate_limit(retry_after=3600)
+    with protocol.llm(llmock) as llm, pytest.raises(RateLimited) as caught:
+        face.call(about(llm), topic="x")
+    assert caught.value.retry_after == 3600
+    # llmock would have an hour waited for; the contract leaves that to the caller.
+    assert findings(llmock, plainly) == ["gave_up"]
+
+
+def test_a_prompt_that_is_too_long(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.limits(context_window=1)
+    with pytest.raises(ContextTooLong):
+        face.call(about(llm), topic="all the seas of the world, one after the other")
+
+
+def ends(server: LLMock, reason: str, *, whole: bool) -> None:
+    """The next two answers end for this reason, in the words of each protocol; with the whole call, or half of it."""
+    from llmock.scenarios import Reply, ToolCall
+
+    arguments = SEA.model_dump(mode="json") if whole else {"title": "Sea"}
+    server.add(Reply(tool_calls=(ToolCall("Album", arguments),), finish_reason=reason, times=2))
+
+
+def test_max_tokens_ends_the_answer(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    ends(server, "length", whole=False)
+    with pytest.raises(OutputTruncated):
+        face.call(about(llm), topic="x")
+    assert isinstance(face.stream(about(llm), topic="x").error, OutputTruncated)
+
+
+def test_max_tokens_ends_the_answer_after_the_object(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    ends(server, "length", whole=True)
+    result = face.run(about(llm), topic="x")
+    assert (result.output, result.response.stop_reason) == (SEA, "max_tokens")
+    assert face.stream(about(llm), topic="x").final == SEA
+
+
+def test_the_service_blocks_the_answer(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face) -> None:
+    from llmock.scenarios import Reply
+
+    server.add(Reply(text="I would rather", finish_reason="content_filter", times=2))
+    # llmock has no word for it in the Responses protocol: there the model just says something.
+    kind = {RESPONSES: NoToolCallError, ANTHROPIC: Refused}.get(protocol, ContentBlocked)
+    with pytest.raises(kind, match="I would rather"):
+        face.call(about(llm), topic="x")
+    assert isinstance(face.stream(about(llm), topic="x").error, kind)
+
+
+# -- broken streams -------------------------------------------------------------------------------------------
+
+
+def broken(llm: ServiceLLM, face: Face, output: Any = Album, **options: Any) -> Seen:
+    """What a consumer saw of a stream that broke; the same call again goes well."""
+    make = about(llm, output, **options)
+    seen = face.stream(make, topic="x")
+    assert face.stream(make, topic="x").error is None
+    return seen
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_disconnected_stream(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face, early: bool) -> None:
+    says_sea(server, times=2, text=SAID)
+    server.disconnect(after_chunks=protocol.breaks[not early])
+    assert type(broken(llm, face).error) is StreamInterrupted
+    assert len(server.requests) == 2
+
+
+def test_a_stream_that_breaks_before_it_shows_anything_is_retried(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    says_sea(server, times=2)
+    server.disconnect(after_chunks=0)
+    assert face.stream(about(llm), topic="x").final == SEA
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_truncated_stream_is_never_taken_for_a_whole_one(
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face, early: bool
+) -> None:
+    says_sea(server, times=2, text=SAID)
+    server.truncate(after_chunks=protocol.breaks[not early])
+    seen = broken(llm, face)
+    assert type(seen.error) is StreamTruncated
+    assert all(is_partial(item) for item in seen.items)
+
+
+def test_a_truncated_stream_runs_no_function(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face) -> None:
+    server.call_tool("pay", {"amount": 100000, "to": "somebody with a long name"}, text=SAID, times=2)
+    server.truncate(after_chunks=protocol.breaks[1])
+    ran: list[str] = []
+
+    def pay(amount: int, to: str = "me") -> int:
+        ran.append(to)
+        return amount
+
+    assert type(broken(llm, face, pay).error) is StreamTruncated
+    assert ran == ["somebody with a long name"]  # by the second call
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("truncate", StreamTruncated), ("disconnect", StreamInterrupted)])
+@pytest.mark.parametrize(
+    "way", [(protocol, SYNC) for protocol in PROTOCOLS], ids=lambda way: str(way[0]), indirect=True
+)
+def test_no_border_before_the_end_passes_for_the_end(
+    llmock: LLMock, protocol: Protocol, fault: str, kind: type[LLMError]
+) -> None:
+    """Cut after one chunk, after two, and so on: an error each time, until what came is whole; then the tool runs."""
+    ran: list[str] = []
+
+    def pay(amount: int, to: str = "me") -> int:
+        ran.append(to)
+        return amount
+
+    llmock.call_tool("pay", {"amount": 100000, "to": "somebody"}, text=SAID, times=None)
+    errors: list[type] = []
+    with protocol.llm(llmock, max_retries=0) as llm:
+        while not ran:
+            getattr(llmock, fault)(after_chunks=1 + len(errors))
+            errors.append(type(Face().stream(about(llm, pay), topic="x").error))
+    *cut, last = errors
+    assert {*cut} == {kind}
+    assert (last, len(cut) >= protocol.breaks[1]) == (type(None), True)
+
+
+def test_a_stalled_stream(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face) -> None:
+    says_sea(server, times=2, text=SAID)
+    server.stall(after_chunks=protocol.breaks[0], seconds=1.5)
+    limits = Settings(timeout=Timeouts(first_token=5, idle=0.2, total=10))
+    seen = broken(llm, face, settings=limits)
+    assert type(seen.error) is Timeout
+    assert seen.error.phase == "idle"
+
+
+def test_a_stream_that_never_begins(server: LLMock, protocol: Protocol, face: Face) -> None:
+    says_sea(server, times=2)
+    server.slow_first_token(1.5)
+    limits = Settings(timeout=Timeouts(first_token=0.1))
+    with protocol.llm(server, max_retries=0) as llm:
+        seen = face.stream(about(llm, settings=limits), topic="x")
+    assert type(seen.error) is Timeout
+    assert (seen.error.phase, seen.items) == ("first_token", [])
+
+
+def test_a_stream_that_begins_late_is_retried(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    says_sea(server, times=2)
+    server.slow_first_token(1.5)
+    limits = Settings(timeout=Timeouts(first_token=0.3))
+    assert face.stream(about(llm, settings=limits), topic="x").final == SEA
+    assert len(server.requests) == 2
+
+
+def test_a_malformed_chunk(llmock: LLMock, protocol: Protocol, face: Face, plainly: httpx.Client) -> None:
+    says_sea(llmock, text=SAID)
+    llmock.corrupt(after_chunks=protocol.breaks[1])
+    with protocol.llm(llmock) as llm:
+        seen = face.stream(about(llm), topic="x")
+    if protocol.damaged is None:
+        assert seen.final == SEA
+    else:
+        assert type(seen.error) is protocol.damaged
+        assert all(is_partial(item) for item in seen.items)
+    # llmock sees only that the answer was read to its end, which it was: partials go on. It was not accepted.
+    assert findings(llmock, plainly) == ["malformed_chunk_ignored"]
+
+
+# -- broken calls ---------------------------------------------------------------------------------------------
+
+
+def test_malformed_arguments(server: LLMock, llm: ServiceLLM, protocol: Protocol, face: Face) -> None:
+    server.break_tool_call("malformed_arguments", times=2)
+    says_sea(server, times=2)
+    with pytest.raises(ValidationError) as caught:
+        face.call(about(llm), topic="x")
+    if protocol in (CHAT, RESPONSES, MISTRAL):
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(caught.value.arguments)
+    else:  # an object, which cannot be malformed: llmock empties it
+        assert json.loads(caught.value.arguments) == {}
+    assert isinstance(face.stream(about(llm), topic="x").error, ValidationError)
+
+
+def test_malformed_arguments_are_told_and_asked_again(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.break_tool_call("malformed_arguments")
+    says_sea(server, times=2)
+    assert face.call(about(llm, max_attempts=2), topic="x") == SEA
+    assert len(server.requests) == 2
+
+
+def test_an_unknown_tool(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+    server.break_tool_call("unknown_tool", times=2)
+    with pytest.raises(UnknownToolError, match="Album"):
+        face.call(about(llm), topic="x")
+    assert isinstance(face.stream(about(llm), topic="x").error, UnknownToolError)
