@@ -16,6 +16,7 @@ from documents import Document, LooseOrders, album, chat_events, essay, orders
 from measure import Figures, Row, compare, held, import_time
 from page import circumstances, table, write
 from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
+from wires import by_wire
 
 LIST = "40 KB list"
 MOST_ROUNDS = 7
@@ -67,6 +68,8 @@ def report() -> Iterator[str]:
     yield places(four)
     yield "**The 40 KB list with padding in each event**, 4 characters a piece (ms; in brackets: times the SSE limit)"
     yield padded()
+    yield "**One event, by wire**: the 40 KB list, 4 characters an event, from bytes to toolcast's own events"
+    yield by_wire(orders(200, LIST), MOST_ROUNDS)
     sixteen = _measured(16, longest=50_000)
     yield "**Whole document, 16 characters a piece** (ms; in brackets: times the SSE limit)"
     yield totals(sixteen)

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.events import ToolCallDelta, ToolCallDone
 from toolcast.parsing.partials import Growing, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    documents, rows, measure = (import_module(name) for name in ("documents", "rows", "measure"))
+    documents, rows, measure, wires = (import_module(name) for name in ("documents", "rows", "measure", "wires"))
 
 DOCUMENTS = {
     "album": (documents.album(), 300),
@@ -194,6 +195,46 @@ def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:
     early, late = (least_kept(path, place) for place in places)
     assert early == pytest.approx(late, rel=0.05)  # 2.9 times as much came before the late ones
     assert early > PER_ITEM
+
+
+# An event that is like the one before it is not taken apart, on any wire.
+MOST_WIRE_STEPS = {
+    ("OpenAI chat", "arguments"): 12,
+    ("OpenAI chat, padded", "arguments"): 14,
+    ("OpenAI Responses", "arguments"): 17,
+    ("Anthropic", "arguments"): 15,
+    ("Mistral", "arguments"): 12,
+    ("OpenAI chat", "text"): 17,
+    ("OpenAI Responses", "text"): 24,
+    ("Gemini", "text"): 17,
+    ("Ollama", "text"): 20,
+}
+DIALECTS = {(dialect.name, dialect.kind): dialect for dialect in wires.DIALECTS}
+
+
+def decoded(dialect: Any) -> Iterator[list[Any]]:
+    """What each event of the 4 KB list comes to."""
+    document = DOCUMENTS["list"][0]
+    decoder = dialect.decoder(document)
+    for event in dialect.sent(document):
+        yield decoder.feed(event)
+    yield decoder.close()
+
+
+@pytest.mark.parametrize("way", DIALECTS)
+def test_an_event_takes_so_many_steps_on_each_wire(way: tuple[str, str]) -> None:
+    count = 200
+    assert steps(decoded(DIALECTS[way]), 500, count) <= MOST_WIRE_STEPS[way] * count
+
+
+@pytest.mark.parametrize("way", DIALECTS)
+def test_each_wire_brings_the_whole_document(way: tuple[str, str]) -> None:
+    text = DOCUMENTS["list"][0].text
+    found = list(decoded(DIALECTS[way]))
+    assert {len(events) for events in found[10:-10]} == {1}
+    events = [event for some in found for event in some]
+    assert "".join([event.arguments for event in events if isinstance(event, ToolCallDelta)]) == text
+    assert [event.arguments for event in events if isinstance(event, ToolCallDone)] == [text]
 
 
 def test_a_call_takes_so_many_steps() -> None:

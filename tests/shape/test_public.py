@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 import toolcast
 
 # Prints what kind of thing each public name is.
@@ -43,6 +45,46 @@ def test_import_is_light() -> None:
 def test_the_heavy_things_come_with_the_first_llm() -> None:
     code = "import toolcast; toolcast.Ollama('llama3.2'); print(json.dumps(sorted(sys.modules)))"
     assert {"rich", "typer", "openai", "xllamacpp"} & set(fresh(code)) == set()
+
+
+WIRES = {"anthropic", "google", "llama_cpp", "mistral", "ollama", "openai_chat", "openai_responses"}
+SPOKEN = {
+    "Anthropic": {"anthropic"},
+    "Google": {"google"},
+    "Mistral": {"mistral", "openai_chat"},
+    "Ollama": {"ollama"},
+    "OpenAI": {"openai_chat"},
+    "OpenAIResponses": {"openai_responses"},
+}
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+def test_a_wire_comes_with_its_first_use_and_no_other_ever(name: str) -> None:
+    code = f"""
+import pydantic, toolcast
+Album = pydantic.create_model("Album", title=str)
+llm = toolcast.{name}("m", api_key="none")
+toolcast.ToolOrchestratingLLM(Album, "An album about {{topic}}", llm)
+before = sorted(sys.modules)
+llm.wire
+print(json.dumps([before, sorted(sys.modules)]))
+"""
+    before, after = (
+        {module.removeprefix("toolcast.providers.") for module in found if "toolcast.providers." in module}
+        for found in fresh(code)
+    )
+    assert before & WIRES == set()
+    assert after & WIRES == SPOKEN[name]
+
+
+def test_no_network_comes_before_the_first_call() -> None:
+    code = """
+import pydantic, toolcast
+llm = toolcast.Anthropic("m", api_key="none")
+toolcast.ToolOrchestratingLLM(pydantic.create_model("Album", title=str), "Make one.", llm)
+print(json.dumps(sorted(sys.modules)))
+"""
+    assert {"httpx", "httpcore", "anyio", "asyncio", "ssl"} & set(fresh(code)) == set()
 
 
 def test_all_is_sorted_and_has_no_double() -> None:

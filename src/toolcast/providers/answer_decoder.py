@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 from jiter import from_json
 
 from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
-from ..events import Event, RawEvent, ToolCallDelta
+from ..events import Event, RawEvent, TextDelta, ToolCallDelta
 from .envelopes import Envelope
 from .framing import LIMIT, ServerSentEvents
 from .http_errors import Source, shortened, stream_error
@@ -29,17 +30,19 @@ class AnswerDecoder(ABC):
     """The events of one answer, streamed or whole.
 
     `kind` is what it is, for errors; `vital` are the words by which a damaged event is known to hold a piece of a tool
-    call. `_model` is the model that answers, `_over` that nothing more is read, `_spoken` that something was said,
-    `_damaged` that a piece of a tool call was lost.
+    call; `grown` are the fields that hold the text of the commonest events. `_model` is the model that answers, `_over`
+    that nothing more is read, `_spoken` that something was said, `_damaged` that a piece of a tool call was lost.
     """
 
     kind: ClassVar[str]
     vital: ClassVar[tuple[str, ...]] = ()
+    grown: ClassVar[Mapping[type[Event], str]] = {}
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._frames = ServerSentEvents()
         self._envelope = Envelope()
+        self._more: Callable[[str], list[Event] | None] = said
         self._streamed: bool | None = None
         self._sniffing = True
         self._head = bytearray()
@@ -54,9 +57,10 @@ class AnswerDecoder(ABC):
         """The events that `data` completes."""
         if self._failure is not None:
             raise self._failure
-        text = self._envelope.text(data)
-        if text and (more := self._more(text)) is not None:
-            return more
+        if self._frames.between:
+            text = self._envelope.text(data)
+            if text and (more := self._more(text)) is not None:
+                return more
         out: list[Event] = []
         try:
             if self._sniffing:
@@ -65,8 +69,9 @@ class AnswerDecoder(ABC):
                 if self._over:
                     break
                 if payload == b"[DONE]":
+                    self._envelope.forget()
                     self._end(out)
-                elif event or not self._same(payload, out):
+                elif not self._same(event, payload, out):
                     self._event(event, payload, out)
         except LLMError as error:
             self._failed(error)
@@ -108,9 +113,9 @@ class AnswerDecoder(ABC):
     def _end(self, out: list[Event]) -> None:
         """End the answer: what is open is closed, and `Finish` comes last. Sets `_over`."""
 
-    def _more(self, text: str) -> list[Event] | None:
-        """What `text` brings, where it surely continues what the last event that was learned from said."""
-        return None
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        """What gives the events of more text, where the last one brought text, and came to one event of this kind."""
+        return said
 
     def _in_call(self) -> bool:
         """Whether a tool call is open, so that an event that is lost may hold a piece of it."""
@@ -118,9 +123,10 @@ class AnswerDecoder(ABC):
 
     # -- the shape of the body
 
-    def _same(self, payload: bytes, out: list[Event]) -> bool:
+    def _same(self, name: str, payload: bytes, out: list[Event]) -> bool:
         """Whether the event differs from the last one in one string alone. That is read then."""
-        text = self._envelope.text(b"data: %b\n\n" % payload)
+        other = name or self._frames.crlf
+        text = self._envelope.text(self._framed(name, payload) if other else b"data: %b\n\n" % payload)
         if not text or (more := self._more(text)) is None:
             return False
         out += more
@@ -215,8 +221,21 @@ class AnswerDecoder(ABC):
             self._chunk(cast("dict[str, Any]", chunk), out)
         elif chunk is not None:
             out.append(RawEvent(chunk, damaged=True))
-        if len(out) == before + 1 and type(last := out[-1]) is ToolCallDelta and not name:
-            self._envelope.learn(b"data: %b\n\n" % payload, last.arguments)
+        if len(out) == before + 1 and b"\n" not in payload:
+            self._learn(self._framed(name, payload), out[-1])
+
+    def _framed(self, name: str, payload: bytes) -> bytes:
+        """The event as it came, unless it came in an uncommon form."""
+        line = b"\r\n" if self._frames.crlf else b"\n"
+        if name:
+            return b"event: %b%bdata: %b%b%b" % (name.encode(), line, payload, line, line)
+        return b"data: %b%b%b" % (payload, line, line)
+
+    def _learn(self, framed: bytes, event: Event) -> None:
+        """Keep what is around the text of a frame that came to this one event."""
+        if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
+            self._envelope.learn(framed, key, event.text if isinstance(event, TextDelta) else event.arguments)
+            self._more = self._again(type(event))
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
         """What an event that is no JSON comes to: the end, an object after a repair, or nothing."""
@@ -237,6 +256,11 @@ class AnswerDecoder(ABC):
         if text.lstrip().startswith("{"):
             self._damaged |= self._in_call() or any(word in text for word in self.vital)
         return None
+
+
+def said(text: str) -> list[Event]:
+    """The events of more text."""
+    return [TextDelta(text)]
 
 
 def is_done(payload: bytes) -> bool:

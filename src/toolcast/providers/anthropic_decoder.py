@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from jiter import from_json
 
 from ..errors import MalformedEvent
-from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..usage import Usage
-from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
 from .forced_calls import calls_before
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls
@@ -41,6 +41,7 @@ class AnthropicDecoder(AnswerDecoder):
 
     kind = "message of Anthropic's"
     vital = ('"tool_use"', '"input_json_delta"')
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)
@@ -53,6 +54,9 @@ class AnthropicDecoder(AnswerDecoder):
         self._stop: str | None = None
         self._tokens: dict[str, int] = {}
         self._untold = False  # there is usage that was not reported yet
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.last.grow if kind is ToolCallDelta else said
 
     def _in_call(self) -> bool:
         return bool(self._calls)

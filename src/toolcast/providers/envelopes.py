@@ -1,73 +1,134 @@
-"""What stands around the text in the events of a tool call, learned from one event and recognized in the next.
+"""What stands around the text in the events of an answer, learned from one event and recognized in the next.
 
 A service wraps every few characters in hundreds of bytes, and mostly in the same ones. An event that begins and ends
 as the one before it, with one whole JSON string between, says the same but for that string: what it begins with leaves
 a JSON reader inside of a string that has just opened, the string ends it, and the rest is read as it was before. So
-the string is all that has to be decoded. OpenAI puts random padding into each event, a string of letters and digits
-of its own: that is passed over. Services that put a clock into each event are not recognized; after a few vain tries
-they cost nothing more.
+the string is all that has to be decoded. What else varies, and tells nobody anything, is passed over where it is as it
+should be: padding, which is a string of letters and digits at OpenAI and blanks before the last brace at Anthropic; the
+number of the event, which must be the next; and Ollama's clock. Services in whose events anything more varies are not
+recognized; after a few vain tries they cost nothing more.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 
 from jiter import from_json
 
-_KEY = b'"arguments"'
-_find = re.compile(rb'"arguments":\s*"((?:[^"\\]|\\.)*)"').search
-_padding = re.compile(rb'"obfuscation":\s*"([0-9A-Za-z]*)"').search
+_padding = re.compile(rb'"obfuscation":\s*"(?P<word>[0-9A-Za-z]*)"|\}(?P<blank> *)\}\s*\Z').search
+_IS_PADDING: dict[str, Callable[[bytes], bool]] = {"word": bytes.isalnum, "blank": (b" " * 1000).startswith}
+_time = re.compile(rb'"created_at":\s*"([0-9A-Za-z:.+-]+)"').search
+_is_time = re.compile(rb"[0-9A-Za-z:.+-]+").fullmatch
+_number = re.compile(rb'("sequence_number":\s*)([0-9]{1,15})')
 _TRIES = 32
 
 
 class Envelope:
-    """The bytes around the arguments in the event that came last."""
+    """The bytes around the text in the event that came last."""
 
-    __slots__ = ("_after", "_before", "_end", "_known", "_middle", "_start", "_tries")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_counts_before",
+        "_end",
+        "_is_padding",
+        "_middle",
+        "_next",
+        "_numbered",
+        "_skip",
+        "_stamped",
+        "_start",
+        "_tries",
+        "_varies",
+    )
 
     def __init__(self) -> None:
-        self._known = False
-        self._before = self._after = b""
-        self._middle: bytes | None = None  # what stands between the arguments and the padding, if there is one
-        self._start = self._end = 0
+        self._before: bytes | tuple[()] = ()  # which no event begins with
+        self._after = b""
+        self._start = self._end = 0  # of the string with its quotes, if nothing else varies
+        self._varies = False
+        self._middle = b""  # what stands between the text and the padding, if there is some
+        self._skip = 0
+        self._stamped = b""  # what stands between a time and the text, if there is one
+        self._is_padding: Callable[[bytes], bool] = bytes.isalnum
+        self._numbered = b""  # what stands before the text, or after it, with %d for the number that is in it
+        self._counts_before = True
+        self._next = 0
         self._tries = _TRIES
 
     def text(self, data: bytes) -> str | None:
-        """The arguments in an event that differs from the last in them alone; None for any other."""
-        if self._known and data.startswith(self._before) and data.endswith(self._after):
-            end = self._end if self._middle is None else self._end_in(data, self._middle)
+        """The text in an event that differs from the last in it alone; None for any other."""
+        if data.startswith(self._before) and data.endswith(self._after):
+            start, end = self._start, self._end
+            if self._varies:
+                if self._stamped:
+                    start = self._start_after_time(data)
+                if self._middle:
+                    end = data.rfind(self._middle, start, end) + 1
+                    padding = data[end + self._skip : self._end]
+                    if not self._is_padding(padding) and padding:
+                        return None
             try:
-                text: str = from_json(data[self._start : end])
+                text: str = from_json(data[start:end])
             except ValueError:  # not one string: it ends earlier, or is no legal one
                 return None
             self._tries = _TRIES
+            if self._numbered:
+                self._count()
             return text
         return None
 
-    def _end_in(self, data: bytes, middle: bytes) -> int:
-        """Where the arguments end, if nothing but padding stands between `middle` and what comes after."""
-        end = data.find(middle, self._start + 1)
-        first, last = end + len(middle), len(data) - len(self._after)
-        return end + 1 if end > 0 and (first == last or data[first:last].isalnum()) else 0
+    def _start_after_time(self, data: bytes) -> int:
+        """Where the string begins, if nothing but a time stands before what was between them."""
+        end = data.find(self._stamped, self._start)
+        return end + len(self._stamped) - 1 if _is_time(data, self._start + 1, end) else len(data)
+
+    def _count(self) -> None:
+        """Expect the next number."""
+        part = self._numbered % self._next
+        self._next += 1
+        if self._counts_before:
+            self._before, self._start = part, len(part) - 1
+        else:
+            self._after, self._end = part, -len(part)
 
     def forget(self) -> None:
         """Another event came between: what was learned may no longer hold."""
-        self._known = False
+        self._before = ()
 
-    def learn(self, data: bytes, arguments: str) -> None:
-        """Take from one whole event, with these arguments, what is around them."""
+    def learn(self, data: bytes, key: str, text: str) -> None:
+        """Take from one whole event, in which `key` has this text, what is around it."""
         if not self._tries:
             return
         self._tries -= 1
-        found = _find(data)
+        found = _finder(key)(data)
         try:
-            if found is None or data.count(_KEY) != 1 or from_json(b'"%s"' % found[1]) != arguments:
+            if found is None or data.count(b'"%b"' % key.encode()) != 1 or from_json(b'"%b"' % found[1]) != text:
                 return
         except ValueError:  # what was read had to be repaired first
             return
         start, end = found.span(1)
-        padding = _padding(data, end)
-        self._middle = data[end : padding.start(1)] if padding else None
-        self._before, self._after = data[:start], data[padding.end(1) if padding else end :]
-        self._start, self._end = start - 1, end + 1 - len(data)  # the string with its quotes
-        self._known = True
+        rest, self._middle = end + 1, b""
+        if padding := _padding(data, end):
+            first, rest = padding.span(padding.lastindex or 0)
+            self._middle, self._skip = data[end:first], first - end - 1
+            self._is_padding = _IS_PADDING[padding.lastgroup or ""]
+        self._stamped = b""
+        if time := _time(data, 0, start):
+            self._stamped, start = data[time.end(1) : start], time.start(1)
+        self._before, self._after = before, after = data[:start], data[rest:]
+        self._start, self._end = start - 1, rest - len(data)
+        self._numbered = b""
+        if number := _number.search(before) or _number.search(after):
+            self._counts_before = number.string is before
+            self._next = int(number[2]) + 1
+            self._numbered = _number.sub(rb"\1%d", number.string.replace(b"%", b"%%"), 1)
+            self._count()
+        self._varies = bool(self._middle or self._stamped or self._numbered)
+
+
+@cache
+def _finder(key: str) -> Callable[[bytes], re.Match[bytes] | None]:
+    return re.compile(rb'"%b":\s*"((?:[^"\\]|\\.)*)"' % key.encode()).search

@@ -86,6 +86,7 @@ class ServerSentEvents(_Lines):
     """Server-sent events from bytes, cut anywhere.
 
     An event longer than `limit` bytes raises `LimitExceeded`. `between`: one event has ended, no other has begun.
+    `crlf`: how lines end, as far as was seen.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -94,6 +95,7 @@ class ServerSentEvents(_Lines):
         self._data: list[bytes] = []
         self._size = 0
         self.between: bool = True
+        self.crlf: bool = False
 
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes."""
@@ -118,10 +120,12 @@ class ServerSentEvents(_Lines):
             and data.count(b"\r") == data.count(b"\n") == 2
         ):
             self._begun = True
+            self.crlf = True
             return [_new(SSE, ("", data[6:-4]))]
         out: list[SSE] = []
         whole = self._whole(data)
         if whole:
+            self.crlf = b"\r\n" in data
             self._lines(whole[:-1], out)
         self.between = self._begun and not (self._rest or self._after_cr or self._data or self._event)
         return out
@@ -173,12 +177,16 @@ _TWO_DOCUMENTS = re.compile(rb"[}\]]\s*[{\[]")
 class JSONLines(_Lines):
     """JSON documents, one a line, from bytes cut anywhere; several on one line are taken apart.
 
-    Blank lines are skipped. A line longer than `limit` bytes raises `LimitExceeded`.
+    Blank lines are skipped. A line longer than `limit` bytes raises `LimitExceeded`. `between`: a line has ended, no
+    other has begun.
     """
+
+    between: bool = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """The documents that `data` completes, undecoded."""
         whole = self._whole(data)
+        self.between = self._begun and not (self._rest or self._after_cr)
         return self._documents(whole) if whole else []
 
     def close(self) -> list[bytes]:

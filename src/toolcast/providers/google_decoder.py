@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import MalformedEvent
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
@@ -53,6 +54,7 @@ class GoogleDecoder(AnswerDecoder):
 
     kind = "Gemini answer"
     vital = ('"functionCall"',)
+    grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)

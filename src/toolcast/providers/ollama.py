@@ -29,6 +29,7 @@ from ..events import (
 from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from ..usage import Usage
+from .envelopes import Envelope
 from .forced_calls import Form, answer_schema, calls_before, form_of, instructed, instructions
 from .framing import JSONLines
 from .http_errors import Source, shortened, stream_error
@@ -229,6 +230,7 @@ class OllamaDecoder:
     def __init__(self, source: Source, conversation: Conversation) -> None:
         self._source = source
         self._lines = JSONLines()
+        self._envelope = Envelope()
         self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
         self._model: str | None = None
         self._damaged_call = False
@@ -245,6 +247,8 @@ class OllamaDecoder:
         """The events that `data` completes."""
         if self._failure is not None:
             raise self._failure
+        if self._lines.between and (text := self._envelope.text(data)):
+            return [TextDelta(text)]
         out: list[Event] = []
         try:
             if len(self._first) < 200:
@@ -288,6 +292,11 @@ class OllamaDecoder:
     def _line(self, line: bytes, out: list[Event]) -> None:
         if self._over:
             return
+        if text := self._envelope.text(b"%b\n" % line):
+            out.append(TextDelta(text))
+            return
+        self._envelope.forget()
+        before = len(out)
         document = _decoded(line)
         if document is None:
             text = line.decode("utf-8", "replace")
@@ -302,6 +311,8 @@ class OllamaDecoder:
             self._end(document, out)
         elif "message" not in document:
             out.append(RawEvent(document))
+        elif len(out) == before + 1 and isinstance(last := out[-1], TextDelta):
+            self._envelope.learn(b"%b\n" % line, "content", last.text)
 
     def _message(self, message: Any, out: list[Event]) -> None:
         if not isinstance(message, dict):

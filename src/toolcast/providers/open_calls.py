@@ -30,6 +30,11 @@ class OpenCall:
     pieces: Pieces = field(default_factory=Pieces)
     opaque: Mapping[str, Any] | None = None
 
+    def grow(self, text: str) -> list[Event]:
+        """The events of more arguments."""
+        self.pieces.add(text)
+        return [ToolCallDelta(self.id, text)]
+
 
 class OpenCalls:
     """The calls of one answer. `before`: the number of calls made earlier in the conversation."""
@@ -39,6 +44,8 @@ class OpenCalls:
         self._before = before
         self._open: dict[Hashable, OpenCall] = {}
         self._ids: set[str] = set()
+        self.last: OpenCall = OpenCall("", "")
+        """The call that was given arguments last."""
         self.count: int = 0
         """How many calls have begun."""
 
@@ -61,8 +68,8 @@ class OpenCalls:
         """More arguments of the call `key`; None where no such call is open."""
         call = self._open.get(key)
         if call is not None and text:
-            call.pieces.add(text)
-            out.append(ToolCallDelta(call.id, text))
+            self.last = call
+            out += call.grow(text)
         return call
 
     def done(self, key: Hashable, out: list[Event], *, whole: str | None = None) -> None:

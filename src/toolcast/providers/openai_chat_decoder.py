@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..usage import Usage
-from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
 from .http_errors import Source, stream_error
 from .tool_calls import ToolCalls
 from .wire import Conversation, ToolNames
@@ -44,6 +44,7 @@ class OpenAIChatDecoder(AnswerDecoder):
 
     kind = "chat completion"
     vital = ('"tool_calls"', '"function_call"')
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
         super().__init__(source)
@@ -57,8 +58,8 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
 
-    def _more(self, text: str) -> list[Event] | None:
-        return None if self._details else self._calls.more(text)
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.more if kind is ToolCallDelta else said
 
     def _in_call(self) -> bool:
         return bool(self._calls)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from ..errors import MalformedEvent
-from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..pieces import Pieces
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
@@ -64,12 +64,14 @@ class OpenAIResponsesDecoder(AnswerDecoder):
     """The events of one answer, streamed or whole."""
 
     kind = "answer of the Responses protocol"
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)
         self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
+        self._growing = Pieces()  # the text that grew last
         self._lost = False
         self._refused = False
 
@@ -106,6 +108,13 @@ class OpenAIResponsesDecoder(AnswerDecoder):
                 for item in self._items.values():
                     item.waits = not item.over
         return chunk
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+
+    def _more_text(self, text: str) -> list[Event]:
+        self._growing.add(text)
+        return [TextDelta(text)]
 
     # -- items
 
@@ -196,6 +205,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
                 out.append(ThinkingDelta("\n\n"))
             pieces = item.parts[part] = Pieces()
         pieces.add(text)
+        self._growing = pieces
         out.append(TextDelta(text) if part[0] == "text" else ThinkingDelta(text))
 
     def _whole(self, item: _Item, part: _Part, whole: object, out: list[Event]) -> None:
