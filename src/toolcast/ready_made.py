@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, ClassVar, TypedDict, cast
 from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
@@ -220,7 +220,7 @@ class LlamaCpp(ServiceLLM):
     """
 
     provider = "llama.cpp"
-    modes = ("grammar", "prompted")
+    modes: ClassVar[tuple[Mode, ...]] = ("grammar", "prompted")
 
     def __init__(
         self,

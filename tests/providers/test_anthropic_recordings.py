@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recorded import Recorded, answers_in, beside
 from shared_data import needs_shared, recordings
-from toolcast.errors import MalformedEvent, StreamTruncated
-from toolcast.events import (
-    Accumulator,
-    ChatResponse,
-    Event,
-    Finish,
-    RawEvent,
-    TextDelta,
-    ToolCallDone,
-    UsageReport,
-)
+from toolcast.errors import MalformedEvent
+from toolcast.events import Finish, RawEvent, TextDelta, UsageReport
 from toolcast.messages import (
     DocumentPart,
     ImagePart,
@@ -39,67 +30,41 @@ from toolcast.providers.wire import Conversation, NamedTool, ToolChoice, ToolSpe
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
-SMALL = 10_000
-CUTS = 30
-KINDS: dict[tuple[object, ...], list[str]] = {}
-
-
-def answers_in(path: Path) -> list[bytes]:
-    """The answers that a file holds, as server-sent events: each begins with a start of another message."""
-    if path.suffix == ".sse":
-        return [path.read_bytes()]
-    answers: list[bytes] = []
-    ids: list[str] = []
-    for line in path.read_bytes().splitlines():
-        if not line.strip():
-            continue
-        event = json.loads(line)
-        if event["type"] == "message_start" and event["message"]["id"] not in ids:
-            ids.append(event["message"]["id"])
-            answers.append(b"")
-        answers[-1] += b"event: %b\ndata: %b\n\n" % (event["type"].encode(), line)
-    return answers
-
-
 FILES = sorted({path.name: path for path in recordings("anthropic-messages")}.values())
-ANSWERS = {
-    path.name if not number else f"{path.name}#{number}": answer
-    for path in FILES
-    for number, answer in enumerate(answers_in(path))
-}
-every_answer = pytest.mark.parametrize("name", ANSWERS)
 
 
-def decode(pieces: list[bytes]) -> list[Event]:
-    decoder = AnthropicWire().decoder(Conversation("m", ()))
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    return events + decoder.close()
+def ends(event: dict[str, Any]) -> object:
+    return event.get("type") == "message_stop" or event.get("delta", event.get("message", {})).get("stop_reason")
 
 
-def folded(events: list[Event]) -> ChatResponse:
-    accumulator = Accumulator()
+def calls_over(events: Iterable[dict[str, Any]]) -> Iterator[int]:
+    """A call is over when its block is."""
+    over, open = 0, set[int]()
     for event in events:
-        accumulator.apply(event)
-    return accumulator.response()
+        if event.get("content_block", {}).get("type") == "tool_use":
+            open.add(event["index"])
+        elif event.get("type") == "content_block_stop" and event["index"] in open:
+            open.remove(event["index"])
+            over += 1
+        yield over
 
 
-def named(part: str) -> bytes:
-    return next(answer for name, answer in ANSWERS.items() if part in name)
+CLAUDE = Recorded(AnthropicWire(), FILES, ends, calls_over)
 
 
 @needs_shared
 def test_the_recordings_are_there() -> None:
     assert len(FILES) == 69
-    assert len(ANSWERS) == 88
+    assert len(CLAUDE.answers) == 88
 
 
 @needs_shared
-@every_answer
+@CLAUDE.every_answer
 def test_decodes_to_one_response(name: str) -> None:
-    events = decode([ANSWERS[name]])
+    events = CLAUDE.decode(CLAUDE.answers[name])
     assert isinstance(events[-1], Finish)
     assert sum(isinstance(event, Finish) for event in events) == 1
-    response = folded(events)
+    response = CLAUDE.response(CLAUDE.answers[name])
     assert response.model
     reports = [event.usage.output_tokens for event in events if isinstance(event, UsageReport)]
     assert reports == sorted(reports)
@@ -114,59 +79,22 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason != "other"
 
 
-def cuts_of(name: str, body: bytes, events: list[Event]) -> Sequence[int]:
-    """Every byte of three small answers of each kind, a seeded sample of the others: only their words differ."""
-    kinds = [type(event) for event in events]
-    changes = (kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind is not before)
-    alike = KINDS.setdefault((name.partition(".test_")[0], *changes), [])
-    alike.append(name)
-    if len(body) < SMALL and len(alike) <= 3:
-        return range(len(body))
-    return random.Random(name).sample(range(len(body)), CUTS if len(body) < 50_000 else 4)
-
-
 @needs_shared
-@every_answer
+@CLAUDE.every_answer
 def test_every_cut_gives_the_same_events(name: str) -> None:
-    body = ANSWERS[name]
-    whole = decode([body])
-    lines = body.replace(b"\r\n", b"\n")
-    for form in (lines, lines.replace(b"\n", b"\r\n")):
-        assert decode([form]) == whole
-        if form is lines or len(form) < SMALL:
-            assert decode([form[at : at + 1] for at in range(len(form))]) == whole
-    for cut in cuts_of(name, body, whole):
-        assert decode([body[:cut], body[cut:]]) == whole, cut
-
-
-def borders(body: bytes) -> list[int]:
-    """Where an event ends, up to the one that holds the stop reason, and once inside that one."""
-    found: list[int] = []
-    at = 0
-    while (end := body.find(b"\n\n", at)) >= 0:
-        data = json.loads(body[at:end].partition(b"data:")[2])
-        if data.get("delta", data.get("message", {})).get("stop_reason") or data["type"] == "message_stop":
-            break
-        at = end + 2
-        found.append(at)
-    return [*found, at + 10]
+    CLAUDE.check_cuts(name)
 
 
 @needs_shared
-@every_answer
-def test_truncated_at_any_event_border(name: str) -> None:
-    body = ANSWERS[name].replace(b"\r\n", b"\n")
-    ends = borders(body)
-    for end in ends if len(ends) < 60 else ends[::20]:
-        decoder = AnthropicWire().decoder(Conversation("m", ()))
-        events = decoder.feed(body[:end])
-        assert not any(isinstance(event, Finish) for event in events)
-        done = sum(isinstance(event, ToolCallDone) for event in events)
-        started, last = body[:end].count(b'"type":"tool_use"'), body[:end].rfind(b'"type":"tool_use"')
-        still_open = started and b"content_block_stop" not in body[last:end]
-        assert done <= started - bool(still_open)  # no call is done before its block has ended
-        with pytest.raises(StreamTruncated):
-            decoder.close()
+@CLAUDE.every_answer
+def test_one_cut_leaves_no_trace(name: str) -> None:
+    CLAUDE.check_single_cuts(name)
+
+
+@needs_shared
+@CLAUDE.every_answer
+def test_truncated_at_every_event_border(name: str) -> None:
+    CLAUDE.check_borders(name)
 
 
 HOW = [
@@ -186,34 +114,34 @@ HOW = [
 @needs_shared
 @pytest.mark.parametrize(("part", "stop_reason", "raw", "text"), HOW)
 def test_how_it_ended(part: str, stop_reason: str, raw: str, text: str) -> None:
-    events = decode([named(part)])
+    events = CLAUDE.decode(CLAUDE.named(part))
     finish = events[-1]
     assert isinstance(finish, Finish)
     assert (finish.stop_reason, finish.raw) == (stop_reason, raw)
-    assert folded(events).text.strip().startswith(text)
+    assert CLAUDE.response(CLAUDE.named(part)).text.strip().startswith(text)
 
 
 @needs_shared
 def test_usage_that_is_corrected_at_the_end() -> None:
-    response = folded(decode([named("message-delta-input-tokens")]))
+    response = CLAUDE.response(CLAUDE.named("message-delta-input-tokens"))
     assert response.usage == Usage(61, 2)
 
 
 @needs_shared
 def test_cached_tokens_are_part_of_the_input() -> None:
-    usage = folded(decode([named("prompt-cache.1")])).usage
+    usage = CLAUDE.response(CLAUDE.named("prompt-cache.1")).usage
     assert usage == Usage(6 + 6289 + 3337, 198, 6289, 3337)
 
 
 @needs_shared
 def test_usage_is_reported_once_where_it_does_not_change() -> None:
-    events = decode([named("complete_usage.0")])
+    events = CLAUDE.decode(CLAUDE.named("complete_usage.0"))
     assert sum(isinstance(event, UsageReport) for event in events) == 2
 
 
 @needs_shared
 def test_thoughts_are_signed() -> None:
-    thought = folded(decode([named("thinking_part_stream")])).message.parts[0]
+    thought = CLAUDE.response(CLAUDE.named("thinking_part_stream")).message.parts[0]
     assert isinstance(thought, ThinkingPart)
     assert len(thought.signature or "") > 50
     assert len(thought.text) > 50
@@ -224,25 +152,25 @@ def test_thoughts_are_signed() -> None:
 
 @needs_shared
 def test_several_answers_in_one_body_are_an_error() -> None:
-    parts = [answer for name, answer in ANSWERS.items() if "tool-search-regex" in name]
+    parts = [answer for name, answer in CLAUDE.answers.items() if "tool-search-regex" in name]
     first, second = (part.partition(b"event: message_delta")[0] for part in parts)
     with pytest.raises(MalformedEvent, match="two answers"):
-        decode([first + second])
+        CLAUDE.decode(first + second)
 
 
 @needs_shared
 def test_a_damaged_piece_of_a_call_is_an_error() -> None:
-    body = named("tool_use_response")
+    body = CLAUDE.named("tool_use_response")
     at = body.rfind(b"input_json_delta")
     with pytest.raises(MalformedEvent, match="lack a piece"):
-        decode([body[:at] + b'"' + body[at:]])
+        CLAUDE.decode(body[:at] + b'"' + body[at:])
 
 
 @needs_shared
 def test_a_damaged_piece_of_text_is_skipped_with_a_warning() -> None:
-    body = named("fallback_credit")
+    body = CLAUDE.named("fallback_credit")
     at = body.find(b"text_delta")
-    events = decode([body[:at] + b'"' + body[at:]])
+    events = CLAUDE.decode(body[:at] + b'"' + body[at:])
     assert [event.damaged for event in events if isinstance(event, RawEvent)] == [True]
     assert not any(isinstance(event, TextDelta) for event in events)
 
@@ -250,7 +178,7 @@ def test_a_damaged_piece_of_text_is_skipped_with_a_warning() -> None:
 # -- twins: the same scenario, answered whole
 
 
-TWINS = [path for path in FILES if path.with_name(path.name + ".response.json").is_file()]
+TWINS = CLAUDE.with_a("response")
 
 
 @needs_shared
@@ -259,14 +187,14 @@ def test_the_twins_are_there() -> None:
 
 
 def recorded_whole(path: Path) -> Any:
-    return json.loads(path.with_name(path.name + ".response.json").read_bytes())
+    return json.loads(beside(path, "response").read_bytes())
 
 
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_a_whole_answer_gives_what_it_says(path: Path) -> None:
     recorded = recorded_whole(path)
-    response = folded(decode([json.dumps(recorded).encode()]))
+    response = CLAUDE.response(json.dumps(recorded).encode())
     blocks = [block for block in recorded["content"] if block["type"] in ("text", "thinking", "tool_use")]
     said = "".join(block.get("text", "") for block in blocks)
     assert response.text == (said or response.text)
@@ -288,8 +216,8 @@ ALIKE = ("clear-thinking.1", "fallback", "json-other-tool.1", "refusal")
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_a_stream_and_its_twin(path: Path) -> None:
-    streamed = folded(decode(answers_in(path)[:1]))  # where the stream goes on, its twin does not
-    whole = folded(decode([json.dumps(recorded_whole(path)).encode()]))
+    streamed = CLAUDE.response(answers_in(path)[0])  # where the stream goes on, its twin does not
+    whole = CLAUDE.response(json.dumps(recorded_whole(path)).encode())
     assert streamed.stop_reason == whole.stop_reason
     assert {part.type for part in streamed.message.parts} == {part.type for part in whole.message.parts}
     assert {call.name for call in streamed.message.tool_calls} == {call.name for call in whole.message.tool_calls}
@@ -305,7 +233,7 @@ def test_a_stream_and_its_twin(path: Path) -> None:
 def test_a_stream_said_whole_gives_the_same_response(path: Path) -> None:
     """The message that the official SDK would make of the stream, read as one document."""
     for body in answers_in(path):
-        streamed, whole = folded(decode([body])), folded(decode([json.dumps(joined(body)).encode()]))
+        streamed, whole = CLAUDE.response(body), CLAUDE.response(json.dumps(joined(body)).encode())
         assert whole.stop_reason == streamed.stop_reason
         assert whole.text == streamed.text
         assert whole.usage == streamed.usage
@@ -349,7 +277,7 @@ def joined(body: bytes) -> dict[str, Any]:
 
 # -- requests: the recorded bodies, made from messages and settings
 
-REQUESTS = [path for path in FILES if path.with_name(path.name + ".request.json").is_file()]
+REQUESTS = CLAUDE.with_a("request")
 
 # What is sent otherwise than it was recorded, and why. A pair of field and test of the recorded body.
 DIFFERENCES: dict[str, str] = {
@@ -451,12 +379,12 @@ def remade(recorded: dict[str, Any]) -> dict[str, Any]:
 @needs_shared
 @pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.name)
 def test_recorded_requests_are_made_again(path: Path) -> None:
-    recorded = json.loads(path.with_name(path.name + ".request.json").read_bytes())
+    recorded = json.loads(beside(path, "request").read_bytes())
     assert remade(recorded) == expected(recorded)[0]
 
 
 @needs_shared
 def test_every_difference_occurs() -> None:
     assert len(REQUESTS) == 36
-    recorded = [json.loads(path.with_name(path.name + ".request.json").read_bytes()) for path in REQUESTS]
+    recorded = [json.loads(beside(path, "request").read_bytes()) for path in REQUESTS]
     assert set().union(*(expected(body)[1] for body in recorded)) == set(DIFFERENCES)

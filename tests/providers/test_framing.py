@@ -151,3 +151,28 @@ def test_json_lines_for_every_cut(body: bytes, expected: list[bytes]) -> None:
 def test_a_line_over_the_limit() -> None:
     with pytest.raises(LimitExceeded):
         JSONLines(8).feed(b'{"a":1234567}\n')
+
+
+@pytest.mark.parametrize(
+    ("data", "crlf"),
+    [
+        (b"data: a\n\n", False),
+        (b"data: a\r\n\r\n", True),
+        (b": x\r\ndata: a\r\n\r\n", True),
+        (b"data: a\r\r", False),
+        (b"event: b\ndata: a\n\n", False),
+    ],
+)
+def test_tells_how_lines_end(data: bytes, crlf: bool) -> None:
+    machine = ServerSentEvents()
+    machine.feed(data)
+    assert machine.crlf is crlf
+
+
+@pytest.mark.parametrize(
+    ("data", "between"), [(b"", False), (b"{}\n", True), (b"{}\r\n", True), (b"{}\r", False), (b"{}\n{", False)]
+)
+def test_tells_whether_a_line_has_ended_and_no_other_begun(data: bytes, between: bool) -> None:
+    machine = JSONLines()
+    machine.feed(data)
+    assert machine.between is between

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recorded import Recorded, answers_in, beside
 from shared_data import needs_shared, recordings
 from toolcast.errors import StreamTruncated
-from toolcast.events import Accumulator, ChatResponse, Event, Finish, ToolCallDone, UsageReport
+from toolcast.events import Finish, UsageReport
 from toolcast.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart, system
 from toolcast.providers.google import GoogleWire
 from toolcast.providers.wire import Conversation, ToolSpec
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
-SMALL = 10_000
-CUTS = 30
 # The Live API, a WebSocket protocol of its own for speech: there are no candidates in it.
 LIVE = "google.google-live-speech-translation.jsonl"
 FILES = [path for path in recordings("gemini") if path.name != LIVE]
-whole_files = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 
 
-def body_of(path: Path, end: bytes = b"\r\n") -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".sse":
-        return data.replace(b"\r\n", b"\n").replace(b"\n", end)
-    return b"".join(b"data: " + line + end + end for line in data.splitlines() if line.strip())
+def calls_over(chunks: Iterable[dict[str, Any]]) -> Iterator[int]:
+    """Calls come in one piece, but for those that say that they go on."""
+    over = 0
+    for chunk in chunks:
+        for candidate in chunk.get("candidates", ()):
+            calls = [part["functionCall"] for part in candidate["content"]["parts"] if "functionCall" in part]
+            over += sum(not call.get("willContinue") for call in calls)
+        yield over
 
 
-def decode(*pieces: bytes) -> list[Event]:
-    decoder = GoogleWire().decoder(Conversation("m", ()))
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    return events + decoder.close()
-
-
-def folded(events: list[Event]) -> ChatResponse:
-    accumulator = Accumulator()
-    for event in events:
-        accumulator.apply(event)
-    return accumulator.response()
+GEMINI = Recorded(
+    GoogleWire(),
+    FILES,
+    lambda chunk: any("finishReason" in candidate for candidate in chunk.get("candidates", ())),
+    calls_over,
+)
 
 
 @needs_shared
@@ -53,12 +48,12 @@ def test_the_recordings_are_there() -> None:
 
 
 @needs_shared
-@whole_files
-def test_decodes_to_one_response(path: Path) -> None:
-    events = decode(body_of(path))
+@GEMINI.every_answer
+def test_decodes_to_one_response(name: str) -> None:
+    events = GEMINI.decode(GEMINI.answers[name])
     assert isinstance(events[-1], Finish)
     assert sum(isinstance(event, Finish) for event in events) == 1
-    response = folded(events)
+    response = GEMINI.response(GEMINI.answers[name])
     assert response.message.text or response.message.tool_calls
     assert (response.model or "").startswith("gemini-")
     for call in response.message.tool_calls:
@@ -69,70 +64,41 @@ def test_decodes_to_one_response(path: Path) -> None:
     assert response.usage.output_tokens
 
 
-def cuts_of(path: Path, body: bytes) -> Sequence[int]:
-    """Every byte of a small file, a seeded sample of the others."""
-    if len(body) < SMALL:
-        return range(len(body))
-    return random.Random(path.name).sample(range(len(body)), CUTS)
+@needs_shared
+@GEMINI.every_answer
+def test_every_cut_gives_the_same_events(name: str) -> None:
+    GEMINI.check_cuts(name)
 
 
 @needs_shared
-@whole_files
-def test_every_cut_gives_the_same_events(path: Path) -> None:
-    body = body_of(path)
-    whole = decode(body)
-    assert decode(body_of(path, b"\n")) == whole
-    assert decode(*[body[at : at + 1] for at in range(len(body))]) == whole
-    for cut in cuts_of(path, body):
-        assert decode(body[:cut], body[cut:]) == whole, cut
+@GEMINI.every_answer
+def test_one_cut_leaves_no_trace(name: str) -> None:
+    GEMINI.check_single_cuts(name)
 
 
 @needs_shared
-@whole_files
-def test_the_same_chunks_in_a_list(path: Path) -> None:
-    chunks = [line[6:].rstrip() for line in body_of(path, b"\n").splitlines() if line.startswith(b"data: ")]
-    assert decode(b"[" + b",\r\n".join(chunks) + b"]") == decode(body_of(path))
-
-
-def borders(body: bytes) -> list[int]:
-    """Where an event ends, up to the one that holds the end marker, and once inside that one."""
-    found: list[int] = []
-    at = 0
-    while (end := body.find(b"\r\n\r\n", at)) >= 0 and b'"finishReason"' not in body[at:end]:
-        at = end + 4
-        found.append(at)
-    return [*found, at + 10]
+@GEMINI.every_answer
+def test_truncated_at_every_event_border(name: str) -> None:
+    GEMINI.check_borders(name)
 
 
 @needs_shared
-@whole_files
-def test_truncated_at_any_event_border(path: Path) -> None:
-    body = body_of(path)
-    whole = [event for event in decode(body) if isinstance(event, ToolCallDone)]
-    for end in borders(body):
-        decoder = GoogleWire().decoder(Conversation("m", ()))
-        events = decoder.feed(body[:end])
-        assert not any(isinstance(event, Finish) for event in events)
-        # Calls come in one piece: those that came are whole.
-        assert [event for event in events if isinstance(event, ToolCallDone)] in (whole, [])
-        with pytest.raises(StreamTruncated):
-            decoder.close()
+@GEMINI.every_answer
+def test_the_same_chunks_in_a_list(name: str) -> None:
+    chunks = [line[6:].rstrip() for line in GEMINI.answers[name].splitlines() if line.startswith(b"data: ")]
+    assert GEMINI.decode(b"[" + b",\r\n".join(chunks) + b"]") == GEMINI.decode(GEMINI.answers[name])
 
 
 @needs_shared
 def test_the_live_api_is_no_gemini_answer() -> None:
     (path,) = (path for path in recordings("gemini") if path.name == LIVE)
     with pytest.raises(StreamTruncated):
-        decode(body_of(path))
-
-
-def named(part: str) -> Path:
-    return next(path for path in FILES if part in path.name)
+        GEMINI.decode(*answers_in(path))
 
 
 @needs_shared
 def test_arguments_in_pieces_whose_last_one_ends_the_call() -> None:
-    (call,) = folded(decode(body_of(named("array-arguments")))).message.tool_calls
+    (call,) = GEMINI.response(GEMINI.named("array-arguments")).message.tool_calls
     assert json.loads(call.arguments) == {
         "operations": [
             {"action": "add", "description": "Fresh red apple", "itemid": "apple_001", "price": 0.5},
@@ -143,22 +109,22 @@ def test_arguments_in_pieces_whose_last_one_ends_the_call() -> None:
 
 @needs_shared
 def test_usage_that_comes_with_every_chunk_counts_once() -> None:
-    events = decode(body_of(named("usage_is_live")))
+    events = GEMINI.decode(GEMINI.named("usage_is_live"))
     assert len([event for event in events if isinstance(event, UsageReport)]) == 3
-    assert folded(events).usage == Usage(18, 80 + 35)
+    assert GEMINI.response(GEMINI.named("usage_is_live")).usage == Usage(18, 80 + 35)
 
 
 # -- the same scenario in one piece: another answer of the same model, so its words may differ
 
-TWINS = [path for path in FILES if path.with_name(path.name + ".response.json").exists()]
+TWINS = GEMINI.with_a("response")
 OTHER_WORDS = {"google.google-text.jsonl"}
 
 
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_the_answer_in_one_piece_has_the_same_content(path: Path) -> None:
-    streamed = folded(decode(body_of(path)))
-    whole = folded(decode(path.with_name(path.name + ".response.json").read_bytes()))
+    streamed = GEMINI.response(GEMINI.answers[path.name])
+    whole = GEMINI.response(beside(path, "response").read_bytes())
     assert [part.type for part in whole.message.parts] == [part.type for part in streamed.message.parts]
     assert (whole.text == streamed.text) != (path.name in OTHER_WORDS)
     assert [(call.name, call.arguments) for call in whole.message.tool_calls] == [
@@ -179,7 +145,7 @@ def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
     """The parts of an answer as they must go back: text that came in pieces is one part, and unsigned thoughts, code
     and what says nothing stay here."""
     unsigned = ""
-    for line in body_of(path, b"\n").splitlines():
+    for line in GEMINI.answers[path.name].splitlines():
         for candidate in json.loads(line[6:]).get("candidates", ()) if line else ():
             for part in candidate["content"]["parts"]:
                 if part.keys() == {"text"}:
@@ -198,7 +164,7 @@ def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
     "path", [path for path in FILES if "array-arguments" not in path.name], ids=lambda path: path.name
 )
 def test_signatures_go_back_on_the_part_they_came_on(path: Path) -> None:
-    said = folded(decode(body_of(path))).message
+    said = GEMINI.response(GEMINI.answers[path.name]).message
     request = GoogleWire().request(
         Conversation("gemini-2.5-pro", (Message("user", (TextPart("x"),)), said)), Settings()
     )
@@ -207,7 +173,7 @@ def test_signatures_go_back_on_the_part_they_came_on(path: Path) -> None:
 
 # -- requests: each recorded body, said in messages and settings, is sent again
 
-REQUESTS = [path for path in FILES if path.with_name(path.name + ".request.json").exists()]
+REQUESTS = GEMINI.with_a("request")
 DIFFERENCES = {
     "systemInstruction.role": "not sent: an instruction is nobody's turn",
     "generationConfig": "not sent when it is empty",
@@ -299,9 +265,9 @@ def expected(body: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 def again(path: Path) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
     """What toolcast sends for a recorded request, what it is to send, and the differences that are in it."""
-    recorded = json.loads(path.with_name(path.name + ".request.json").read_bytes())
+    recorded = json.loads(beside(path, "request").read_bytes())
     messages, tools, settings = read_request(recorded)
-    model = folded(decode(body_of(path))).model or ""
+    model = GEMINI.response(GEMINI.answers[path.name]).model or ""
     request = GoogleWire().request(Conversation(model, messages, tools), settings)
     return json.loads(request.body), *expected(recorded)
 

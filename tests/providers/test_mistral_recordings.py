@@ -3,59 +3,36 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recorded import Recorded, beside
 from shared_data import needs_shared, recordings
-from toolcast.errors import StreamTruncated
-from toolcast.events import Accumulator, ChatResponse, Event, Finish, ToolCallDone
+from toolcast.events import Finish
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, user
 from toolcast.providers.mistral import MistralWire
 from toolcast.providers.wire import Conversation, ToolSpec
 from toolcast.settings import Settings
 
-SMALL = 10_000
-CUTS = 30
-FILES = recordings("mistral-chat")
-whole_files = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-
-
-def body_of(path: Path, end: bytes = b"\n") -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".sse":
-        return data.replace(b"\r\n", b"\n").replace(b"\n", end)
-    return b"".join(b"data: " + line + end + end for line in data.splitlines() if line.strip())
-
-
-def decode(*pieces: bytes) -> list[Event]:
-    decoder = MistralWire().decoder(Conversation("m", ()))
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    return events + decoder.close()
-
-
-def folded(events: list[Event]) -> ChatResponse:
-    accumulator = Accumulator()
-    for event in events:
-        accumulator.apply(event)
-    return accumulator.response()
+MISTRAL = Recorded(
+    MistralWire(), recordings("mistral-chat"), lambda chunk: chunk.get("choices", [{}])[0].get("finish_reason")
+)
 
 
 @needs_shared
 def test_the_recordings_are_there() -> None:
-    assert len(FILES) > 12
+    assert len(MISTRAL.answers) > 12
 
 
 @needs_shared
-@whole_files
-def test_decodes_to_one_response(path: Path) -> None:
-    events = decode(body_of(path))
+@MISTRAL.every_answer
+def test_decodes_to_one_response(name: str) -> None:
+    events = MISTRAL.decode(MISTRAL.answers[name])
     assert isinstance(events[-1], Finish)
     assert sum(isinstance(event, Finish) for event in events) == 1
-    response = folded(events)
+    response = MISTRAL.response(MISTRAL.answers[name])
     assert response.message.text or response.message.tool_calls
     assert response.model
     for call in response.message.tool_calls:
@@ -67,54 +44,28 @@ def test_decodes_to_one_response(path: Path) -> None:
     assert response.usage.output_tokens
 
 
-def cuts_of(path: Path, body: bytes) -> Sequence[int]:
-    """Every byte of a small file, a seeded sample of the others."""
-    if len(body) < SMALL:
-        return range(len(body))
-    return random.Random(path.name).sample(range(len(body)), CUTS)
+@needs_shared
+@MISTRAL.every_answer
+def test_every_cut_gives_the_same_events(name: str) -> None:
+    MISTRAL.check_cuts(name)
 
 
 @needs_shared
-@whole_files
-def test_every_cut_gives_the_same_events(path: Path) -> None:
-    body = body_of(path)
-    whole = decode(body)
-    assert decode(body_of(path, b"\r\n")) == whole
-    assert decode(*[body[at : at + 1] for at in range(len(body))]) == whole
-    for cut in cuts_of(path, body):
-        assert decode(body[:cut], body[cut:]) == whole, cut
-
-
-def borders(body: bytes) -> list[int]:
-    """Where an event ends, up to the one that holds the end marker, and once inside that one."""
-    found: list[int] = []
-    at = 0
-    while (end := body.find(b"\n\n", at)) >= 0 and not json.loads(body[at + 6 : end])["choices"][0]["finish_reason"]:
-        at = end + 2
-        found.append(at)
-    return [*found, at + 10]
+@MISTRAL.every_answer
+def test_one_cut_leaves_no_trace(name: str) -> None:
+    MISTRAL.check_single_cuts(name)
 
 
 @needs_shared
-@whole_files
-def test_truncated_at_any_event_border(path: Path) -> None:
-    body = body_of(path)
-    for end in borders(body):
-        decoder = MistralWire().decoder(Conversation("m", ()))
-        events = decoder.feed(body[:end])
-        assert not any(isinstance(event, (ToolCallDone, Finish)) for event in events)
-        with pytest.raises(StreamTruncated):
-            decoder.close()
-
-
-def named(part: str) -> Path:
-    return next(path for path in FILES if part in path.name)
+@MISTRAL.every_answer
+def test_truncated_at_every_event_border(name: str) -> None:
+    MISTRAL.check_borders(name)
 
 
 @needs_shared
 @pytest.mark.parametrize("name", ["thinking_part_iter", "mistral-reasoning"])
 def test_thoughts_go_back_as_they_came(name: str) -> None:
-    said = folded(decode(body_of(named(name)))).message
+    said = MISTRAL.response(MISTRAL.named(name)).message
     thought, text = said.parts
     assert isinstance(thought, ThinkingPart)
     assert isinstance(text, TextPart)
@@ -130,18 +81,18 @@ def test_thoughts_go_back_as_they_came(name: str) -> None:
     }
 
 
-TWINS = [path for path in FILES if path.with_name(path.name + ".response.json").exists()]
+TWINS = MISTRAL.with_a("response")
 
 
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_the_answer_in_one_piece_is_the_same(path: Path) -> None:
-    assert folded(decode(path.with_name(path.name + ".response.json").read_bytes())) == folded(decode(body_of(path)))
+    assert MISTRAL.response(beside(path, "response").read_bytes()) == MISTRAL.response(MISTRAL.answers[path.name])
 
 
 # -- requests: each recorded body, said in messages and settings, is sent again
 
-REQUESTS = [path for path in FILES if path.with_name(path.name + ".request.json").exists()]
+REQUESTS = MISTRAL.with_a("request")
 DIFFERENCES = {"parallel_tool_calls": "sent with tools: toolcast says whether it reads more than one call"}
 
 
@@ -168,7 +119,7 @@ def read_message(message: dict[str, Any]) -> Message:
 @needs_shared
 @pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.name)
 def test_the_request_is_sent_again(path: Path) -> None:
-    recorded = json.loads(path.with_name(path.name + ".request.json").read_bytes())
+    recorded = json.loads(beside(path, "request").read_bytes())
     made = json.loads(MistralWire().request(read_request(recorded), Settings()).body)
     assert made == recorded | ({"parallel_tool_calls": False} if "tools" in recorded else {})
     assert made.keys() - recorded.keys() <= DIFFERENCES.keys()

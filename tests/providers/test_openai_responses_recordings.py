@@ -7,65 +7,42 @@ out otherwise is in `DIFFERENCES`, with the reason.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recorded import Recorded, answers_in, beside, differences
 from shared_data import needs_shared, recordings
 from toolcast.errors import QuotaExceeded, StreamTruncated
-from toolcast.events import Accumulator, ChatResponse, Event, Finish, RawEvent, ToolCallDone, UsageReport
+from toolcast.events import ChatResponse, Event, Finish, RawEvent, UsageReport
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, system, user
 from toolcast.providers.compatible import OPENAI
 from toolcast.providers.openai_responses import OpenAIResponsesWire
 from toolcast.providers.wire import Conversation, ToolSpec
 from toolcast.settings import Settings
 
-SMALL = 6_000
-CUTS = 30
 # Listed as a stream of this protocol, but its chunks are chat completions; and a failure.
 CHAT, FAILED = "openai.azure-model-router.1.jsonl", "openai.openai-error.1.jsonl"
 
 PATHS = recordings("openai-responses")
 
 
-def answers_in(path: Path) -> Iterator[bytes]:
-    """The answers of one file, each as the service sent it."""
-    if path.suffix == ".sse":
-        yield path.read_bytes()
-        return
-    events: list[bytes] = []
-    for line in filter(bytes.strip, path.read_bytes().splitlines()):
-        kind = json.loads(line).get("type", "message")
-        if kind == "response.created" and events:
-            yield b"".join(events)
-            events = []
-        events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), line))
-    yield b"".join(events)
-
-
-ANSWERS = {
-    f"{path.name}.{number}": body
-    for path in PATHS
-    if path.name not in (CHAT, FAILED)
-    for number, body in enumerate(answers_in(path))
-}
-whole_answers = pytest.mark.parametrize("name", ANSWERS)
-
-
-def decode(pieces: list[bytes]) -> list[Event]:
-    decoder = OpenAIResponsesWire(OPENAI).decoder(Conversation("m", ()))
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    return events + decoder.close()
-
-
-def folded(events: list[Event]) -> ChatResponse:
-    accumulator = Accumulator()
+def calls_over(events: Iterable[dict[str, Any]]) -> Iterator[int]:
+    """A call is over when the service says that its arguments are."""
+    over = 0
     for event in events:
-        accumulator.apply(event)
-    return accumulator.response()
+        over += event.get("type") == "response.function_call_arguments.done"
+        yield over
+
+
+RESPONSES = Recorded(
+    OpenAIResponsesWire(OPENAI),
+    [path for path in PATHS if path.name not in (CHAT, FAILED)],
+    lambda event: event.get("type") == "response.completed",
+    calls_over,
+)
 
 
 def payloads(body: bytes) -> list[dict[str, Any]]:
@@ -74,17 +51,17 @@ def payloads(body: bytes) -> list[dict[str, Any]]:
 
 @needs_shared
 def test_the_recordings_are_there() -> None:
-    assert len(ANSWERS) > 60
+    assert len(RESPONSES.answers) > 60
 
 
 @needs_shared
-@whole_answers
+@RESPONSES.every_answer
 def test_decodes_to_one_response(name: str) -> None:
-    events = decode([ANSWERS[name]])
+    events = RESPONSES.decode(RESPONSES.answers[name])
     assert isinstance(events[-1], Finish)
     assert sum(isinstance(event, Finish) for event in events) == 1
     assert sum(isinstance(event, UsageReport) for event in events) == 1
-    response = folded(events)
+    response = RESPONSES.response(RESPONSES.answers[name])
     assert response.message.parts or any(isinstance(event, RawEvent) for event in events)
     assert response.model
     for call in response.message.tool_calls:
@@ -95,35 +72,21 @@ def test_decodes_to_one_response(name: str) -> None:
 
 
 @needs_shared
-@whole_answers
+@RESPONSES.every_answer
 def test_every_cut_gives_the_same_events(name: str) -> None:
-    body = ANSWERS[name]
-    whole = decode([body])
-    assert decode([body[at : at + 1] for at in range(len(body))]) == whole
-    assert decode([body.replace(b"\n", b"\r\n")]) == whole
-    some = random.Random(name).sample(range(len(body)), CUTS if len(body) < 50_000 else 4)
-    for cut in range(len(body)) if len(body) < SMALL else some:
-        assert decode([body[:cut], body[cut:]]) == whole, cut
+    RESPONSES.check_cuts(name)
 
 
 @needs_shared
-@whole_answers
-def test_truncated_at_any_event_border(name: str) -> None:
-    """Before the end, a call is done only where the service said so, and nothing is finished."""
-    body = ANSWERS[name]
-    ends = [at + 2 for at in range(len(body)) if body.startswith(b"\n\n", at)]
-    terminal = next(end for end in ends if b'"type":"response.completed"' in body[:end].replace(b'": "', b'":"'))
-    before = [end for end in ends if end < terminal]
-    for end in before if len(before) < 60 else before[::20]:
-        decoder = OpenAIResponsesWire(OPENAI).decoder(Conversation("m", ()))
-        events = decoder.feed(body[:end])
-        said = [event["type"] for event in payloads(body[:end])]
-        assert not any(isinstance(event, Finish) for event in events)
-        assert sum(isinstance(event, ToolCallDone) for event in events) == said.count(
-            "response.function_call_arguments.done"
-        )
-        with pytest.raises(StreamTruncated):
-            decoder.close()
+@RESPONSES.every_answer
+def test_one_cut_leaves_no_trace(name: str) -> None:
+    RESPONSES.check_single_cuts(name)
+
+
+@needs_shared
+@RESPONSES.every_answer
+def test_truncated_at_every_event_border(name: str) -> None:
+    RESPONSES.check_borders(name)
 
 
 def content(response: ChatResponse) -> list[tuple[str, ...]]:
@@ -144,22 +107,21 @@ def kinds(events: list[Event]) -> list[str]:
 
 
 # Its last event holds other words than its pieces: somebody shortened them.
-SHORTENED = "openai.openai-shell-container.1.jsonl.0"
+SHORTENED = "openai.openai-shell-container.1.jsonl"
 
 
 @needs_shared
-@whole_answers
+@RESPONSES.every_answer
 def test_the_answer_in_one_piece_has_the_same_content(name: str) -> None:
-    body = ANSWERS[name]
-    streamed, document = decode([body]), payloads(body)[-1]["response"]
-    whole = decode([json.dumps(document).encode()])
-    one, other = folded(streamed), folded(whole)
+    body = RESPONSES.answers[name]
+    document = json.dumps(payloads(body)[-1]["response"]).encode()
+    one, other = RESPONSES.response(body), RESPONSES.response(document)
     assert (one.stop_reason, one.usage, one.model) == (other.stop_reason, other.usage, other.model)
     assert (content(one) == content(other)) == (name != SHORTENED)
-    assert kinds(streamed) == kinds(whole)
+    assert kinds(RESPONSES.decode(body)) == kinds(RESPONSES.decode(document))
 
 
-TWINS = [path for path in (path.with_name(f"{path.name}.response.json") for path in PATHS) if path.exists()]
+TWINS = [beside(path, "response") for path in PATHS if beside(path, "response").is_file()]
 
 
 @needs_shared
@@ -168,9 +130,9 @@ def test_twins_in_one_piece(path: Path) -> None:
     document = json.loads(path.read_text())
     if document.get("error"):
         with pytest.raises(QuotaExceeded):
-            decode([path.read_bytes()])
+            RESPONSES.decode(path.read_bytes())
         return
-    response = folded(decode([path.read_bytes()]))
+    response = RESPONSES.response(path.read_bytes())
     items = document["output"]
     texts = [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
     calls = [(item["call_id"], item["arguments"]) for item in items if item["type"] == "function_call"]
@@ -187,7 +149,7 @@ def test_an_error_that_is_told_twice_is_one() -> None:
     (body,) = answers_in(path)
     for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
         with pytest.raises(QuotaExceeded, match="exceeded your current quota") as caught:
-            decode(pieces)
+            RESPONSES.decode(*pieces)
         assert caught.value.model == "gpt-5-nano-2025-08-07"
 
 
@@ -195,24 +157,20 @@ def test_an_error_that_is_told_twice_is_one() -> None:
 def test_another_protocol_is_no_answer() -> None:
     (path,) = (path for path in PATHS if path.name == CHAT)
     with pytest.raises(StreamTruncated):
-        decode(list(answers_in(path)))
-
-
-def named(part: str) -> bytes:
-    return next(body for name, body in ANSWERS.items() if part in name)
+        RESPONSES.decode(*answers_in(path))
 
 
 @needs_shared
 def test_ids_that_change_with_each_event() -> None:
-    response = folded(decode([named("github-copilot-id-rotation")]))
+    response = RESPONSES.response(RESPONSES.named("github-copilot-id-rotation"))
     assert [part.type for part in response.message.parts] == ["thinking", "thinking", "text"]
     assert response.text.startswith("There are **3** letter")
 
 
 @needs_shared
 def test_thoughts_that_the_service_encrypted_go_back_byte_for_byte() -> None:
-    body = named("openai-reasoning-encrypted-content")
-    response = folded(decode([body]))
+    body = RESPONSES.named("openai-reasoning-encrypted-content")
+    response = RESPONSES.response(body)
     done = [event for event in payloads(body) if event["type"] == "response.output_item.done"]
     item = next(event["item"] for event in done if event["item"]["type"] == "reasoning")
     asked = Conversation("m", (user("12 + 7?"), response.message))
@@ -224,8 +182,7 @@ def test_thoughts_that_the_service_encrypted_go_back_byte_for_byte() -> None:
 
 # -- requests
 
-REQUESTS = {path.name: path.with_name(f"{path.name}.request.json") for path in PATHS}
-REQUESTS = {name: path for name, path in REQUESTS.items() if path.exists()}
+REQUESTS = [beside(path, "request") for path in PATHS if beside(path, "request").is_file()]
 
 DIFFERENCES = {
     "store": "Nothing is stored, unless `extra` says so; the service's default is to store.",
@@ -301,24 +258,6 @@ def settings_of(body: dict[str, Any]) -> Settings:
     return Settings(thinking=reasoning.get("effort"), extra=extra)
 
 
-def differences(path: str, recorded: Any, sent: Any) -> Iterator[str]:
-    """Where the two differ; places in lists are left open, and items of no tool of ours are left out."""
-    if recorded == sent:
-        return
-    if isinstance(recorded, dict) and isinstance(sent, dict):
-        for name in recorded.keys() | sent.keys():
-            inner = f"{path}.{name}" if path else name
-            yield from differences(inner, recorded.get(name, ...), sent.get(name, ...))
-    elif isinstance(recorded, list) and isinstance(sent, list):
-        ours = [item for item in recorded if not is_foreign(item)]
-        if len(ours) < len(recorded):
-            yield path
-        for one, other in zip(ours, sent, strict=True):
-            yield from differences(f"{path}[]", one, other)
-    else:
-        yield path
-
-
 KNOWN = ("function", "function_call", "function_call_output", "reasoning", "message", "output_text")
 
 
@@ -330,15 +269,15 @@ def found_differences(path: Path) -> set[str]:
     body = json.loads(path.read_text())
     request = OpenAIResponsesWire(OPENAI).request(conversation_of(body), settings_of(body))
     assert request.notes == ()
-    return set(differences("", body, json.loads(request.body)))
+    return set(differences(body, json.loads(request.body), is_foreign))
 
 
 @needs_shared
-@pytest.mark.parametrize("path", REQUESTS.values(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.name)
 def test_recorded_requests_are_made_again(path: Path) -> None:
     assert found_differences(path) <= DIFFERENCES.keys()
 
 
 @needs_shared
 def test_each_difference_is_found_somewhere() -> None:
-    assert {name for path in REQUESTS.values() for name in found_differences(path)} == DIFFERENCES.keys()
+    assert {name for path in REQUESTS for name in found_differences(path)} == DIFFERENCES.keys()

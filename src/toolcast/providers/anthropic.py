@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..errors import BadRequest
 from ..messages import (
@@ -87,14 +87,14 @@ class AnthropicWire(HTTPWire):
 class AnthropicFrame(Frame):
     """One Messages request but for its messages."""
 
-    open = ("thinking", "output_config")
+    open: ClassVar[tuple[str, ...]] = ("thinking", "output_config")
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("anthropic", terms)
         self._facts, self._ways = known(terms.model)
         self._held = schema_form(terms)
         self._tools = [self._tool(tool) for tool in terms.tools]
-        self.fields |= {"model": terms.model, "max_tokens": 0, "messages": [], "stream": terms.stream}
+        self.fields.update({"model": terms.model, "max_tokens": 0, "messages": [], "stream": terms.stream})
         if self._held is not None:
             self.fields["output_config"] = {"format": self._format(self._held)}
             forcing = False

@@ -39,8 +39,8 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cr
 class AnthropicDecoder(AnswerDecoder):
     """The events of one answer."""
 
-    kind = "message of Anthropic's"
-    vital = ('"tool_use"', '"input_json_delta"')
+    kind: ClassVar[str] = "message of Anthropic's"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_use"', '"input_json_delta"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:

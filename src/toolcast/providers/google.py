@@ -10,7 +10,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from ..errors import BadRequest
@@ -78,7 +78,7 @@ class GoogleWire(HTTPWire):
 class GoogleFrame(Frame):
     """One request of `generateContent` but for its contents."""
 
-    open = ("generationConfig", "toolConfig")
+    open: ClassVar[tuple[str, ...]] = ("generationConfig", "toolConfig")
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("google", terms)

@@ -52,8 +52,8 @@ _SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogpr
 class GoogleDecoder(AnswerDecoder):
     """The events of one answer."""
 
-    kind = "Gemini answer"
-    vital = ('"functionCall"',)
+    kind: ClassVar[str] = "Gemini answer"
+    vital: ClassVar[tuple[str, ...]] = ('"functionCall"',)
     grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:

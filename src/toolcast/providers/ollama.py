@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from jiter import from_json
@@ -82,7 +82,7 @@ def ollama_url(host: str = "") -> str:
 class OllamaWire(HTTPWire):
     """The wire of one Ollama server; `base_url` is its address, without `/api/chat`."""
 
-    accept = ("application/json", "application/x-ndjson, application/json")
+    accept: ClassVar[tuple[str, str]] = ("application/json", "application/x-ndjson, application/json")
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ def held_form(terms: Conversation | Terms) -> Form | None:
 class OllamaFrame(Frame):
     """One request of `/api/chat` but for its messages."""
 
-    open = ("options",)
+    open: ClassVar[tuple[str, ...]] = ("options",)
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("ollama", terms)
         self._told: str | None = None
-        self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
+        self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
         held, form = held_form(terms), form_of(terms)
         if held is not None:
             self.fields["format"] = ollama_format(answer_schema(held))

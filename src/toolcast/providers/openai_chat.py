@@ -7,7 +7,7 @@ answer is read by `openai_chat_decoder`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import BadRequest
 from ..messages import (
@@ -41,7 +41,7 @@ from .wire import Conversation, Decoder, Terms, ToolSpec, legal_name
 class OpenAIChatWire(ServiceWire):
     """The chat-completions wire of one service, at one address, with one key."""
 
-    path = "/chat/completions"
+    path: ClassVar[str] = "/chat/completions"
 
     def frame(self, terms: Terms, settings: Settings) -> ChatFrame:
         """What requests with these terms and settings have in common."""
@@ -57,7 +57,7 @@ class ChatFrame(ServiceFrame):
 
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
         super().__init__(service, terms, settings)
-        self.fields |= {"model": terms.model, "messages": [], "stream": terms.stream}
+        self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
         if terms.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
         self._told: str | None = None

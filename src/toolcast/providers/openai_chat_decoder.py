@@ -42,8 +42,8 @@ _SILENT = frozenset(("role", "name", "channel", "token_id", "index", "finish_rea
 class OpenAIChatDecoder(AnswerDecoder):
     """The events of one answer. `think_tags`: thoughts stand in the text, in `<think>` tags."""
 
-    kind = "chat completion"
-    vital = ('"tool_calls"', '"function_call"')
+    kind: ClassVar[str] = "chat completion"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_calls"', '"function_call"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:

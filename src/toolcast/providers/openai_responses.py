@@ -28,7 +28,7 @@ _Item: TypeAlias = dict[str, Any]
 class OpenAIResponsesWire(ServiceWire):
     """The Responses wire of one service, at one address, with one key."""
 
-    path = "/responses"
+    path: ClassVar[str] = "/responses"
 
     def frame(self, terms: Terms, settings: Settings) -> ResponsesFrame:
         """What requests with these terms and settings have in common."""
@@ -46,7 +46,7 @@ class ResponsesFrame(ServiceFrame):
 
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
         super().__init__(service, terms, settings)
-        self.fields |= {"model": terms.model, "input": [], "stream": terms.stream, "store": False}
+        self.fields.update({"model": terms.model, "input": [], "stream": terms.stream, "store": False})
         if "include" not in self._left_out:
             self.fields["include"] = ["reasoning.encrypted_content"]
         form = schema_form(terms)

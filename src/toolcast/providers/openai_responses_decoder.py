@@ -63,7 +63,7 @@ class _Item:
 class OpenAIResponsesDecoder(AnswerDecoder):
     """The events of one answer, streamed or whole."""
 
-    kind = "answer of the Responses protocol"
+    kind: ClassVar[str] = "answer of the Responses protocol"
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
