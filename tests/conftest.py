@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("networked"):
             item.add_marker(elsewhere)
+
+
+def pytest_collection_finish() -> None:
+    """Many tests collect garbage to see that nothing is left over; they need not go through all other tests for it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
