@@ -20,7 +20,6 @@ from toolcast.providers.strict_schemas import (
     Adapted,
     anthropic_schema,
     gemini_schema,
-    gemini_subset,
     ollama_format,
     openai_strict,
 )
@@ -28,9 +27,9 @@ from toolcast.providers.wire import ToolSpec
 from toolcast.schemas import schema_for
 
 Schema = dict[str, Any]
-STRICT = {"openai": openai_strict, "anthropic": anthropic_schema, "subset": gemini_subset}
 ALL: dict[str, Callable[[Schema], Adapted]] = {
-    **STRICT,
+    "openai": openai_strict,
+    "anthropic": anthropic_schema,
     "gemini": lambda schema: Adapted(gemini_schema(schema)),
     "ollama": lambda schema: Adapted(ollama_format(schema)),
 }
@@ -83,19 +82,14 @@ KEYWORDS = {
         "$ref", "$defs", "additionalProperties", "minItems", "maxItems", "minimum", "maximum", "prefixItems",
         "propertyOrdering",
     },
-    "subset": COMMON | {
-        "minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength", "minProperties", "maxProperties",
-        "pattern", "propertyOrdering", "nullable",
-    },
 }  # fmt: skip
 OPENAI_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 FORMATS = {
     "openai": OPENAI_FORMATS,
     "anthropic": OPENAI_FORMATS | {"uri"},
     "gemini": {"date-time", "date", "time"},
-    "subset": {"date-time"},
 }
-LISTED: dict[str, Any] = {"openai": object, "anthropic": object, "gemini": (str, int, float), "subset": str}
+LISTED: dict[str, Any] = {"openai": object, "anthropic": object, "gemini": (str, int, float)}
 
 
 def _check(schema: Schema, dialect: str) -> None:
@@ -121,13 +115,11 @@ def _check_strict(schema: Schema, dialect: str) -> None:
         assert {"type", "anyOf", "$ref"} & set(node)
         assert node.get("type") != "array" or node["items"]
         if node.get("type") == "object":
-            assert dialect == "subset" or node["additionalProperties"] is False
+            assert node["additionalProperties"] is False
             assert dialect != "openai" or node["required"] == list(node["properties"])
         assert "(?" not in node.get("pattern", "")
         if dialect == "anthropic":
             assert node.get("minItems", 0) in (0, 1)
-        if dialect == "subset":
-            assert all(branch.get("type") != "null" for branch in node.get("anyOf", ()))
 
 
 LOOSE = {
@@ -138,10 +130,6 @@ LOOSE = {
     "anthropic": {
         "pair", "any list", "anything", "object", "counts", "one entry", "by literal", "by number", "nested dict",
         "open model", "tree", "linked list", "mutual", "expression",
-    },
-    "subset": {
-        "any list", "anything", "object", "counts", "one entry", "by literal", "by number", "nested dict",
-        "tree", "linked list", "mutual", "expression",
     },
     "gemini": set(),
     "ollama": set(),
@@ -282,17 +270,6 @@ def test_a_model_for_anthropic() -> None:
     assert track["properties"]["seconds"] == {"type": "integer", "description": "More than 0. Default: 180."}
 
 
-def test_a_model_for_the_older_gemini() -> None:
-    track = gemini_subset(_model(Track)).schema["properties"]["f0"]
-    assert track["properties"]["colour"] == {
-        "type": "string",
-        "enum": ["red", "blue"],
-        "description": 'Default: "red".',
-    }
-    assert track["properties"]["note"] == {"type": "string", "nullable": True, "description": "Default: null."}
-    assert track["propertyOrdering"] == ["title", "seconds", "colour", "note", "tags"]
-
-
 def test_the_tag_of_a_union_is_always_written() -> None:
     for dialect in ALL:
         schema = ALL[dialect](_model(FIELDS["zoo"])).schema
@@ -318,7 +295,6 @@ def _x(schema: Any, **more: Any) -> Schema:
 TUPLE: Schema = {"type": "array", "prefixItems": [{"type": "integer"}, {"anyOf": [{"type": "string"}]}]}
 MAP: Schema = {"type": "object", "additionalProperties": {"const": 1}}
 CHOICE: Schema = {"type": "object", "properties": {"a": {"const": None}}, "anyOf": [{"required": ["a"]}]}
-ANY_OF_ONE = {"anyOf": [{"type": "string"}]}
 
 
 @pytest.mark.parametrize(
@@ -343,10 +319,6 @@ ANY_OF_ONE = {"anyOf": [{"type": "string"}]}
         ("gemini", {"allOf": [{"type": "string"}, {"minLength": 1}]}, "Fits all of"),
         ("gemini", {**TUPLE, "items": False}, {**TUPLE}),
         ("gemini", {**TUPLE, "items": {"const": 1}}, {**TUPLE, "items": {"type": "integer", "enum": [1]}}),
-        ("subset", TUPLE, "In this order: integer, any of several."),
-        ("subset", TUPLE, {"items": {"anyOf": [{"type": "integer"}, ANY_OF_ONE]}}),
-        ("subset", {"enum": [None, "a", 1]}, {"nullable": True}),
-        ("subset", {"anyOf": [{"type": "null"}]}, {"anyOf": [{"type": "null"}]}),
         ("ollama", {"type": "string", "pattern": r"^\d+$"}, r"Matches the pattern `^\d+$`."),
         ("ollama", {"type": "string", "pattern": "^a$"}, {"type": "string", "pattern": "^a$"}),
     ],
@@ -406,10 +378,6 @@ RECURSIVE: Schema = _x({"$ref": "#/$defs/N"}, **{"$defs": {"N": _x({"type": "arr
         ("anthropic", _x({"$ref": "#"}), "'x' is recursive"),
         ("anthropic", _model(**{f"f{n}": (int, 0) for n in range(25)}), "it has 25 optional properties, more than 24"),
         ("anthropic", _model(*[int | None] * 17), "it has 17 unions, more than 16"),
-        ("subset", RECURSIVE, "'x' is recursive"),
-        ("subset", schema_for(dict[str, int]), "the schema is an open map"),
-        ("subset", _x({"type": "object", "properties": {}}), "'x' has no properties"),
-        ("subset", _x({"type": "object"}), "'x' is an open map"),
     ],
 )
 def test_why_a_schema_stays_loose(dialect: str, schema: Schema, reason: str) -> None:
@@ -425,10 +393,6 @@ def test_limits_are_reached_not_passed() -> None:
     assert openai_strict(_deep(10)).loose is None
     assert openai_strict(_model(*[Song] * 3)).loose is None
     assert anthropic_schema(_model(*[int | None] * 16)).loose is None
-
-
-def test_an_object_without_properties_may_be_the_root() -> None:
-    assert gemini_subset({"type": "object", "properties": {}}) == ({"type": "object", "properties": {}}, None)
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])

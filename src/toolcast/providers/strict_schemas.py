@@ -50,14 +50,6 @@ def gemini_schema(schema: Mapping[str, Any]) -> Schema:
     return _adapted(schema, _GEMINI).schema
 
 
-def gemini_subset(schema: Mapping[str, Any]) -> Adapted:
-    """The schema for Gemini's older `parameters` and `responseSchema`, without references and constants.
-
-    A `loose` one it cannot take at all.
-    """
-    return _adapted(schema, _GEMINI_SUBSET)
-
-
 def ollama_format(schema: Mapping[str, Any]) -> Schema:
     """The schema for Ollama's `format`, without the patterns that make it refuse the request."""
     return _adapted(schema, _OLLAMA).schema
@@ -70,22 +62,16 @@ def ollama_format(schema: Mapping[str, Any]) -> Schema:
 class _Dialect:
     """What one service takes.
 
-    `keeps`: the keywords besides the structure, and which of their values. `refuses`: keywords that are part of
-    the structure, and make a schema loose. `typed`: nothing may be left open to be anything. `closed`: objects have
-    no keys but their properties; `complete`: and all of those. `tuples`: whether items may differ by their place.
-    `recursion`: where a type may contain itself. `references`: whether there are any; a service without them has no
-    maps and no null type either. `ordered`: objects tell the order of their properties. `limits`: how much there may
-    be, by the names in `_MEASURES`.
+    `keeps`: the keywords besides the structure, and which of their values. `strict`: nothing may be left open: each
+    place has a type, objects have no keys but their properties, items are all alike, and no keyword is among
+    `_REFUSED`. `complete`: objects have all of their properties. `recursion`: where a type may contain itself.
+    `ordered`: objects tell the order of their properties. `limits`: how much there may be, by the names in `_MEASURES`.
     """
 
     keeps: Mapping[str, _Takes]
-    refuses: frozenset[str] = frozenset()
-    typed: bool = False
-    closed: bool = False
+    strict: bool = False
     complete: bool = False
-    tuples: bool = False
     recursion: Literal["anywhere", "optional", "never"] = "anywhere"
-    references: bool = True
     ordered: bool = False
     limits: Mapping[str, int] | None = None
 
@@ -116,7 +102,8 @@ _TEXT: Mapping[str, _Takes] = {"title": _always, "description": _always}
 _SCALARS = ("string", "integer", "number", "boolean", "null")
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 _INNER = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
-_STRUCTURE = frozenset({"not", "if", "allOf", "patternProperties", "dependentSchemas"})
+# Part of the structure, and no strict dialect takes it.
+_REFUSED = frozenset({"not", "if", "allOf", "patternProperties", "dependentSchemas"})
 
 
 def _keeping(*keywords: str, where: Mapping[str, _Takes]) -> Mapping[str, _Takes]:
@@ -129,9 +116,7 @@ _OPENAI = _Dialect(
         *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"),
         where={"enum": _all_are(*_SCALARS), "format": _among(*_FORMATS), "pattern": _is_plain_pattern},
     ),
-    refuses=_STRUCTURE,
-    typed=True,
-    closed=True,
+    strict=True,
     complete=True,
     limits={
         "properties": 5_000,
@@ -143,9 +128,7 @@ _OPENAI = _Dialect(
 )
 _ANTHROPIC = _Dialect(
     _keeping(where={"enum": _all_are(*_SCALARS), "format": _among(*_FORMATS, "uri"), "minItems": _among(0, 1)}),
-    refuses=_STRUCTURE,
-    typed=True,
-    closed=True,
+    strict=True,
     recursion="never",
     limits={"optional properties": 24, "unions": 16},
 )
@@ -154,22 +137,10 @@ _GEMINI = _Dialect(
         *("minItems", "maxItems", "minimum", "maximum"),
         where={"enum": _all_are("string", "integer", "number"), "format": _among("date-time", "date", "time")},
     ),
-    tuples=True,
     recursion="optional",
     ordered=True,
 )
-_GEMINI_SUBSET = _Dialect(
-    _keeping(
-        *("minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength", "minProperties", "maxProperties"),
-        where={"enum": _all_are("string"), "format": _among("date-time"), "pattern": _is_plain_pattern},
-    ),
-    refuses=frozenset({"allOf", "patternProperties"}),
-    typed=True,
-    recursion="never",
-    references=False,
-    ordered=True,
-)
-_OLLAMA = _Dialect({**dict.fromkeys(WORDS, _always), **_keeping(where={"pattern": _is_grammar_pattern})}, tuples=True)
+_OLLAMA = _Dialect({**dict.fromkeys(WORDS, _always), **_keeping(where={"pattern": _is_grammar_pattern})})
 
 
 # -- the walk
@@ -203,9 +174,9 @@ class _Rewriting:
     def whole(self) -> Schema:
         """The whole schema in the dialect. Raises `_Loose` where it has no form."""
         root = self._node(self._definitions[""], "")
-        if self._dialect.typed and root.get("type") != "object":
+        if self._dialect.strict and root.get("type") != "object":
             raise _Loose("its root is no object")
-        if not self._dialect.references or len(self._definitions) == 1:
+        if len(self._definitions) == 1:
             return root
         return {**root, "$defs": {name: self._definition(name) for name in self._definitions if name}}
 
@@ -215,18 +186,19 @@ class _Rewriting:
 
     def _node(self, schema: Any, place: str) -> Schema:
         body = plain(schema)
-        if unable := self._dialect.refuses & body.keys():
-            raise _Loose(f"{_named(place)} has {min(unable)!r}")
+        if self._dialect.strict and (refused := _REFUSED & body.keys()):
+            raise _Loose(f"{_named(place)} has {min(refused)!r}")
         if isinstance(body.get("$ref"), str):
             return self._reference(body, place)
         if "anyOf" in body and not _INNER & body.keys():  # beside a structure it only constrains
-            return self._union(body, place)
+            beside = {key: value for key, value in body.items() if key != "anyOf"}
+            return {**self._kept(beside), "anyOf": [self._node(branch, place) for branch in body["anyOf"]]}
         made = self._kept(body)
         if body.get("type") == "object" or "properties" in body:
             return made | self._object(body, place)
         if body.get("type") == "array":
-            return self._array(made, body, place)
-        if self._dialect.typed and "type" not in body:
+            return made | self._array(body, place)
+        if self._dialect.strict and "type" not in body:
             raise _Loose(f"{_named(place)} can be anything")
         return made
 
@@ -238,34 +210,20 @@ class _Rewriting:
 
     def _reference(self, body: Mapping[str, Any], place: str) -> Schema:
         ref = str(body["$ref"])
-        beside = {key: value for key, value in body.items() if key != "$ref"}
         name = target(ref)
         if name not in self._definitions:
             raise _Loose(f"{_named(place)} refers to {ref!r}, which is not among its $defs")
         if self._dialect.recursion == "never" and name in self._reachable(name):
             raise _Loose(f"{_named(place)} is recursive")
-        if not self._dialect.references:
-            return self._node({**self._definitions[name], **beside}, place)
-        kept = self._kept(beside)
+        kept = self._kept({key: value for key, value in body.items() if key != "$ref"})
         return {"anyOf": [{"$ref": ref}], **kept} if kept else {"$ref": ref}
-
-    def _union(self, body: Mapping[str, Any], place: str) -> Schema:
-        branches = [plain(branch) for branch in body["anyOf"]]
-        beside = {key: value for key, value in body.items() if key != "anyOf"}
-        some = [branch for branch in branches if branch.get("type") != "null"]
-        if self._dialect.references or not some or len(some) == len(branches):
-            return {**self._kept(beside), "anyOf": [self._node(branch, place) for branch in branches]}
-        rest = {**some[0], **beside} if len(some) == 1 else {**beside, "anyOf": some}
-        return {**self._node(rest, place), "nullable": True}
 
     def _object(self, body: Mapping[str, Any], place: str) -> Schema:
         properties = cast("Mapping[str, Any]", body.get("properties", {}))
         more = body.get("additionalProperties", "properties" not in body)
         # Pydantic leaves it out where a model ignores other keys: such an object loses nothing by being closed.
-        if self._dialect.closed and more is not False:
+        if self._dialect.strict and more is not False:
             raise _Loose(f"{_named(place)} is an open map")
-        if not self._dialect.references and not properties and (more or place):
-            raise _Loose(f"{_named(place)} is an open map" if more else f"{_named(place)} has no properties")
         # Where nothing is said of properties an object may have any, so none are listed.
         made: Schema = {"type": "object", **({"properties": {}} if "properties" in body else {}), "required": []}
         for name, schema in properties.items():
@@ -289,29 +247,27 @@ class _Rewriting:
             made["required"].append(name)
 
     def _additional(self, body: Mapping[str, Any], place: str) -> Schema:
-        if self._dialect.closed:
+        if self._dialect.strict:
             return {"additionalProperties": False}
-        if not self._dialect.references or "additionalProperties" not in body:
+        if "additionalProperties" not in body:
             return {}
         more: Any = body["additionalProperties"]
         return {"additionalProperties": more if isinstance(more, bool) else self._node(more, place)}
 
-    def _array(self, made: Schema, body: Mapping[str, Any], place: str) -> Schema:
+    def _array(self, body: Mapping[str, Any], place: str) -> Schema:
         more: Any = body.get("items")
         parts = [self._node(part, f"{place}[{number}]") for number, part in enumerate(body.get("prefixItems", ()))]
-        if isinstance(more, Mapping) or (self._dialect.typed and not parts):
-            more = self._node(more, f"{place}[]")
-        rest: list[Schema] = [more] if isinstance(more, dict) else []
-        if self._dialect.tuples or not parts:
-            first = {"prefixItems": parts} if parts else {}
-            return {**made, **first, **({"items": rest[0]} if rest else {})}
-        kinds = _distinct([*parts, *rest])
-        if len(kinds) == 1:
-            return {**made, "items": kinds[0]}
-        if self._dialect.closed:
+        rest: Schema = {}
+        if isinstance(more, Mapping) or (self._dialect.strict and not parts):
+            rest["items"] = self._node(more, f"{place}[]")
+        if not parts:
+            return rest
+        if not self._dialect.strict:
+            return {"prefixItems": parts, **rest}
+        first, *others = map(_untitled, [*parts, *rest.values()])
+        if any(other != first for other in others):
             raise _Loose(f"{_named(place)} is a tuple of different types")
-        order = ", ".join(part.get("type", "any of several") for part in parts)
-        return {**described(made, f"In this order: {order}."), "items": {"anyOf": kinds}}
+        return {"items": first}
 
     def _leads_back(self, schema: Any) -> bool:
         """Whether something of this schema may contain the definition that is being rewritten."""
@@ -334,13 +290,8 @@ def _named(place: str) -> str:
     return f"{place!r}" if place else "the schema"
 
 
-def _distinct(schemas: Iterable[Schema]) -> list[Schema]:
-    found: list[Schema] = []
-    for schema in schemas:
-        untitled = {key: value for key, value in schema.items() if key != "title"}
-        if untitled not in found:
-            found.append(untitled)
-    return found
+def _untitled(schema: Schema) -> Schema:
+    return {key: value for key, value in schema.items() if key != "title"}
 
 
 # -- limits
