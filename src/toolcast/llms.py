@@ -361,7 +361,7 @@ class FunctionCallingLLM(ABC):
             return self._open(ask, outside, call)
         mode = self.mode(ask)
         if mode != "prompted":
-            return self._open(replace(ask, mode=mode), outside, call)
+            return self._open(ask.held(mode), outside, call)
         from .modes import SpelledCalls, in_words, spelled
 
         source = self._open(in_words(ask), outside, call)

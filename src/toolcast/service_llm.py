@@ -11,7 +11,7 @@ import logging
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypedDict
 
 from .asking import Ask
@@ -105,10 +105,7 @@ class ServiceLLM(FunctionCallingLLM):
         return self._metadata(self.provider)
 
     def _metadata(self, provider: str) -> LLMMetadata:
-        from .providers.capabilities import capabilities as capabilities_of
-
-        known = capabilities_of(provider, self.model).corrected(self._capabilities)
-        return LLMMetadata(self.model, provider, context_window=known.context_window, capabilities=known)
+        return _known(self.model, provider, self._capabilities)
 
     @property
     def wire(self) -> Wire:
@@ -161,7 +158,7 @@ class ServiceLLM(FunctionCallingLLM):
     def _out(self, ask: Ask) -> Conversation:
         """What `ask` becomes on its way to the wire."""
         mode = self.mode(ask)
-        return (in_words(ask) if mode == "prompted" else replace(ask, mode=mode)).conversation(self.model)
+        return (in_words(ask) if mode == "prompted" else ask.held(mode)).conversation(self.model)
 
     def _required_key(self) -> tuple[str, ...] | None:
         """The variables that may hold the key without which nobody is answered; None where none is needed."""
@@ -218,3 +215,11 @@ class ServiceLLM(FunctionCallingLLM):
 def first_set(names: Sequence[str]) -> str | None:
     """The value of the first of these environment variables that is set."""
     return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+@lru_cache(64)
+def _known(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
+    from .providers.capabilities import capabilities
+
+    known = capabilities(provider, model).corrected(own)
+    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)
