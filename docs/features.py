@@ -98,7 +98,7 @@ def dialect(name: str) -> Iterator[Sequence[str]]:
     yield "thinking", _thinking(service)
     yield "besides text", ", ".join(_content(service))
     if service.one_system:
-        yield "system messages", "joined, where several stand at the start"
+        yield "system messages", "joined, where several stand at the start; a later one is said by the user"
     if service.max_tokens_field != "max_tokens":
         yield "`max_tokens`", f"sent as `{service.max_tokens_field}`"
     if service.drops or service.rules:

@@ -11,11 +11,13 @@ from pydantic import BaseModel, field_validator
 from albums import SEA, SHORT, Album, Apology, Song, call
 from faces import Face
 from toolcast import (
+    CallError,
     ChatResponse,
     ContentBlocked,
     Finish,
     NoToolCallError,
     OutputTruncated,
+    Refused,
     TextDelta,
     ToolCallPart,
     ToolOrchestratingLLM,
@@ -247,6 +249,16 @@ def test_words_that_were_stopped(face: Face) -> None:
         face.call(make)
 
 
+@pytest.mark.parametrize(("stop", "kind"), [("refusal", Refused), ("content_filter", ContentBlocked)])
+@pytest.mark.parametrize("truncated", [True, False])
+def test_a_call_that_was_stopped(stop: str, kind: type[CallError], truncated: bool) -> None:
+    """More tokens would not help, and neither would asking again."""
+    half = ToolCallPart("1", "Album", '{"title": "Sea', truncated)
+    with pytest.raises(kind, match=f"stopped .{stop}.") as caught:
+        reader().read(answer(half, stop=stop))
+    assert caught.value.partial == '{"title": "Sea'
+
+
 # -- asking again -----------------------------------------------------------------------------------------------
 
 
@@ -295,7 +307,8 @@ def test_words_are_kept_and_an_empty_answer_is_told_of() -> None:
     said, told = asked_again("I cannot.", SEA)
     assert said == assistant("I cannot.")
     assert told.role == "user"
-    assert told.text.endswith("Answer again by calling the tool.")
+    assert told.text.endswith("Answer again: call the tool, or write its JSON where you were asked for that.")
+    assert "max_attempts" not in told.text
     said, _ = asked_again([Finish("end_turn")], SEA)
     assert said == assistant("(no answer)")
 

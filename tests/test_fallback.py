@@ -87,6 +87,11 @@ def standing_still(llm: FallbackLLM) -> VirtualClock:
 # -- who is asked -----------------------------------------------------------------------------------------------
 
 
+def test_one_name_is_no_list_of_names() -> None:
+    with pytest.raises(TypeError, match="not the one name 'openai:gpt-5'"):
+        FallbackLLM("openai:gpt-5")
+
+
 def test_the_first_answers(face: Face) -> None:
     llm = FallbackLLM([scripted("a", "Hi"), scripted("b")])
     events = face.events(llm, "Hello")

@@ -94,6 +94,14 @@ def test_use_llm_replaces_the_llm_of_every_call() -> None:
     assert len(original.requests) == 1
 
 
+@pytest.mark.parametrize("mode", ["tool_call", "json_schema", "prompted"])
+def test_what_stands_in_for_an_llm_need_not_have_its_modes(mode: Any) -> None:
+    make = ToolOrchestratingLLM(Album, "About {topic}", toolcast.OpenAI("m-1", api_key="k"), mode=mode)
+    with use_llm(ScriptedLLM(SHORT, SEA)):
+        assert make(topic="a") == SHORT
+        assert make.stream(topic="a").final() == SEA
+
+
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_attempts_are_at_least_one(attempts: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):

@@ -12,6 +12,8 @@ from albums import SEA, Album
 from faces import Face
 from toolcast import (
     Anthropic,
+    ContentBlocked,
+    Finish,
     FunctionCallingLLM,
     Google,
     Mistral,
@@ -19,12 +21,15 @@ from toolcast import (
     OpenAICompatible,
     OpenAIResponses,
     OutputTruncated,
+    Refused,
     StreamTruncated,
+    ToolCallDone,
+    ToolCallStart,
     ToolOrchestratingLLM,
     tool_result,
     user,
 )
-from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from turns import PROTOCOLS, Protocol, Turn
 
 JSON, EVENTS = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
@@ -137,3 +142,68 @@ def test_the_second_turn_takes_the_first_with_it(name: str, face: Face) -> None:
     (call,) = answer.response.message.tool_calls
     history = [user("What time is it?"), answer.response.message, tool_result(call, source.content)]
     assert face.chat(llm, history, tools=[now]).text == "Noon."
+
+
+SECRETIVE = {
+    "responses": (
+        json.dumps(
+            {
+                "status": "completed",
+                "model": "m-2026",
+                "output": [
+                    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA-secret"},
+                    {"type": "function_call", "id": "fc_1", "call_id": "call00001", "name": "now", "arguments": "{}"},
+                ],
+            }
+        ),
+        "gAAA-secret",
+    ),
+    "google": (
+        json.dumps(
+            {
+                "candidates": [
+                    {
+                        "content": {"parts": [{"functionCall": {"name": "now"}, "thoughtSignature": "EqQ-secret"}]},
+                        "finishReason": "STOP",
+                    }
+                ]
+            }
+        ),
+        "EqQ-secret",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SECRETIVE)
+def test_what_one_model_encrypted_goes_to_no_other(name: str) -> None:
+    def now() -> str:
+        """Tells the time."""
+        return "12:00"
+
+    body, secret = SECRETIVE[name]
+    answers = [Recorded([body.encode()], headers=JSON), *[whole(PROTOCOLS[name], Turn(text="Noon."))] * 2]
+    network = ReplayNetwork(*answers)
+    llm = LLMS[name](api_key="k", network=network)
+    said = llm.chat("What time is it?", tools=[now]).message
+    history = [user("What time is it?"), said, tool_result(said.tool_calls[0], "12:00")]
+    llm.chat(history, tools=[now])
+    llm.model = "another"  # type: ignore[attr-defined]  # each of these has one
+    llm.chat(history, tools=[now])
+    same, other = (request.body.decode() for request in network.requests[1:])
+    assert secret in same and secret not in other
+
+
+@pytest.mark.parametrize(("stop", "error"), [("refusal", Refused), ("content_filter", ContentBlocked)])
+def test_what_the_service_took_back_runs_no_tool(stop: Any, error: type[Exception], face: Face) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> None:
+        paid.append(amount)
+
+    call = [ToolCallStart("c1", "pay"), ToolCallDone("c1", "pay", '{"amount": 100}'), Finish(stop)]
+    make = ToolOrchestratingLLM(pay, "x", ScriptedLLM(call, call))
+    with pytest.raises(error, match=stop) as caught:
+        face.call(make)
+    assert getattr(caught.value, "partial", None) == '{"amount": 100}'
+    assert isinstance(face.stream(make).error, error)
+    assert paid == []

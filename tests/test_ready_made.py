@@ -265,6 +265,23 @@ def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(face: Fac
     assert all((thread == threading.get_ident()) == face.name.startswith("sync") for thread in made)
 
 
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [
+        (None, TypeError, "not NoneType"),
+        ([("authorization", "a")], TypeError, "not list"),
+        ({"Authorization": None}, TypeError, "'Authorization' is not"),
+        ({"Authorization": "Bearer of-a-file\n"}, BadRequest, "line break"),
+    ],
+)
+def test_what_auth_gives_is_checked(face: Face, given: Any, kind: type[Exception], words: str) -> None:
+    network = ReplayNetwork()
+    with pytest.raises(kind, match=words) as caught:
+        face.chat(OpenAI("m-1", auth=lambda: given, network=network), "x")
+    assert not network.requests
+    assert "of-a-file" not in str(caught.value)
+
+
 SERVICES = [
     ("OPENAI_API_KEY", lambda: OpenAIResponses("m"), "authorization", "Bearer k"),
     ("ANTHROPIC_API_KEY", lambda: Anthropic("m"), "x-api-key", "k"),
@@ -345,6 +362,12 @@ def test_responses_of_another_service() -> None:
     assert made.metadata.provider == "llama.cpp"
 
 
+@pytest.mark.parametrize("end", ["", "/", "/responses", "/chat/completions"])
+def test_the_address_of_responses(end: str) -> None:
+    made = OpenAIResponses("m", base_url=f"http://h:1/v1{end}?a=b")
+    assert ToolOrchestratingLLM(Album, "x", made).request().url == "http://h:1/v1/responses?a=b"
+
+
 def test_the_version_of_the_gemini_api_is_a_setting() -> None:
     made = Google("m", api_version="v1", api_key="k")
     assert "/v1/models/m:" in ToolOrchestratingLLM(Album, "x", made).request().url
@@ -354,8 +377,9 @@ def test_a_missing_key_is_named_by_its_variable(face: Face, monkeypatch: pytest.
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
     made = OpenAICompatible("m", service="groq", network=network)
-    with pytest.raises(AuthFailed, match="no API key for groq: set GROQ_API_KEY"):
+    with pytest.raises(AuthFailed, match="no API key for groq: set GROQ_API_KEY") as caught:
         face.chat(made, "x")
+    assert (caught.value.provider, caught.value.model) == ("groq", "m")
     monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
     assert face.chat(OpenAICompatible("m", service="groq", network=network), "x").text == "a"
 

@@ -170,3 +170,9 @@ def test_a_validation_error_speaks_for_pydantic() -> None:
     assert caught.value.errors()[0]["loc"] == ("title",)
     assert ValidationError("bad").errors() == []
     assert ValidationError("bad").error_count() == 0
+
+
+@pytest.mark.parametrize("off", [False, "none", 0, -1])
+def test_all_ways_not_to_think_are_one(off: bool | str | int) -> None:
+    assert Settings(thinking=off).thinking is False
+    assert [Settings(thinking=on).thinking for on in (True, "low", 1)] == [True, "low", 1]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from chunks import call_deltas, delta
 from toolcast.providers.anthropic import AnthropicWire
 from toolcast.providers.compatible import GENERIC, OPENAI
 from toolcast.providers.google import GoogleWire
@@ -46,21 +47,13 @@ def chat_finish(turn: Turn) -> str:
 
 
 def chat_stream(turn: Turn) -> list[bytes]:
-    def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-        return {"id": "c1", "model": "m-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-
-    def call(at: int, id: str, name: str, arguments: str) -> Iterator[dict[str, Any]]:
-        first = {"index": at, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
-        yield chunk(tool_calls=[first])
-        for piece in pieces(arguments):
-            yield chunk(tool_calls=[{"index": at, "function": {"arguments": piece}}])
-
+    calls = (call_deltas(text, name, id, at) for at, (id, name, text) in enumerate(turn.calls))
     return [
-        *sse(chunk(role="assistant", content="")),
-        *sse(*(chunk(reasoning_content=piece) for piece in pieces(turn.thought))),
-        *sse(*(chunk(content=piece) for piece in pieces(turn.text))),
-        *sse(*(one for at, made in enumerate(turn.calls) for one in call(at, *made))),
-        *sse(chunk(chat_finish(turn)), {"choices": [], "usage": chat_usage(turn)}),
+        *sse(delta(role="assistant", content="")),
+        *sse(*(delta(reasoning_content=piece) for piece in pieces(turn.thought))),
+        *sse(*(delta(content=piece) for piece in pieces(turn.text))),
+        *sse(*(one for call in calls for one in call)),
+        *sse(delta(chat_finish(turn)), {"choices": [], "usage": chat_usage(turn)}),
         b"data: [DONE]\n\n",
     ]
 
@@ -76,17 +69,13 @@ def chat_whole(turn: Turn) -> bytes:
 
 
 def mistral_stream(turn: Turn) -> list[bytes]:
-    def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-        usage = {"usage": chat_usage(turn)} if finish else {}
-        return {"model": "m-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **usage}
-
     thoughts = [{"type": "thinking", "thinking": [{"type": "text", "text": one}]} for one in pieces(turn.thought)]
     made = [{"id": id, "function": {"name": name, "arguments": text}} for id, name, text in turn.calls]
     return [
-        *sse(chunk(role="assistant", content="")),
-        *sse(*(chunk(content=[thought]) for thought in thoughts)),
-        *sse(*(chunk(content=piece) for piece in pieces(turn.text))),
-        *sse(chunk(chat_finish(turn), content="", tool_calls=made or None)),
+        *sse(delta(role="assistant", content="")),
+        *sse(*(delta(content=[thought]) for thought in thoughts)),
+        *sse(*(delta(content=piece) for piece in pieces(turn.text))),
+        *sse(delta(chat_finish(turn), content="", tool_calls=made or None) | {"usage": chat_usage(turn)}),
         b"data: [DONE]\n\n",
     ]
 

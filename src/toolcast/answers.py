@@ -30,6 +30,7 @@ REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
 
 _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
 _SHOWN = 400
+_FORM = "call the tool, or write its JSON where you were asked for that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Reader:
     def read(self, response: ChatResponse) -> list[ReadCall]:
         """The valid calls of `response`; raises the error that says why there are none, or not all."""
         calls = response.message.tool_calls
+        if (stop := _STOPS.get(response.stop_reason)) is not None:
+            raise _located(_stopped(stop, response), response)  # whatever it holds: the service took it back
         if not calls:
             return [self._read_text(response)]
         return self._read_calls(calls if self.parallel else calls[:1], response)
@@ -104,7 +107,7 @@ class Reader:
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
         try:
             read = self._read_arguments(tool, call)
-        except ValidationError as error:
+        except (ValidationError, OutputTruncated) as error:
             if call.truncated or response.stop_reason == "max_tokens":
                 raise _cut_off(call) from error.__cause__
             raise
@@ -143,7 +146,7 @@ def reask(history: Sequence[Message], response: ChatResponse, error: CallError |
     words = _explained(error)
     if not said.tool_calls:
         shown = assistant(*said.parts) if said.parts else assistant("(no answer)")
-        return [*history, shown, user(f"{words}\nAnswer again by calling the tool.")]
+        return [*history, shown, user(f"{words}\nAnswer again: {_FORM}.")]
     readable = tuple(_readable(part) if isinstance(part, ToolCallPart) else part for part in said.parts)
     results = [
         tool_result(call, words if index == 0 else "Not used, call again.", is_error=True)
@@ -159,6 +162,8 @@ def _explained(error: CallError | TryAgain) -> str:
             for fault in error.errors()
         ]
         return "\n".join(["The arguments were not valid:", *faults]) if faults else error.message
+    if isinstance(error, NoToolCallError):
+        return "The answer held no object."  # the advice in its message is for people
     return error.message if isinstance(error, CallError) else str(error)
 
 
@@ -179,11 +184,15 @@ def _cut_off(call: ToolCallPart) -> OutputTruncated:
     )
 
 
+def _stopped(stop: type[CallError], response: ChatResponse) -> CallError:
+    calls = response.message.tool_calls
+    partial = calls[0].arguments if calls else None
+    said = _shortened(response.text or partial or "")
+    return stop(f"the answer was stopped ({response.stop_reason}); it said: {said}", partial=partial)
+
+
 def _no_call(response: ChatResponse) -> CallError:
     text = response.text
-    stop = _STOPS.get(response.stop_reason)
-    if stop is not None:
-        return stop(f"the answer was stopped ({response.stop_reason}); it said: {_shortened(text)}")
     if response.stop_reason == "max_tokens":
         return OutputTruncated(
             "max_tokens ended the answer before it held the object; allow more with "

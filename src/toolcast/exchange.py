@@ -12,12 +12,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from .errors import LLMError, Timeout
-from .events import Event, TextDelta, ToolCallDelta, UsageReport
+from .events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from .providers.http_errors import BODY_LIMIT, request_id
-from .providers.wire import Conversation, Decoder, HTTPRequest, Wire
+from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, Wire
 from .retries import RetryPolicy, next_wait, retry_after
 from .runtime.failures import strip
 from .runtime.network import Body, Outside
@@ -28,6 +28,7 @@ from .usage import NO_USAGE
 logger: Final = logging.getLogger("toolcast")
 
 _MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
+_SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
 
 
 class Service(Protocol):
@@ -156,9 +157,11 @@ class Exchange:
         """The events to hand out, after a look at those that are not just more of the same."""
         if not self._conversation.stream:
             self._first_token_by = None
-        for event in events:
+        for place, event in enumerate(events):
             if type(event) is UsageReport:
                 self._usage = event.usage
+            elif type(event) in _SIGNED:
+                events[place] = signed_by(self._conversation.model, event)
         if self._only is None:
             return events
         events = self._only.of(events)
@@ -245,7 +248,14 @@ class Exchange:
         error.request_id = error.request_id or self.request_id
 
 
-def with_headers(request: HTTPRequest, headers: Mapping[str, Any]) -> HTTPRequest:
+def signed_by(model: str, event: Event) -> Event:
+    """`event`, what a service wants back in it marked with the one model that can read it."""
+    if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
+        return replace(event, opaque={**event.opaque, "model": model})
+    return event
+
+
+def with_headers(request: HTTPRequest, headers: Mapping[str, str | Secret]) -> HTTPRequest:
     """`request` with further headers."""
     return replace(request, headers={**request.headers, **headers})
 

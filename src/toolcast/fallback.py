@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from .asking import Ask
-from .errors import CallError, UnsupportedLLMError
+from .errors import CallError
 from .events import Event, Failover, Routing, UsageReport
 from .flows import Source
 from .llms import FunctionCallingLLM
 from .messages import Message
 from .metadata import LLMMetadata
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
-from .ready_made import llm as find_llm
+from .ready_made import as_llm
 from .runtime.network import Outside
 from .settings import Settings
 from .sources import Call, by, every_event, start_call
@@ -44,7 +44,9 @@ class FallbackLLM(FunctionCallingLLM):
         max_concurrency: int | None = None,
     ) -> None:
         super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
-        self.llms: tuple[FunctionCallingLLM, ...] = tuple(_found(llm) for llm in llms)
+        if isinstance(llms, str):
+            raise TypeError(f"FallbackLLM takes a list of LLMs or names, not the one name {llms!r}")
+        self.llms: tuple[FunctionCallingLLM, ...] = tuple(map(as_llm, llms))
         if not self.llms:
             raise ValueError("FallbackLLM needs at least one LLM")
         self.preferred: int = 0
@@ -201,10 +203,3 @@ class _Through:
         self.sleep = outside.sleep
         self.now = outside.now
         self.time = outside.time
-
-
-def _found(llm: object) -> FunctionCallingLLM:
-    found = find_llm(llm) if isinstance(llm, str) else llm
-    if not isinstance(found, FunctionCallingLLM):
-        raise UnsupportedLLMError(f"FallbackLLM takes LLMs or their names, not {type(found).__name__}")
-    return found

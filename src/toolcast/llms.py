@@ -277,9 +277,11 @@ class FunctionCallingLLM(ABC):
         return NOTHING_SET if found is None else found
 
     def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
-        """The events of one answer; those of the LLM that stands in for all, where there is one."""
-        llm = replacement() or self
-        return llm.opened(ask, outside, call)
+        """The events of one answer; those of the LLM that stands in for all, where there is one, in its usual mode."""
+        other = replacement()
+        if other is None:
+            return self.opened(ask, outside, call)
+        return other.opened(replace(ask, mode=None), outside, call)
 
     def opened(self, ask: Ask, outside: Outside, call: Call) -> Source:
         """The events of one answer of this very LLM, once it is its turn."""
@@ -365,8 +367,8 @@ class FunctionCallingLLM(ABC):
         from .modes import SpelledCalls, in_words, spelled
 
         source = self._open(in_words(ask), outside, call)
-        read = spelled(ask)
-        return source if read is None else SpelledCalls(source, read, call)
+        calls = spelled(ask)
+        return source if calls is None else SpelledCalls(source, calls, call)
 
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)

@@ -92,7 +92,10 @@ def _media_type(path: str | Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """What the model thought. `signature`, `redacted` and `opaque` are the service's, returned unchanged."""
+    """What the model thought. `signature`, `redacted` and `opaque` are the service's, returned unchanged.
+
+    What `opaque` says to be a `model`'s goes to no other: it is signed or encrypted, and others refuse it.
+    """
 
     text: str = ""
     signature: str | None = None

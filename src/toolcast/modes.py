@@ -11,41 +11,31 @@ from dataclasses import replace
 from .asking import Ask
 from .events import Event
 from .flows import Source
-from .providers.forced_calls import CallsInText, Form, calls_before, form_of
+from .providers.forced_calls import CallsInText, form_of
 from .providers.prompted import PromptedCalls, prompted
-from .providers.wire import Conversation
 from .sources import Call
 
 
 def in_words(ask: Ask) -> Ask:
     """`ask` without tools: what they are stands in its messages."""
-    form = _form(ask)
-    if form is None:
-        return replace(ask, tools=(), tool_choice=None, mode=None)
-    told = prompted(_conversation(ask), form)
-    return replace(ask, messages=told.messages, tools=(), tool_choice=None, mode=None)
+    form = form_of(ask.conversation(""))
+    messages = ask.messages if form is None else prompted(ask.messages, form)
+    return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
 
 
-def spelled(ask: Ask) -> CallsInText | None:
+def spelled(ask: Ask) -> PromptedCalls | None:
     """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
-    form = _form(ask)
-    return None if form is None else CallsInText(PromptedCalls(form, calls_before(_conversation(ask))))
-
-
-def _form(ask: Ask) -> Form | None:
-    return form_of(_conversation(ask))
-
-
-def _conversation(ask: Ask) -> Conversation:
-    return ask.conversation("")
+    conversation = ask.conversation("")
+    form = form_of(conversation)
+    return None if form is None else PromptedCalls(form, conversation.calls_before)
 
 
 class SpelledCalls:
     """The events of `source`, text that spells calls replaced by the calls."""
 
-    def __init__(self, source: Source, read: CallsInText, call: Call) -> None:
+    def __init__(self, source: Source, calls: PromptedCalls, call: Call) -> None:
         self._source = source
-        self._read = read
+        self._read = CallsInText(calls)
         self._call = call
 
     @property

@@ -25,7 +25,7 @@ from .messages import Message, ToolCallPart
 from .object_flow import ObjectFlow
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
 from .providers.wire import HTTPRequest, Mode, ToolChoice
-from .ready_made import llm as find_llm
+from .ready_made import as_llm
 from .runtime import without_loop
 from .settings import Settings
 from .states import CALL, STREAM, Observer, Table, Trace
@@ -355,10 +355,7 @@ def _found(llm: object) -> FunctionCallingLLM:
     chosen = Configs.llm if llm is None else llm
     if chosen is None:
         raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
-    found = find_llm(chosen) if isinstance(chosen, str) else chosen
-    if not isinstance(found, FunctionCallingLLM):
-        raise UnsupportedLLMError(f"llm must be a FunctionCallingLLM or a name, not {type(found).__name__}")
-    return found
+    return as_llm(chosen)
 
 
 def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:

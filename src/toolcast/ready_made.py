@@ -7,11 +7,12 @@ speaks to it. The wire is loaded on first use, so that nobody pays for a dialect
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
@@ -62,6 +63,11 @@ class OpenAICompatible(ServiceLLM):
         """What is known about the model."""
         return self._metadata(self._row.name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_row", None)  # holds what cannot be pickled, and is found again
+        return state
+
     def _required_key(self) -> tuple[str, ...] | None:
         return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
 
@@ -87,13 +93,10 @@ class OpenAICompatible(ServiceLLM):
         if not (self.base_url or first_set(row.url_env) or self.service):
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
-        headers: dict[str, str | Secret] = {**named, **self._headers}
+        headers = {**named, **self._headers}
         header, key = proof(row, self._key.reveal() if self._key else None, {} if self._auth else os.environ)
-        if key and header != row.key_header:
-            headers.setdefault(header, Secret(f"Bearer {key}"))
-            key = None
         url = address(row, self.base_url, self.model, os.environ)
-        return self._dialect(row, Secret(key) if key else None, url, headers)
+        return self._dialect(replace(row, key_header=header), Secret(key) if key else None, url, headers)
 
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
         """The wire to this service, at the address of its chat completions."""
@@ -126,7 +129,8 @@ class OpenAIResponses(OpenAICompatible):
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
         from .providers.openai_responses import OpenAIResponsesWire
 
-        url = url.replace("/chat/completions", "/responses", 1)
+        # `address` knows chat completions only: behind an address of the Responses API it has put their path.
+        url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
         return OpenAIResponsesWire(row, api_key=key, base_url=url, headers=headers)
 
 
@@ -136,7 +140,9 @@ class Anthropic(ServiceLLM):
     provider = "anthropic"
 
     def _required_key(self) -> tuple[str, ...]:
-        return ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+        from .providers.anthropic import KEY_ENV
+
+        return KEY_ENV
 
     def _usual_mode(self, ask: Ask) -> Mode:
         mode = super()._usual_mode(ask)
@@ -145,12 +151,13 @@ class Anthropic(ServiceLLM):
         return "tool_call"  # which cannot be forced then, but it can be asked for again
 
     def _make_wire(self) -> Wire:
-        from .providers.anthropic import AnthropicWire
+        from .providers.anthropic import KEY_ENV, AnthropicWire
 
-        key = self.secret("ANTHROPIC_API_KEY")
+        named, token = KEY_ENV
+        key = self.secret(named)
         return AnthropicWire(
             api_key=key,
-            bearer=None if key else self.secret("ANTHROPIC_AUTH_TOKEN"),
+            bearer=None if key else self.secret(token),
             base_url=self.base_url or first_set(("ANTHROPIC_BASE_URL",)),
             headers=self._headers,
         )
@@ -170,7 +177,9 @@ class Google(ServiceLLM):
         self.api_version: str = api_version
 
     def _required_key(self) -> tuple[str, ...]:
-        return ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+        from .providers.google import KEY_ENV
+
+        return KEY_ENV
 
     def _make_wire(self) -> Wire:
         from .providers.google import GoogleWire
@@ -189,13 +198,15 @@ class Mistral(ServiceLLM):
     provider = "mistral"
 
     def _required_key(self) -> tuple[str, ...]:
-        return ("MISTRAL_API_KEY",)
+        from .providers.mistral import MISTRAL
+
+        return MISTRAL.key_env
 
     def _make_wire(self) -> Wire:
-        from .providers.mistral import MistralWire
+        from .providers.mistral import MISTRAL, MistralWire
 
-        base_url = self.base_url or first_set(("MISTRAL_BASE_URL",))
-        return MistralWire(api_key=self.secret("MISTRAL_API_KEY"), base_url=base_url, headers=self._headers)
+        base_url = self.base_url or first_set(MISTRAL.url_env)
+        return MistralWire(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
 
 
 class Ollama(ServiceLLM):
@@ -204,10 +215,10 @@ class Ollama(ServiceLLM):
     provider = "ollama"
 
     def _make_wire(self) -> Wire:
-        from .providers.ollama import OllamaWire, ollama_url
+        from .providers.ollama import KEY_ENV, OllamaWire, ollama_url
 
         base_url = self.base_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
-        return OllamaWire(api_key=self.secret("OLLAMA_API_KEY"), base_url=base_url, headers=self._headers)
+        return OllamaWire(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
 
 
 class LlamaCpp(ServiceLLM):
@@ -235,14 +246,16 @@ class LlamaCpp(ServiceLLM):
         self._server_options = server
         self._limits = limits
         self._native_tools = native_tools
+        self._served_at: str | None = None
 
     @property
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
         context = self._server_options.context if self._server_options else 4096
         told = super().metadata
-        forced = Capabilities(forced_tools=True, forced_while_thinking=True)  # by the grammar
-        return replace(told, context_window=context, capabilities=told.capabilities.corrected(forced))
+        # The grammar forces a call, whatever the model is.
+        here = Capabilities(forced_tools=True, forced_while_thinking=True, context_window=context)
+        return replace(told, context_window=context, capabilities=told.capabilities.corrected(here))
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
@@ -294,6 +307,14 @@ async def _fetched(request: HTTPRequest, outside: Outside) -> bytes:
         return bytes(content)
     finally:
         await body.close()
+
+
+def as_llm(given: object) -> FunctionCallingLLM:
+    """The LLM that was given, itself or by its name. Raises `UnsupportedLLMError` for anything else."""
+    made = llm(given) if isinstance(given, str) else given
+    if not isinstance(made, FunctionCallingLLM):
+        raise UnsupportedLLMError(f"an LLM must be a FunctionCallingLLM or a name, not {type(made).__name__}")
+    return made
 
 
 _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {

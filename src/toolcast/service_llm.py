@@ -12,7 +12,7 @@ import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Any, ClassVar, Final, TypedDict, cast
 
 from .asking import Ask
 from .errors import AuthFailed
@@ -96,7 +96,6 @@ class ServiceLLM(FunctionCallingLLM):
         self._auth = auth
         self._capabilities = capabilities
         self._made: Wire | None = None
-        self._served_at: str | None = None
         self._warned: set[str] = set()
 
     @property
@@ -127,7 +126,8 @@ class ServiceLLM(FunctionCallingLLM):
         proven = self._auth is not None or any(isinstance(value, Secret) for value in self._headers.values())
         if names is not None and not proven and self.secret(*names) is None:
             ways = " or ".join(names) or "a key"
-            raise AuthFailed(f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent.")
+            message = f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent."
+            raise AuthFailed(message, provider=wire.provider)
         return wire
 
     async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
@@ -140,7 +140,7 @@ class ServiceLLM(FunctionCallingLLM):
         # A token is fetched by blocking calls, which would hold up every other task.
         given = await to_thread.run_sync(self._auth) if alone else self._auth()
         headers = await given if inspect.isawaitable(given) else given
-        return with_headers(request, {name.lower(): Secret(value) for name, value in headers.items()})
+        return with_headers(request, _proof(headers))
 
     def preview(self, ask: Ask) -> HTTPRequest | None:
         """The request that `ask` would send."""
@@ -149,8 +149,8 @@ class ServiceLLM(FunctionCallingLLM):
     def decoder(self, ask: Ask) -> Decoder:
         """What reads the body of an answer to `ask`."""
         decoder = self.wire.decoder(self._out(ask))
-        read = spelled(ask) if self.mode(ask) == "prompted" else None
-        return decoder if read is None else ForcedDecoder(decoder, read)
+        calls = spelled(ask) if self.mode(ask) == "prompted" else None
+        return decoder if calls is None else ForcedDecoder(decoder, calls)
 
     def _usual_mode(self, ask: Ask) -> Mode:
         return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
@@ -196,10 +196,9 @@ class ServiceLLM(FunctionCallingLLM):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the key, which the other process reads from its own environment, and connections."""
-        state = dict(self.__dict__)
-        state.pop("_row", None)  # holds what cannot be pickled, and is found again
-        state["_headers"] = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
-        return state | {"_key": None, "_made": None, "_network": None, "_auth": None, "_turns": None}
+        headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
+        gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_turns"))
+        return {**vars(self), "_headers": headers, **gone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -210,6 +209,21 @@ class ServiceLLM(FunctionCallingLLM):
             network=self._network_name,
             max_concurrency=self.max_concurrency,
         )
+
+
+def _proof(given: object) -> dict[str, Secret]:
+    """What `auth` gave, checked: it is the caller's code, and a token may end in the line break of its file."""
+    from .providers.http_wire import check_header
+
+    if not isinstance(given, Mapping):
+        raise TypeError(f"auth= must give a mapping of header names to values, not {type(given).__name__}")
+    proof: dict[str, Secret] = {}
+    for name, value in cast("Mapping[object, object]", given).items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TypeError(f"auth= must give header values that are strings; that of {name!r} is not")
+        check_header(name, value)
+        proof[name.lower()] = Secret(value)
+    return proof
 
 
 def first_set(names: Sequence[str]) -> str | None:

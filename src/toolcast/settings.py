@@ -53,7 +53,8 @@ class Settings:
     """Sampling, limits and time. `None` means: not sent, or taken from the next place down.
 
     The settings passed with a call beat the LLM's own, which beat `Configs.settings`, field by field.
-    `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens.
+    `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens; `"none"` and a
+    budget of nothing are `False`.
     `timeout` is seconds in total, or `Timeouts`. `extra` goes into the request body as it is.
     """
 
@@ -72,6 +73,8 @@ class Settings:
             object.__setattr__(self, "stop", (self.stop,))
         elif self.stop is not None:
             object.__setattr__(self, "stop", tuple(self.stop))
+        if self.thinking == "none" or (isinstance(self.thinking, int) and self.thinking <= 0):
+            object.__setattr__(self, "thinking", False)  # each service's way to say so is one
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens={self.max_tokens} must be at least 1")
         if self.timeout is not None and not isinstance(self.timeout, Timeouts):

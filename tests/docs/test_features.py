@@ -71,7 +71,7 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
     assert lm_studio["one call only"].startswith("emulated") and "`<think>`" in lm_studio["thinking"]
     assert lm_studio["besides text"] == "images by their bytes" and "system messages" in lm_studio
     assert openai["headers"].startswith("`openai-organization` from `OPENAI_ORG_ID`, ")
-    assert openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`"
+    assert openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`, `thinking`"
 
 
 def test_content_is_told_as_the_wires_send_it(features: ModuleType) -> None:

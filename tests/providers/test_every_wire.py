@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolcast.errors import LLMError, StreamTruncated
+from toolcast.errors import LLMError, Overloaded, ServerError, StreamTruncated
 from toolcast.events import (
     Accumulator,
     ChatResponse,
@@ -207,6 +207,29 @@ def test_the_turn_goes_back_and_another_model_can_read_it(protocol: Protocol) ->
         body = other.wire().request(asked, Settings()).body
         assert b"I shall look." in body and b"4C" in body
         assert wire_name("get_weather_").encode() in body
+
+
+FAULT = {"error": {"type": "overloaded_error", "message": "come back later", "code": 503}}
+PAGE = b"<html><head><title>502 Bad Gateway</title></head></html>"
+
+
+@each
+def test_a_failure_is_told_wherever_it_comes(protocol: Protocol) -> None:
+    """As a status, with JSON or a web page; as a whole body; in the middle of a stream, named an error or not."""
+    wire, whole = protocol.wire(), json.dumps(FAULT).encode()
+    html = {"content-type": "text/html"}
+    assert isinstance(wire.error(503, {}, whole), Overloaded)
+    page = wire.error(502, html, PAGE)
+    assert isinstance(page, ServerError)
+    assert "502 Bad Gateway" in page.message
+    assert "not followed" in wire.error(307, {"location": "https://elsewhere/v1"}, b"").message
+    begun = protocol.stream(named(ALL))[:2]
+    lines = begun[0].startswith(b"{")
+    framed = [whole + b"\n"] if lines else [b"data: %b\n\n" % whole, b"event: error\ndata: %b\n\n" % whole]
+    for bodies in ((whole,), *((one,) for one in framed), *((*begun, one) for one in framed)):
+        with pytest.raises(Overloaded, match="come back later") as caught:
+            decode(protocol, *bodies)
+        assert caught.value.retryable
 
 
 @each

@@ -26,7 +26,6 @@ from toolcast.providers.forced_calls import (
     ForcedDecoder,
     Form,
     answer_schema,
-    calls_before,
     form_of,
     instructions,
     rooted,
@@ -186,7 +185,7 @@ def test_a_choice_that_cannot_be(tools: tuple[ToolSpec, ...], choice: ToolChoice
 def test_no_tools_and_calls_made_before() -> None:
     assert form_of(Conversation("m", ())) is None
     made = Message("assistant", (ToolCallPart("1", "add"), ToolCallPart("2", "add")))
-    assert calls_before(Conversation("m", (made, made))) == 4
+    assert Conversation("m", (made, made)).calls_before == 4
 
 
 def test_a_choice_at_the_root_becomes_a_list() -> None:
@@ -266,7 +265,7 @@ class _Inner:
 )
 def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopReason, stop_reason: StopReason) -> None:
     usage = UsageReport(Usage(1, 2))
-    decoder = ForcedDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), BARE, 0)
+    decoder = ForcedDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), ForcedCalls(BARE))
     events = decoder.feed(b"") + decoder.close()
     accumulator = Accumulator()
     for event in events:
@@ -279,7 +278,9 @@ def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopRe
 
 def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
     damaged = RawEvent('{"message":', damaged=True)
-    decoder = ForcedDecoder(_Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), BARE, 0)
+    decoder = ForcedDecoder(
+        _Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), ForcedCalls(BARE)
+    )
     events = decoder.feed(b"")
     assert damaged in events
     assert not any(isinstance(event, (Finish, ToolCallDone)) for event in events)
@@ -288,6 +289,8 @@ def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
 
 
 def test_noise_costs_nothing() -> None:
-    decoder = ForcedDecoder(_Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), BARE, 0)
+    decoder = ForcedDecoder(
+        _Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), ForcedCalls(BARE)
+    )
     assert decoder.feed(b"")[-1] == Finish("tool_use")
     assert decoder.close() == []

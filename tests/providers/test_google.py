@@ -342,6 +342,13 @@ def test_all_settings() -> None:
     assert found["cachedContent"] == "c"
 
 
+def test_more_stops_than_are_taken() -> None:
+    settings = Settings(stop=list("abcdef"))
+    assert body(settings=settings)["generationConfig"]["stopSequences"] == list("abcde")
+    assert sent(settings=settings).notes == ("more than 5 stop sequences",)
+    assert sent(settings=Settings(stop=list("abcde"))).notes == ()
+
+
 THOUGHTS = [
     (GEMINI_2, True, {"thinkingBudget": -1, "includeThoughts": True}),
     (GEMINI_2, False, {"thinkingBudget": 0}),
@@ -355,6 +362,7 @@ THOUGHTS = [
     (GEMINI_3, 3000, {"thinkingLevel": "MEDIUM", "includeThoughts": True}),
     (GEMINI_3, False, {"thinkingLevel": "LOW"}),
     (GEMINI_3, "minimal", {"thinkingLevel": "LOW", "includeThoughts": True}),
+    (GEMINI_3, "xhigh", {"thinkingLevel": "HIGH", "includeThoughts": True}),
     ("models/gemini-3-flash", False, {"thinkingLevel": "MINIMAL"}),
 ]
 

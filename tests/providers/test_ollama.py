@@ -155,6 +155,16 @@ def test_content_it_cannot_take(part: ImagePart | AudioPart | DocumentPart) -> N
         _body(user(part))
 
 
+@pytest.mark.parametrize(
+    ("thinking", "think"),
+    [(True, True), (False, False), (1000, True), (1, True), (0, False), ("high", "high"), ("max", "max"),
+     ("none", False), ("minimal", "low"), ("xhigh", "high")],
+)  # fmt: skip
+def test_thinking(thinking: bool | str | int, think: bool | str) -> None:
+    found = _body(settings=Settings(thinking=thinking))["think"]
+    assert (type(found), found) == (type(think), think)
+
+
 def test_settings() -> None:
     settings = Settings(
         temperature=0, top_p=0.9, top_k=4, max_tokens=5, stop="END", seed=7, thinking="low",
@@ -165,8 +175,6 @@ def test_settings() -> None:
         "temperature": 0, "top_p": 0.9, "top_k": 4, "num_predict": 5, "stop": ["END"], "seed": 8, "num_ctx": 8192,
     }  # fmt: skip
     assert (body["think"], body["keep_alive"]) == ("low", "5m")
-    assert _body(settings=Settings(thinking=1000))["think"] is True
-    assert _body(settings=Settings(thinking=False))["think"] is False
     with pytest.raises(BadRequest, match="cannot be written as JSON"):
         _body(settings=Settings(extra={"x": object()}))
 

@@ -58,6 +58,7 @@ from toolcast.providers.compatible import (
     PERPLEXITY,
     QWEN,
     VLLM,
+    XAI,
     Service,
 )
 from toolcast.providers.http_wire import endpoint
@@ -169,7 +170,8 @@ def test_content_that_cannot_be_sent(service: Service, message: Message, named: 
 def test_tool_calls_and_results() -> None:
     call = ToolCallPart("x", "my tool", '{"a":1}', opaque={"extra_content": {"google": 1}})
     both = Message("tool", (ToolResultPart("x", "4"), ToolResultPart("y", "5")))
-    sent = body(assistant(call), both, user(ToolResultPart("z", "6"), "and?"), assistant(), tools=(G,))
+    said = (assistant(call), both, user(ToolResultPart("z", "6"), "and?"), assistant())
+    sent = body(*said, tools=(G,), service=GENERIC)
     name = sent["tools"][0]["function"]["name"]
     assert name.startswith("my_tool_")
     assert sent["messages"] == [
@@ -187,6 +189,7 @@ def test_tool_calls_and_results() -> None:
         {"role": "user", "content": "and?"},
         {"role": "assistant", "content": ""},
     ]  # fmt: skip
+    assert "extra_content" not in body(*said)["messages"][0]["tool_calls"][0]  # another service's
 
 
 def test_a_user_message_of_results_alone_says_nothing_more() -> None:
@@ -223,12 +226,29 @@ DETAILS = {"reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]}
         (DEEPSEEK, False, {}),
         (VLLM, True, {"reasoning": "Hm"}),
         (OPENROUTER, False, DETAILS),
+        (MOONSHOT, True, {"reasoning_content": "Hm"}),
     ],
 )
 def test_thoughts_go_back_where_they_must(service: Service, with_call: bool, field: dict[str, Any]) -> None:
     parts = [ThinkingPart("Hm", opaque=DETAILS), *([ToolCallPart("x", "f")] if with_call else ["ok"])]
     (message,) = body(assistant(*parts), service=service)["messages"]
     assert {name: value for name, value in message.items() if name.startswith("reason")} == field
+
+
+@pytest.mark.parametrize(
+    ("service", "about", "thoughts"),
+    [
+        (DEEPSEEK, {"tools": (F,)}, ["Hm", " ", " "]),
+        (DEEPSEEK, {"tools": (F,), "settings": Settings(thinking=False)}, ["Hm", None, None]),
+        (DEEPSEEK, {}, ["Hm", " ", None]),
+        (MOONSHOT, {"tools": (F,)}, ["Hm", " ", " "]),
+        (LLAMA_CPP, {"tools": (F,)}, ["Hm", None, None]),
+    ],
+)
+def test_answers_of_models_that_did_not_think(service: Service, about: dict[str, Any], thoughts: list[Any]) -> None:
+    call = ToolCallPart("x", "f")
+    sent = body(assistant(ThinkingPart("Hm"), call), assistant(call), assistant("ok"), service=service, **about)
+    assert [message.get("reasoning_content") for message in sent["messages"]] == thoughts
 
 
 def test_no_thoughts_no_details() -> None:
@@ -242,6 +262,13 @@ def test_leading_system_messages(service: Service, count: int) -> None:
     assert messages[-1] == {"role": "user", "content": "c"}
     if count == 2:
         assert messages[0] == {"role": "system", "content": "a\n\nb"}
+
+
+@pytest.mark.parametrize(("service", "role"), [(OPENAI, "system"), (VLLM, "user"), (LLAMA_CPP, "user")])
+def test_a_system_message_that_comes_late(service: Service, role: str) -> None:
+    said = (system("a"), user("b"), assistant("c"), system("d"))
+    assert body(*said, service=service)["messages"][-1] == {"role": role, "content": "d"}
+    assert body(*said[1:], service=service)["messages"][-1] == {"role": role, "content": "d"}
 
 
 CHOICES = [
@@ -271,10 +298,18 @@ def test_tool_choice(service: Service, choice: Any, sent: Any, tools: int) -> No
 
 def test_forced_tools_while_thinking() -> None:
     about: dict[str, Any] = {"service": QWEN, "tools": (F, G), "tool_choice": NamedTool("f")}
-    assert "tool_choice" in body(**about)
+    assert body(**about)["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     thinking = body(**about, settings=Settings(thinking=True))
     assert "tool_choice" not in thinking
     assert len(thinking["tools"]) == 1
+
+
+@pytest.mark.parametrize(("service", "told"), [(DEEPSEEK, {"thinking": {"type": "disabled"}}),
+                                               (QWEN, {"enable_thinking": False}), (OPENROUTER, {})])  # fmt: skip
+def test_a_model_that_may_think_is_told_not_to_where_a_tool_is_forced(service: Service, told: dict[str, Any]) -> None:
+    free, forced = (body(service=service, tools=(F,), tool_choice=choice) for choice in ("auto", "required"))
+    assert {name: value for name, value in forced.items() if name not in free} == told
+    assert "tool_choice" in forced
 
 
 @pytest.mark.parametrize(
@@ -313,14 +348,19 @@ def test_settings() -> None:
     ("model", "thinking", "left_out"),
     [
         ("gpt-4o", None, []),
-        ("gpt-5", None, ["temperature", "top_p"]),
-        ("openai/gpt-5-mini", None, ["temperature", "top_p"]),
-        ("gpt-5", False, []),
+        ("gpt-4o", "low", ["thinking"]),
+        ("gpt-5", None, ["temperature", "top_p", "stop"]),
+        ("openai/gpt-5-mini", None, ["temperature", "top_p", "stop"]),
+        ("gpt-5", False, ["temperature", "top_p", "stop", "thinking"]),
+        ("gpt-5", "none", ["temperature", "top_p", "stop", "thinking"]),
         ("gpt-5-chat-latest", None, []),
-        ("gpt-5.2", None, []),
-        ("gpt-5.2", "low", ["temperature", "top_p"]),
-        ("gpt-5.6", None, ["temperature", "top_p"]),
+        ("gpt-5.5-chat-latest", None, []),
+        ("gpt-5.2", None, ["stop"]),
+        ("gpt-5.2", "low", ["temperature", "top_p", "stop"]),
+        ("gpt-5.6", None, ["temperature", "top_p", "stop"]),
+        ("gpt-5.6", False, ["stop"]),
         ("o3", None, ["temperature", "top_p", "stop"]),
+        ("o3", 0, ["temperature", "top_p", "stop", "thinking"]),
     ],
 )
 def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_out: list[str]) -> None:
@@ -329,6 +369,35 @@ def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_ou
     sent = body(settings=settings, model=model, tools=(F,))
     assert not sent.keys() & set(left_out)
     assert ("parallel_tool_calls" in sent) == (model != "o3")
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "left_out"),
+    [
+        ("grok-3", "low", ["thinking"]),
+        ("grok-3-mini", "low", ["stop"]),
+        ("grok-4-0709", "low", ["stop", "thinking"]),
+        ("grok-4-fast-non-reasoning", "low", ["thinking"]),
+        ("grok-4.20-0309-reasoning", "low", ["stop", "thinking"]),
+        ("grok-4.20-multi-agent-0309", "low", ["stop"]),
+        ("grok-4.3", "low", ["stop"]),
+        ("grok-4.3", False, ["stop"]),
+        ("grok-4.7", "low", ["stop"]),
+        ("grok-4.7", False, ["stop", "thinking"]),
+        ("grok-code-fast-1", "low", ["stop", "thinking"]),
+    ],
+)
+def test_settings_that_models_of_xai_reject(model: str, thinking: Any, left_out: list[str]) -> None:
+    settings = Settings(temperature=0.5, stop="x", thinking=thinking)
+    assert notes(XAI, settings, model=model) == tuple(left_out)
+
+
+def test_more_stops_than_are_taken() -> None:
+    settings = Settings(stop=["a", "b", "c", "d", "e"])
+    assert body(settings=settings)["stop"] == ["a", "b", "c", "d"]
+    assert notes(OPENAI, settings) == ("more than 4 stop sequences",)
+    assert len(body(settings=settings, service=VLLM)["stop"]) == 5
+    assert notes(OPENAI, Settings(stop="a")) == ()
 
 
 @pytest.mark.parametrize(
@@ -353,8 +422,8 @@ def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_ou
     ],
 )
 def test_thinking(service: Service, thinking: Any, sent: dict[str, Any]) -> None:
-    plain = body(service=service)
-    found = body(service=service, settings=Settings(thinking=thinking))
+    plain = body(service=service, model="gpt-5.1")
+    found = body(service=service, model="gpt-5.1", settings=Settings(thinking=thinking))
     assert {name: value for name, value in found.items() if name not in plain} == sent
 
 
@@ -617,6 +686,9 @@ USAGES = [
                  Usage(9, 2, 4, 3), id="cache"),
     pytest.param([usage(prompt_tokens=9, completion_tokens=2, prompt_cache_hit_tokens=4)],
                  Usage(9, 2, 4), id="deepseek"),
+    pytest.param([usage(prompt_tokens=9, completion_tokens=2, prompt_tokens_details={"cached_tokens": None},
+                        num_cached_tokens=4)], Usage(9, 2, 4), id="mistral"),
+    pytest.param([usage(prompt_tokens=9, completion_tokens=2, cached_tokens=4)], Usage(9, 2, 4), id="moonshot"),
     pytest.param([usage(prompt_tokens=9, completion_tokens=2, total_tokens=16,
                         completion_tokens_details={"reasoning_tokens": 5})], Usage(9, 7), id="xai"),
     pytest.param([usage(prompt_tokens=9, completion_tokens=7, total_tokens=16,
@@ -724,6 +796,7 @@ def test_a_document_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 TAGGED = [
     (["<think>Hm</think>\n\nHi"], [ThinkingDelta("Hm"), TextDelta("Hi")]),
     (["\n<th", "ink>H", "m</", "think", ">Hi"], [ThinkingDelta("H"), ThinkingDelta("m"), TextDelta("Hi")]),
+    (["<think>Hm</think>", "\n", "\nHi", "\n"], [ThinkingDelta("Hm"), TextDelta("Hi"), TextDelta("\n")]),
     (["<think></think>", "Hi", "<think>"], [TextDelta("Hi"), TextDelta("<think>")]),
     (["<think>a </b", " </"], [ThinkingDelta("a </b"), ThinkingDelta(" "), ThinkingDelta("</")]),
     (["<th", "e>"], [TextDelta("<the>")]),

@@ -267,6 +267,11 @@ def test_thoughts_go_back_byte_for_byte() -> None:
     assert item.encode() in request.body
 
 
+def test_an_empty_id_does_not_go_back() -> None:
+    item, _ = body(assistant(thought(1, id=""), "Hi"))["input"]
+    assert item == {"type": "reasoning", "summary": [], "encrypted_content": "gAAA1="}
+
+
 def test_what_a_text_was_meant_to_be_goes_back_with_it() -> None:
     commentary, final = body(assistant(thought(1), PHASE, "One moment.", "Hi"))["input"][1:]
     assert (commentary["phase"], commentary["content"][0]["text"]) == ("commentary", "One moment.")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcast.events import Event, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
 from toolcast.parsing.lenient_json import lenient
 from toolcast.providers.forced_calls import Form, form_of
@@ -115,6 +115,28 @@ def test_nothing_is_lost_of_any_text(text: str) -> None:
     assert "".join(said) == text
 
 
+@pytest.mark.parametrize("size", [1, 7, 99])
+def test_a_draft_in_a_thought_is_not_the_object(size: int) -> None:
+    text = '\n<think>So {"a": 1}?</think>\n{"a": 2}'
+    found = read([text[at : at + size] for at in range(0, len(text), size)], ONE)
+    assert "".join(e.text for e in found if isinstance(e, ThinkingDelta)) == 'So {"a": 1}?'
+    assert [e for e in found if not isinstance(e, ThinkingDelta)] == call('{"a": 2}')
+    assert "".join(e.text for e in read(["<think>", '{"a": 1}</th'], ONE) if isinstance(e, ThinkingDelta)) == (
+        '{"a": 1}</th'
+    )
+
+
+@pytest.mark.parametrize("text", ['{"name": "Ann", "age": 3}', '{"age": 3, "name": "Ann"}', '{"name": "Ann"}'])
+def test_a_name_that_is_a_field_makes_no_call(text: str) -> None:
+    """A model that leaves out the call around its object, which is then read from the text."""
+    assert events(text, EITHER) == [TextDelta(text)]
+
+
+@pytest.mark.parametrize("text", ['{"name": "fish", "arguments": {"b": 1}}', '{"arguments": {"b": 1}, "name": "fish"}'])
+def test_a_call_of_no_tool_is_one(text: str) -> None:
+    assert events(text, EITHER) == call('{"b": 1}', "fish")
+
+
 def test_what_was_read_is_mended_later() -> None:
     done = events("It is {'a': 1,}. Bye")[-1]
     assert isinstance(done, ToolCallDone)
@@ -129,9 +151,7 @@ def asked(*messages: Message, tools: tuple[ToolSpec, ...] = (ADD,), choice: Tool
     conversation = Conversation("m", messages, tools, choice or NamedTool("add"), mode="prompted")
     form = form_of(conversation)
     assert form is not None
-    out = prompted(conversation, form)
-    assert (out.tools, out.tool_choice, out.mode) == ((), None, None)
-    return list(out.messages)
+    return list(prompted(messages, form))
 
 
 def test_tools_stand_in_the_system_message() -> None:

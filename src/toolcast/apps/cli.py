@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TextIO
 
@@ -122,8 +122,7 @@ def _known_models() -> Iterator[tuple[str, str, Capabilities]]:
     """Every row of the table of models, and the weights that run in this process."""
     yield from everything()
     for name in sorted(WEIGHTS):
-        metadata = LlamaCpp(name).metadata
-        yield "local", name, replace(metadata.capabilities, context_window=metadata.context_window)
+        yield "local", name, LlamaCpp(name).metadata.capabilities
 
 
 def _cell(fact: bool | int | None) -> str:

@@ -33,11 +33,11 @@ from .capabilities import capabilities
 from .forced_calls import Form, answer_schema, instructed, instructions, schema_form
 from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
-from .parts import arguments_of, cannot_take, inlined, only
+from .parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
 from .strict_schemas import anthropic_schema
 from .wire import Conversation, Decoder, Secret, Terms, ToolChoice, ToolSpec, legal_name
 
-_KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 class AnthropicWire(HTTPWire):
@@ -46,6 +46,8 @@ class AnthropicWire(HTTPWire):
     `base_url` may end in a slash or in `/v1`, carry a query, or be the full address of `/v1/messages`. `headers` go
     with every request, over the wire's own: `anthropic-beta` for one.
     """
+
+    fixed_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 
     def __init__(
         self,
@@ -57,23 +59,14 @@ class AnthropicWire(HTTPWire):
     ) -> None:
         base_url = base_url or "https://api.anthropic.com"
         key, header = (api_key, "x-api-key") if api_key else (bearer, "authorization")
-        super().__init__(Address("anthropic", base_url, key, headers or {}, header, _KEY_ENV))
         versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
-        self._url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
-
-    @property
-    def fixed_headers(self) -> Mapping[str, str]:
-        """The version of the protocol, without which nothing is answered."""
-        return {"anthropic-version": "2023-06-01"}
+        url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
+        super().__init__(Address("anthropic", url, key, headers or {}, header, KEY_ENV))
 
     def can_hold(self, conversation: Conversation) -> bool:
         """Whether the text of an answer could be held to the schema of these tools."""
         form = schema_form(replace(conversation, mode="json_schema"))
         return form is None or anthropic_schema(answer_schema(form)).loose is None
-
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
-        return self._url
 
     def frame(self, terms: Terms, settings: Settings) -> AnthropicFrame:
         """What requests with these terms and settings have in common."""
@@ -106,7 +99,7 @@ class AnthropicFrame(Frame):
         """What is said, and the system prompt."""
         if self._held is not None:
             messages = instructed(messages, instructions(self._held))
-        start = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+        start = system_messages(messages)
         said: dict[str, Any] = {"messages": self._turns(messages[start:])}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
             said["system"] = texts[0]["text"] if len(texts) == 1 else texts
@@ -238,7 +231,7 @@ class AnthropicFrame(Frame):
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Turns of alternating roles. A system message between others is said by the user: it has no other place."""
         turns: list[dict[str, Any]] = []
-        for message in messages:
+        for message in unique_ids(messages):
             role = "assistant" if message.role == "assistant" else "user"
             blocks = list(self._blocks(message))
             if blocks and turns and turns[-1]["role"] == role:
@@ -268,8 +261,8 @@ class AnthropicFrame(Frame):
             case ThinkingPart():
                 return _thought(part)
             case ToolCallPart():
-                name = self.names.wire.get(part.name) or legal_name(part.name)
-                return {"type": "tool_use", "id": legal_name(part.id), "name": name, "input": arguments_of(part)}
+                id, name = legal_name(part.id), legal_name(part.name)
+                return {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part)}
             case ToolResultPart():
                 return self._result(part)
             case ImagePart():

@@ -18,10 +18,9 @@ from ..errors import MalformedEvent
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
-from .forced_calls import calls_before
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls
-from .wire import Conversation, ToolNames
+from .wire import Conversation
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -45,7 +44,7 @@ class AnthropicDecoder(AnswerDecoder):
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)
-        self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
+        self._calls = OpenCalls(conversation)
         self._given: dict[Any, str] = {}  # arguments that came with the start of a call
         self._waiting: set[Any] = set()  # blocks of calls that have ended, and wait for the stop reason
         self._unread: set[Any] = set()  # blocks of kinds that are passed on unread

@@ -25,12 +25,12 @@ class ModelRule:
     """`fields` are left out for the models whose name matches `models`: always, or while they think.
 
     `when`: `"always"`; `"unless_off"`, for models that think unless `thinking=False`; `"if_on"`, for models
-    that think when `thinking` is set.
+    that think when `thinking` is set; `"if_off"`, for models that cannot be told not to think.
     """
 
     models: str
     fields: tuple[str, ...]
-    when: Literal["always", "unless_off", "if_on"] = "always"
+    when: Literal["always", "unless_off", "if_on", "if_off"] = "always"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,23 @@ class Service:
     `Bearer` if that is `authorization`; `bearer_env`, variables of a token that is sent as `Bearer` where there is no
     key. `needs_key`: it answers no one without.
 
-    What it takes: `max_tokens_field`; `system_role`; `one_system`, only one system message, at the start;
-    `tools`; `forced` tools as `tool_choice`, an `"object"` naming the tool, `"required"` with only that
-    tool offered, or `"auto"` with only that tool offered; `forced_while_thinking`; `parallel_flag`, it
-    knows `parallel_tool_calls`; `stream_options`; `thinking_in`, how thinking is asked for; `image_urls`,
-    `audio`, `documents`; `drops`, settings that it does not know; `rules`, fields that some of its models
-    reject; `valid_arguments`, it parses the arguments of earlier calls and fails where they are no JSON;
-    `id_limit`, the longest tool call id; `strict`, it knows `strict` of a tool.
+    What it takes: `max_tokens_field`; `one_system`, only one system message, at the start;
+    `most_stops`, so many stop sequences at most; `tools`; `forced` tools as `tool_choice`, an `"object"` naming the
+    tool, `"required"` with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking`
+    (where not, its models may think unless told not to, and are told so where a tool is forced); `parallel_flag`, it
+    knows `parallel_tool_calls`; `stream_options`; `thinking_in`, how thinking is asked for; `image_urls`, `audio`,
+    `documents`; `drops`, settings that it does not know; `rules`, fields that some of its models reject;
+    `valid_arguments`, it parses the arguments of earlier calls and fails where they are no JSON; `id_limit`, the
+    longest tool call id; `strict`, it knows `strict` of a tool.
 
     What it holds text to: `response_format` is `"json_schema"` where every model's text can be held to a schema,
     `"json_object"` where to JSON at most, None where that depends on the model or is not known. `schema_in_text`: of a
     Responses request it reads the schema in `text.format`, where it belongs, and not in `response_format`.
 
-    What it must get back: `thinking_back`, the field in which thoughts belonging to tool calls are
-    returned. What it sends: `think_tags`, thoughts in the text between `<think>` and `</think>`.
+    What it must get back: `thinking_back`, the field in which thoughts belonging to tool calls are returned;
+    `thoughts_required`, where tools are used it fails on an answer without them, whoever gave it; `signed_calls`, what
+    else came with a tool call, as there may be a Gemini model behind it. What it sends: `think_tags`, thoughts in the
+    text between `<think>` and `</think>`.
     """
 
     name: str
@@ -71,8 +74,8 @@ class Service:
     header_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     needs_key: bool = True
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    system_role: Literal["system", "developer", "user"] = "system"
     one_system: bool = False
+    most_stops: int | None = None
     tools: bool = True
     forced: Literal["object", "required", "auto"] = "object"
     forced_while_thinking: bool = True
@@ -80,6 +83,8 @@ class Service:
     stream_options: bool = True
     thinking_in: ThinkingIn | None = "effort"
     thinking_back: Literal["reasoning_content", "reasoning", "reasoning_details"] | None = None
+    thoughts_required: bool = False
+    signed_calls: bool = False
     think_tags: bool = False
     image_urls: bool = True
     audio: bool = True
@@ -100,13 +105,18 @@ OPENAI = Service(
     url_env=("OPENAI_BASE_URL",),
     header_env=MappingProxyType({"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}),
     max_tokens_field="max_completion_tokens",
+    most_stops=4,
     id_limit=40,
     rules=(
-        ModelRule(r"o\d|gpt-5(?!\.|-chat)|gpt-5\.[5-9]|gpt-[6-9]", ("temperature", "top_p"), "unless_off"),
+        # The first models that think always do.
+        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p")),
+        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("thinking",), "if_off"),
+        ModelRule(r"gpt-5\.[5-9](?!-chat)|gpt-[6-9]", ("temperature", "top_p"), "unless_off"),
         ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p"), "if_on"),
-        ModelRule(r"o\d", ("stop", "parallel_tool_calls")),
+        ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
+        ModelRule(r"o\d", ("parallel_tool_calls",)),
         # Asked for its encrypted thoughts, a model that does not think refuses.
-        ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include",)),
+        ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include", "thinking")),
     ),
     strict=True,
     response_format="json_schema",
@@ -211,6 +221,7 @@ DEEPSEEK = Service(
     parallel_flag=False,
     thinking_in="thinking",
     thinking_back="reasoning_content",
+    thoughts_required=True,
     image_urls=False,
     audio=False,
     documents=False,
@@ -224,6 +235,7 @@ OPENROUTER = Service(
     key_env=("OPENROUTER_API_KEY",),
     thinking_in="reasoning",
     thinking_back="reasoning_details",
+    signed_calls=True,
     drops=(),
 )
 
@@ -256,7 +268,12 @@ XAI = Service(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
-    rules=(ModelRule(r"grok-(3-mini|4)", ("stop",)),),
+    rules=(
+        ModelRule(r"grok-(3-mini|4(?!.*-non-reasoning)|code|build)", ("stop",)),
+        # Until 4.3 to think, or not to, was the name of another model.
+        ModelRule(r"grok-(3(?!-mini)|4(?!\.[3-9])(?!.*multi-agent)|code|build)", ("thinking",)),
+        ModelRule(r"grok-(3-mini|4\.[5-9])", ("thinking",), "if_off"),
+    ),
     response_format="json_schema",
 )
 
@@ -269,10 +286,12 @@ MOONSHOT = Service(
     parallel_flag=False,
     thinking_in="thinking",
     thinking_back="reasoning_content",
+    thoughts_required=True,
     image_urls=False,
     audio=False,
     documents=False,
     drops=("top_k", "seed"),
+    rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
     response_format="json_object",
 )
 
@@ -327,6 +346,7 @@ LITELLM = Service(
     url_env=("LITELLM_PROXY_API_BASE",),
     needs_key=False,
     thinking_back="reasoning_content",
+    signed_calls=True,
     drops=(),
 )
 
@@ -336,6 +356,7 @@ VERCEL = Service(
     key_env=("AI_GATEWAY_API_KEY",),
     thinking_in="reasoning",
     thinking_back="reasoning_details",
+    signed_calls=True,
     drops=(),
 )
 
@@ -346,7 +367,7 @@ GENERIC = Service(
     url_env=("OPENAI_COMPATIBLE_BASE_URL",),
     needs_key=False,
     parallel_flag=False,
-    thinking_back=None,
+    signed_calls=True,
     drops=(),
 )
 

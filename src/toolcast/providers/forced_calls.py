@@ -1,7 +1,7 @@
-"""Text that spells tool calls in JSON -> the events of tool calls. For services that obey no `tool_choice`.
+"""Text that spells tool calls in JSON -> the events of tool calls. For models that are held to a schema, not to a tool.
 
-Such a service is held to a schema instead (`answer_schema`; `instructions` tell its model of it), and what it writes as
-text is the call. Three forms: one tool, its arguments; one of several, `{"name", "arguments"}`; several calls,
+A service takes the schema (`answer_schema`), or its model is told of it in words (`instructions`), and what it writes
+as text is the call. Three forms: one tool, its arguments; one of several, `{"name", "arguments"}`; several calls,
 `{"calls": [...]}` of either. The text is read by the JSON machine as it arrives, and the raw text of each `arguments`
 is handed on at once, so arguments grow as if the service had streamed a tool call. Text that does not begin with `{`
 stays text.
@@ -140,17 +140,12 @@ def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
     return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
 
-def calls_before(conversation: Conversation) -> int:
-    """The number of calls already made: generated ids go on from there."""
-    return sum(len(message.tool_calls) for message in conversation.messages)
-
-
 class ForcedDecoder:
-    """The events of `inner`, with its text read as calls: those that `form` asks for."""
+    """The events of `inner`, with its text read as `calls`."""
 
-    def __init__(self, inner: Decoder, form: Form | CallsInText, before: int = 0) -> None:
+    def __init__(self, inner: Decoder, calls: ForcedCalls) -> None:
         self._inner = inner
-        self._read = form if isinstance(form, CallsInText) else CallsInText(ForcedCalls(form, before))
+        self._read = CallsInText(calls)
 
     @property
     def failed(self) -> bool:
@@ -207,7 +202,7 @@ class CallsInText:
 
 
 class ForcedCalls:
-    """The calls in one answer's text, cut anywhere."""
+    """The calls in one answer's text, cut anywhere. `before`: the number of calls made before this answer."""
 
     def __init__(self, form: Form, before: int = 0) -> None:
         self._form = form
@@ -247,6 +242,11 @@ class ForcedCalls:
         elif self._blank:
             out.append(TextDelta(self._blank))
         return out
+
+    def is_call(self, name: str) -> bool:
+        """Whether an object with this name is a call, even if no arguments come with it. Of one that is not in a list
+        the name may be a field: the object of a model that left out the call around it."""
+        return self._form.is_list or any(tool.name == name for tool in self._form.tools)
 
     def started(self, name: str, out: list[Event]) -> str:
         """Announce a call and give its id."""
@@ -348,16 +348,26 @@ class _Calls:
         kind = change[0]
         if kind == KEY:
             self._key = change[1]
+            if self._key == "arguments":
+                self._call.has_arguments = True
+                self._start(out)
         elif kind == GROW and self._key == "name":
             self._call.name += change[1]
         elif kind == GROW and self._key == "arguments":
             self._grow(change[1], out)  # an object written as a string: its text is the arguments
         elif kind == STRING_END and self._key == "name":
-            self._call.id = self._owner.started(self._call.name, out)
-            held, self._call.pieces = self._call.pieces, []
-            self._grow("".join(held), out)
+            self._call.named = True
+            self._start(out)
         elif kind == STRING_END and self._key == "arguments":
             self._call.closed = True
+
+    def _start(self, out: list[Event]) -> None:
+        call = self._call
+        if call.id or not call.named or not (call.has_arguments or self._owner.is_call(call.name)):
+            return
+        call.id = self._owner.started(call.name, out)
+        held, call.pieces = call.pieces, []
+        self._grow("".join(held), out)
 
     def _grow(self, text: str, out: list[Event]) -> None:
         if not text:
@@ -374,13 +384,15 @@ class _Calls:
 
 
 class _Call:
-    """The call being read. Its id is empty until its name is known; text before that waits in `pieces`."""
+    """The call being read. Its id is empty until it is one, and `named`; text before that waits in `pieces`."""
 
-    __slots__ = ("closed", "id", "name", "open", "pieces")
+    __slots__ = ("closed", "has_arguments", "id", "name", "named", "open", "pieces")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
+        self.named = False
+        self.has_arguments = False
         self.pieces: list[str] = []
         self.open = False
         self.closed = False

@@ -29,7 +29,7 @@ from .forced_calls import answer_schema, instructed, instructions, schema_form
 from .google_decoder import GoogleDecoder
 from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
-from .parts import arguments_of, cannot_take, inlined, only
+from .parts import arguments_of, cannot_take, inlined, only, system_messages
 from .strict_schemas import gemini_schema
 from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
 
@@ -55,15 +55,15 @@ class GoogleWire(HTTPWire):
         api_version: str = "v1beta",
     ) -> None:
         base_url = base_url or BASE_URL
-        super().__init__(Address("google", base_url, api_key, headers or {}, "x-goog-api-key", KEY_ENV))
         versioned = _VERSIONED.search(urlsplit(base_url).path)
-        self._base = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
+        url = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
+        super().__init__(Address("google", url, api_key, headers or {}, "x-goog-api-key", KEY_ENV))
 
     def url(self, conversation: Conversation) -> str:
         """Where the request goes. A model that is no bare name keeps what stands before it (`tunedModels/...`)."""
         model = conversation.model if "/" in conversation.model else f"models/{conversation.model}"
         path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if conversation.stream else 'generateContent'}"
-        url = endpoint(self._base, path)
+        url = endpoint(super().url(conversation), path)
         return f"{url}{'&' if '?' in url else '?'}alt=sse" if conversation.stream else url
 
     def frame(self, terms: Terms, settings: Settings) -> GoogleFrame:
@@ -85,7 +85,7 @@ class GoogleFrame(Frame):
         self._signs_calls = bool(_LEVELS.match(_name(terms.model)))
         self._told: str | None = None
         self.fields["contents"] = []
-        config = _sampling(settings) | _thinking(terms.model, settings.thinking, self.notes)
+        config = _sampling(settings, self.notes) | _thinking(terms.model, settings.thinking, self.notes)
         held = schema_form(terms)
         if held is None:
             self._tools(terms)
@@ -100,8 +100,6 @@ class GoogleFrame(Frame):
     def _tools(self, terms: Terms) -> None:
         choice, forced = terms.tool_choice, self.forced(terms.tool_choice)
         if not terms.tools:
-            if choice in ("required", "any"):
-                raise BadRequest(f"tool_choice={choice!r} needs tools")
             return
         self.fields["tools"] = [{"functionDeclarations": [self._declaration(tool) for tool in terms.tools]}]
         if isinstance(choice, Mapping):
@@ -123,7 +121,7 @@ class GoogleFrame(Frame):
         """The contents, and the instruction that system messages at the start are."""
         if self._told is not None:
             messages = instructed(messages, self._told)
-        start = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+        start = system_messages(messages)
         system = [sent for message in messages[:start] for sent in self._user(message, {})]
         calls = {call.id: call for message in messages for call in message.tool_calls}
         contents: list[dict[str, Any]] = []
@@ -174,7 +172,7 @@ class GoogleFrame(Frame):
                 f"{self.provider} must be told which tool the result of {result.call_id!r} is of: add name="
             )
         response: dict[str, Any] = {
-            "name": self._named(name),
+            "name": legal_name(name),
             "response": {"error" if result.is_error else "result": result.content},
         }
         if call is not None and (id := _own(call).get("id")):
@@ -204,14 +202,11 @@ class GoogleFrame(Frame):
     def _call(self, call: ToolCallPart, *, foreign: bool) -> dict[str, Any]:
         """A call as Gemini made it. `foreign`: it must be signed; where Gemini has not, that is not to be checked."""
         own = _own(call)
-        function: dict[str, Any] = {"name": self._named(call.name), "args": arguments_of(call)}
+        function: dict[str, Any] = {"name": legal_name(call.name), "args": arguments_of(call)}
         if "id" in own:
             function["id"] = own["id"]
         signature = own.get("thoughtSignature") or ("skip_thought_signature_validator" if foreign else None)
         return {"functionCall": function} | ({"thoughtSignature": signature} if signature else {})
-
-    def _named(self, name: str) -> str:
-        return self.names.wire.get(name) or legal_name(name)
 
 
 def _own(part: ThinkingPart | ToolCallPart) -> Mapping[str, Any]:
@@ -248,13 +243,18 @@ def _takes_nothing(parameters: Mapping[str, Any]) -> bool:
 # -- settings
 
 
-def _sampling(settings: Settings) -> dict[str, Any]:
+_MOST_STOPS = 5
+
+
+def _sampling(settings: Settings, notes: list[str]) -> dict[str, Any]:
+    if len(settings.stop or ()) > _MOST_STOPS:
+        notes.append(f"more than {_MOST_STOPS} stop sequences")
     config = {
         "maxOutputTokens": settings.max_tokens,
         "temperature": settings.temperature,
         "topP": settings.top_p,
         "topK": settings.top_k,
-        "stopSequences": None if settings.stop is None else list(settings.stop),
+        "stopSequences": None if settings.stop is None else list(settings.stop)[:_MOST_STOPS],
         "seed": settings.seed,
     }
     return {name: value for name, value in config.items() if value is not None}
@@ -292,6 +292,7 @@ def _level(name: str, thinking: bool | str | int) -> dict[str, Any]:
     level = effort(thinking)
     if level in ("none", "minimal"):
         level = "low" if _LEAST_IS_LOW.match(name) else "minimal"
+    level = {"xhigh": "high", "max": "high"}.get(level, level)
     return {"thinkingLevel": level.upper()}
 
 

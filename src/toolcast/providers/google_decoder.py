@@ -19,10 +19,9 @@ from ..errors import MalformedEvent
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
-from .forced_calls import calls_before
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls
-from .wire import Conversation, ToolNames
+from .wire import Conversation
 
 _STOP: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -58,7 +57,7 @@ class GoogleDecoder(AnswerDecoder):
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)
-        self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
+        self._calls = OpenCalls(conversation)
         self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces
         self._told: tuple[StopReason, str] | None = None
         self._tokens: dict[str, int] = {}

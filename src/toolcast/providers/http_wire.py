@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
 from ..errors import BadRequest, LLMError
 from ..messages import Message
 from ..settings import Settings
-from .forced_calls import ForcedDecoder, Form, calls_before, schema_form
+from .forced_calls import ForcedCalls, ForcedDecoder, Form, schema_form
 from .http_errors import Source, http_error
+from .parts import readable
 from .wire import (
     Conversation,
     Decoder,
@@ -35,22 +35,21 @@ from .wire import (
 )
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NO_HEADERS: Mapping[str, str | Secret] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a service is, and what proves who is asking.
 
-    `provider` is its name in errors and responses; the key goes into the header `key_header`, after `Bearer` if that
-    is `authorization`. `headers` go with every request, over the wire's own. `key_env` names the variables to set, for
-    errors.
+    `provider` is its name in errors and responses; `url` is where requests go, or its beginning where the model is
+    part of it. The key goes into the header `key_header`, after `Bearer` if that is `authorization`. `headers` go with
+    every request, over the wire's own. `key_env` names the variables to set, for errors.
     """
 
     provider: str
-    base_url: str
-    api_key: Secret | None = None
-    headers: Mapping[str, str | Secret] = field(default_factory=lambda: _NO_HEADERS)
+    url: str
+    api_key: Secret | None
+    headers: Mapping[str, str | Secret]
     key_header: str = "authorization"
     key_env: tuple[str, ...] = ()
 
@@ -94,8 +93,10 @@ class Frame(ABC):
         return {name: member(name, value) for name, value in self.fields.items()}
 
     def forced(self, choice: ToolChoice) -> str | None:
-        """The name of the one tool that must be called, or None."""
+        """The name of the one tool that must be called, or None. Raises `BadRequest` for one that is not offered."""
         name = choice.name if isinstance(choice, NamedTool) else choice
+        if choice in ("required", "any") and not self.names.wire:
+            raise BadRequest(f"tool_choice={choice!r} needs tools")
         if not isinstance(name, str) or (choice is name and name in ("auto", "required", "none", "any")):
             return None
         if name not in self.names.wire:
@@ -104,9 +105,13 @@ class Frame(ABC):
 
 
 class HTTPWire(ABC):
-    """A service's dialect over HTTP, at one address. `accept`: the media types of whole and of streamed answers."""
+    """A service's dialect over HTTP, at one address.
+
+    `accept`: the media types of whole and of streamed answers; `fixed_headers`: what the protocol itself asks for.
+    """
 
     accept: ClassVar[tuple[str, str]] = ("application/json", "text/event-stream")
+    fixed_headers: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, address: Address) -> None:
         own = {name.lower(): value for name, value in address.headers.items()}
@@ -124,7 +129,8 @@ class HTTPWire(ABC):
         try:
             frame = self._frame(conversation, settings)
             members = dict(frame.members)
-            for name, value in (frame.said(conversation.messages) | self._extra(frame, settings)).items():
+            said = frame.said(readable(conversation.messages, conversation.model))
+            for name, value in (said | self._extra(frame, settings)).items():
                 members[name] = member(name, value)
             url, headers = self.url(conversation), self.headers(conversation.stream)
         except BadRequest as error:
@@ -136,7 +142,7 @@ class HTTPWire(ABC):
         """A fresh decoder for one answer, streamed or whole."""
         inner = self.answer(self._at.source(conversation.model), conversation)
         form = self.form(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+        return inner if form is None else ForcedDecoder(inner, ForcedCalls(form, conversation.calls_before))
 
     @abstractmethod
     def answer(self, source: Source, conversation: Conversation) -> Decoder:
@@ -150,18 +156,13 @@ class HTTPWire(ABC):
     def frame(self, terms: Terms, settings: Settings) -> Frame:
         """What requests with these terms and settings have in common."""
 
-    @abstractmethod
     def url(self, conversation: Conversation) -> str:
         """Where the request goes."""
+        return self._at.url
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""
         return http_error(status, headers, body, self._at.source(None))
-
-    @property
-    def fixed_headers(self) -> Mapping[str, str]:
-        """Headers that the protocol itself asks for."""
-        return {}
 
     def headers(self, stream: bool) -> dict[str, str | Secret]:
         """The headers of a request. Raises `BadRequest` for characters that a header cannot have."""
@@ -176,12 +177,7 @@ class HTTPWire(ABC):
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": accept}
         headers |= {**self._at.proof, **self.fixed_headers, **self._own_headers}
         for name, value in headers.items():
-            text = value.reveal() if isinstance(value, Secret) else value
-            if _CONTROL.search(name + text) or not text.isascii() or not name.isascii():
-                raise BadRequest(
-                    f"the header {name!r} holds characters that a header cannot have; "
-                    "look for a line break or a typographic quote at the end of the key"
-                )
+            check_header(name, value.reveal() if isinstance(value, Secret) else value)
         return headers
 
     def _extra(self, frame: Frame, settings: Settings) -> dict[str, Any]:
@@ -191,6 +187,15 @@ class HTTPWire(ABC):
             if isinstance(more := extra.get(name), Mapping):
                 extra[name] = {**frame.fields.get(name, {}), **cast("Mapping[str, Any]", more)}
         return extra
+
+
+def check_header(name: str, text: str) -> None:
+    """Raises `BadRequest` for characters that a header cannot have."""
+    if _CONTROL.search(name + text) or not text.isascii() or not name.isascii():
+        raise BadRequest(
+            f"the header {name!r} holds characters that a header cannot have; "
+            "look for a line break or a typographic quote at the end of the key"
+        )
 
 
 def endpoint(base_url: str, path: str) -> str:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from jiter import from_json
 
@@ -24,7 +24,7 @@ from ..errors import BadRequest, LLMError, MalformedEvent
 from ..messages import Message, TextPart
 from ..settings import Settings
 from .compatible import LLAMA_CPP
-from .forced_calls import ForcedDecoder, Form, calls_before, form_of
+from .forced_calls import ForcedCalls, ForcedDecoder, Form, form_of
 from .grammar import Limits, calls_schema, grammar
 from .http_wire import endpoint
 from .openai_chat import OpenAIChatWire
@@ -36,6 +36,8 @@ _PROBE = "The capital of France is"
 
 class LlamaCppWire:
     """The wire of one llama.cpp server. `max_tokens` is sent where the settings have none."""
+
+    max_tokens: ClassVar[int] = 1024
 
     def __init__(
         self,
@@ -53,8 +55,6 @@ class LlamaCppWire:
         self._checked: set[str] = set()
         # It takes a while to write one, and it is long; the same tools have the same.
         self._grammar = lru_cache(64)(self._new_grammar)
-
-    max_tokens = 1024
 
     @property
     def provider(self) -> str:
@@ -74,7 +74,7 @@ class LlamaCppWire:
         """A fresh decoder for one answer, streamed or whole."""
         form = self._form(conversation)
         inner = self._chat.decoder(conversation)
-        return inner if form is None else ForcedDecoder(inner, form, calls_before(conversation))
+        return inner if form is None else ForcedDecoder(inner, ForcedCalls(form, conversation.calls_before))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""

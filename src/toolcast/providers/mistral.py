@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from ..events import Event, RawEvent, ThinkingDelta
-from ..messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolResultPart
 from ..settings import Settings
 from .answer_decoder import as_dict, as_list, as_str
 from .compatible import Service
@@ -113,14 +113,8 @@ class MistralFrame(ChatFrame):
             sent["content"] = [*chunks, *([{"type": "text", "text": message.text}] if message.text else [])]
         return {name: value for name, value in sent.items() if value is not None}
 
-    def _call(self, call: ToolCallPart) -> dict[str, Any]:
-        sent = super()._call(call)
-        sent.pop("extra_content", None)  # another service's
-        return sent
-
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
-        name = self.names.wire.get(result.name) or legal_name(result.name)
-        return super()._result(result) | ({"name": name} if result.name else {})
+        return super()._result(result) | ({"name": legal_name(result.name)} if result.name else {})
 
     def _id(self, id: str) -> str:
         if _LEGAL_ID.fullmatch(id):

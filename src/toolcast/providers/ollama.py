@@ -1,9 +1,8 @@
 """Ollama's own protocol, `/api/chat`: JSON lines, arguments as objects, whole tool calls.
 
-Ollama knows no `tool_choice`. With `"auto"` tools go out as they are and its own calls come back; where a
-call is forced, the answer is held to the schema of the call by `format`, and its text read as the call,
-growing. Both decoders take bytes cut anywhere. A line that holds an `error` ends the answer with the typed
-error.
+Ollama knows no `tool_choice`. With `"auto"`, or in the mode `tool_call`, tools go out as they are and its own calls
+come back; where a call is forced otherwise, the answer is held to the schema of the call by `format`, and its text read
+as the call, growing. A line that holds an `error` ends the answer with the typed error.
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCal
 from ..settings import Settings
 from ..usage import Usage
 from .envelopes import Envelope
-from .forced_calls import Form, answer_schema, calls_before, form_of, instructed, instructions
+from .forced_calls import Form, answer_schema, form_of, instructed, instructions
 from .framing import JSONLines
 from .http_errors import Source, shortened, stream_error
 from .http_wire import Address, Frame, HTTPWire, endpoint
 from .open_calls import OpenCalls
-from .parts import arguments_of, inlined, result_text
+from .parts import arguments_of, cannot_take, inlined, result_text
 from .strict_schemas import ollama_format
-from .wire import Conversation, Decoder, Secret, Terms, ToolNames
+from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
+
+KEY_ENV = ("OLLAMA_API_KEY",)
 
 _PORT = 11434
 _OPTIONS = {
@@ -47,6 +48,8 @@ _OPTIONS = {
     "seed": "seed",
     "num_predict": "max_tokens",
 }
+# The levels of thinking that it does not know.
+_LEVELS: Mapping[bool | str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high"}
 _STOP: dict[str, StopReason] = {
     "stop": "end_turn",
     "load": "end_turn",
@@ -91,13 +94,8 @@ class OllamaWire(HTTPWire):
         api_key: Secret | None = None,
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
-        base_url = base_url or ollama_url()
-        super().__init__(Address("ollama", base_url, api_key, headers or {}, key_env=("OLLAMA_API_KEY",)))
-        self._url = endpoint(base_url, "/api/chat")
-
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
-        return self._url
+        url = endpoint(base_url or ollama_url(), "/api/chat")
+        super().__init__(Address("ollama", url, api_key, headers or {}, key_env=KEY_ENV))
 
     def frame(self, terms: Terms, settings: Settings) -> OllamaFrame:
         """What requests with these terms and settings have in common."""
@@ -136,22 +134,20 @@ class OllamaFrame(Frame):
             self.fields["format"] = ollama_format(answer_schema(held))
             self._told = instructions(held)
         elif form is not None:
-            self.fields["tools"] = [
-                _tool(tool.description, tool.parameters, self.names.wire[tool.name]) for tool in form.tools
-            ]
+            self.fields["tools"] = [_tool(tool) for tool in form.tools]
             if form.forced:
                 self.notes.append("tool_choice")
         if settings.thinking is not None:
             # A budget in tokens is more than it can be told: it thinks, or it does not.
-            tokens = isinstance(settings.thinking, int) and not isinstance(settings.thinking, bool)
-            self.fields["think"] = bool(settings.thinking) if tokens else settings.thinking
+            thinking = settings.thinking if isinstance(settings.thinking, str) else bool(settings.thinking)
+            self.fields["think"] = _LEVELS.get(thinking, thinking)
         if options := _options(settings):
             self.fields["options"] = options
 
     def said(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The messages, as data."""
         said = messages if self._told is None else instructed(messages, self._told)
-        return {"messages": [sent for message in said for sent in _messages(message, self.names)]}
+        return {"messages": [sent for message in said for sent in _messages(message)]}
 
 
 def _with_pull(error: LLMError) -> LLMError:
@@ -169,20 +165,20 @@ def _options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def _tool(description: str, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
-    function = {"name": name, "description": description, "parameters": parameters}
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": legal_name(tool.name), "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
 
 # -- messages
 
 
-def _messages(message: Message, names: ToolNames) -> Iterator[dict[str, Any]]:
+def _messages(message: Message) -> Iterator[dict[str, Any]]:
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     for result in results:
         sent: dict[str, Any] = {
             "role": "tool",
-            "tool_name": names.wire.get(result.name, result.name),
+            "tool_name": result.name and legal_name(result.name),
             "content": result_text(result),
         }
         if result.images:
@@ -190,10 +186,10 @@ def _messages(message: Message, names: ToolNames) -> Iterator[dict[str, Any]]:
         yield {**sent, "tool_call_id": result.call_id}
     others = [part for part in message.parts if not isinstance(part, ToolResultPart)]
     if others or not results:
-        yield _spoken(message, others, names)
+        yield _spoken(message, others)
 
 
-def _spoken(message: Message, parts: Sequence[Part], names: ToolNames) -> dict[str, Any]:
+def _spoken(message: Message, parts: Sequence[Part]) -> dict[str, Any]:
     sent: dict[str, Any] = {"role": message.role, "content": message.text}
     for part in parts:
         match part:
@@ -202,22 +198,22 @@ def _spoken(message: Message, parts: Sequence[Part], names: ToolNames) -> dict[s
             case ThinkingPart():
                 sent["thinking"] = sent.get("thinking", "") + part.text
             case ToolCallPart():
-                sent.setdefault("tool_calls", []).append(_call(part, names))
+                sent.setdefault("tool_calls", []).append(_call(part))
             case ImagePart():
                 sent.setdefault("images", []).append(_image(part))
             case _:
-                raise BadRequest(f"Ollama cannot take {type(part).__name__}", provider="ollama")
+                raise cannot_take("Ollama", part, f"in a message of the {message.role}")
     return sent
 
 
-def _call(call: ToolCallPart, names: ToolNames) -> dict[str, Any]:
-    return {"id": call.id, "function": {"name": names.wire.get(call.name, call.name), "arguments": arguments_of(call)}}
+def _call(call: ToolCallPart) -> dict[str, Any]:
+    return {"id": call.id, "function": {"name": legal_name(call.name), "arguments": arguments_of(call)}}
 
 
 def _image(image: ImagePart) -> str:
     found = inlined(image)
     if found is None:
-        raise BadRequest("Ollama takes an image by its bytes, not by a url: use ImagePart(data=...)", provider="ollama")
+        raise BadRequest("Ollama takes an image by its bytes, not by a url: use ImagePart(data=...)")
     return found[1]
 
 
@@ -231,7 +227,7 @@ class OllamaDecoder:
         self._source = source
         self._lines = JSONLines()
         self._envelope = Envelope()
-        self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
+        self._calls = OpenCalls(conversation)
         self._model: str | None = None
         self._damaged_call = False
         self._first = b""

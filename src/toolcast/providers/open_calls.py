@@ -18,7 +18,7 @@ from ..errors import LimitExceeded
 from ..events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ..pieces import Pieces
 from .tool_calls import MOST_CALLS
-from .wire import ToolNames
+from .wire import Conversation, ToolNames
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class OpenCall:
 
 
 class OpenCalls:
-    """The calls of one answer. `before`: the number of calls made earlier in the conversation."""
+    """The calls of one answer to `conversation`."""
 
-    def __init__(self, names: ToolNames, before: int = 0) -> None:
-        self._names = names
-        self._before = before
+    def __init__(self, conversation: Conversation) -> None:
+        self._names = ToolNames(conversation.tools)
+        self._before = conversation.calls_before
         self._open: dict[Hashable, OpenCall] = {}
         self._ids: set[str] = set()
         self.last: OpenCall = OpenCall("", "")

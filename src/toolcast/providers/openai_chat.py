@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from ..errors import BadRequest
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -23,17 +22,11 @@ from ..messages import (
 )
 from ..settings import Settings
 from .compatible import Service
-from .forced_calls import (
-    Form,
-    answer_schema,
-    instructed,
-    instructions,
-    schema_form,
-)
+from .forced_calls import Form, answer_schema, instructed, instructions, schema_form
 from .http_errors import Source
 from .http_wire import budget, effort
 from .openai_chat_decoder import OpenAIChatDecoder
-from .parts import base64_of, cannot_take, data_url, only, result_text, valid_arguments
+from .parts import base64_of, cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from .service_wire import ServiceFrame, ServiceWire
 from .wire import Conversation, Decoder, Terms, ToolSpec, legal_name
 
@@ -75,15 +68,14 @@ class ChatFrame(ServiceFrame):
 
     def _answer(self, form: Form) -> None:
         """Hold the text of the answer to a schema."""
-        match self._service.response_format:
-            case "json_object":  # of the schema the service takes no notice
-                self.fields["response_format"] = {"type": "json_object"}
-                self._told = instructions(form)
-            case _:
-                name = "_".join(self.names.wire[tool.name] for tool in form.tools)
-                schema, strict = self._strict(name, answer_schema(form))
-                held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
-                self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
+        if self._service.response_format == "json_object":  # of the schema it takes no notice
+            self.fields["response_format"] = {"type": "json_object"}
+            self._told = instructions(form)
+            return
+        name = "_".join(self.names.wire[tool.name] for tool in form.tools)
+        schema, strict = self._strict(name, answer_schema(form))
+        held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
+        self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
 
     # -- tools and settings
 
@@ -100,7 +92,7 @@ class ChatFrame(ServiceFrame):
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "top_k": settings.top_k,
-            "stop": None if settings.stop is None else list(settings.stop),
+            "stop": None if settings.stop is None else list(settings.stop)[: self._service.most_stops],
             "seed": settings.seed,
         }
         for name, value in wanted.items():
@@ -108,26 +100,36 @@ class ChatFrame(ServiceFrame):
                 self.notes.append(name)
             elif value is not None:
                 self.fields[name] = value
+        if "stop" in self.fields and len(self.fields["stop"]) < len(settings.stop or ()):
+            self.notes.append(f"more than {self._service.most_stops} stop sequences")
         if settings.max_tokens is not None:
             self.fields[self._service.max_tokens_field] = settings.max_tokens
-        if settings.thinking is None:
+        thinking = settings.thinking
+        if thinking is None and not self._service.forced_while_thinking and self._forces:
+            thinking = False
+        if thinking is None:
             return
         if self._service.thinking_in is None or "thinking" in self._left_out:
             self.notes.append("thinking")
         else:
-            self.fields.update(_THINKING[self._service.thinking_in](settings.thinking))
+            self.fields.update(_THINKING[self._service.thinking_in](thinking))
+
+    @property
+    def _forces(self) -> bool:
+        """Whether the model is made to call a tool."""
+        return self.fields.get("tool_choice") not in (None, "auto", "none")
 
     # -- messages
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         rest = list(messages)
         if self._service.one_system:
-            start = 0
-            while start < len(rest) and rest[start].role == "system":
-                start += 1
+            start = system_messages(rest)
             if start > 1:
                 merged = "\n\n".join(message.text for message in rest[:start])
                 rest[:start] = [Message("system", (TextPart(merged),))]
+            # One that comes later is said by the user: it has no other place.
+            rest[1:] = [_by_user(message) if message.role == "system" else message for message in rest[1:]]
         return [sent for message in rest for sent in self._message(message)]
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -144,13 +146,9 @@ class ChatFrame(ServiceFrame):
             only(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif message.role == "system":
             only(self.provider, others, (TextPart,), "a system message takes only text")
-            yield {"role": self._service.system_role, "content": message.text}
+            yield {"role": "system", "content": message.text}
         elif others or not message.parts:
             yield {"role": "user", "content": self._content(others)}
-
-    def _content(self, parts: Sequence[Part]) -> Any:
-        texts = [part.text for part in parts if isinstance(part, TextPart)]
-        return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
 
     def _part(self, part: Part) -> dict[str, Any]:
         match part:
@@ -183,29 +181,38 @@ class ChatFrame(ServiceFrame):
         if back == "reasoning_details":
             details = [d for part in thoughts for d in (part.opaque or {}).get("reasoning_details", ())]
             return {back: details} if details else {}
-        # Only with tool calls: there thoughts are required, elsewhere some models refuse them.
-        text = "".join(part.text for part in thoughts) if message.tool_calls else ""
-        return {back: text} if back and text else {}
+        text = "".join(part.text for part in thoughts)
+        if back and self._requires_thoughts and (message.tool_calls or "tools" in self.fields):
+            return {back: text or " "}  # of another model's answer there are none, and "" counts as none
+        # Only with tool calls: elsewhere some models refuse them.
+        return {back: text} if back and text and message.tool_calls else {}
+
+    @property
+    def _requires_thoughts(self) -> bool:
+        return self._service.thoughts_required and self.fields.get("thinking") != {"type": "disabled"}
 
     def _call(self, call: ToolCallPart) -> dict[str, Any]:
         arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
-        name = self.names.wire.get(call.name) or legal_name(call.name)
-        extra: Any = call.opaque.get("extra_content") if call.opaque else None
+        extra: Any = call.opaque.get("extra_content") if call.opaque and self._service.signed_calls else None
         return {
             "id": self._id(call.id),
             "type": "function",
-            "function": {"name": name, "arguments": arguments},
+            "function": {"name": legal_name(call.name), "arguments": arguments},
             **({"extra_content": extra} if extra else {}),
         }
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
         if result.images:
-            raise BadRequest(f"{self._service.name} cannot take ImagePart in the result of a tool")
+            raise cannot_take(self.provider, result.images[0], "in the result of a tool")
         return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result_text(result)}
 
     def _id(self, id: str) -> str:
         limit = self._service.id_limit
         return id if limit is None or len(id) <= limit else legal_name(id, limit)
+
+
+def _by_user(message: Message) -> Message:
+    return Message("user", message.parts)
 
 
 def _reasoning(thinking: bool | str | int) -> dict[str, Any]:

@@ -48,8 +48,7 @@ class OpenAIChatDecoder(AnswerDecoder):
 
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
         super().__init__(source)
-        before = sum(len(message.tool_calls) for message in conversation.messages)
-        self._calls = ToolCalls(ToolNames(conversation.tools), before)
+        self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
         self._thought_field: str | None = None
@@ -233,11 +232,19 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "input": found.get("prompt_tokens"),
         "output": found.get("completion_tokens"),
         "total": found.get("total_tokens"),
-        "cached": into.get("cached_tokens", found.get("prompt_cache_hit_tokens")),
-        "written": into.get("cache_write_tokens", into.get("cache_creation_tokens")),
+        "cached": _first(into.get("cached_tokens"), *(found.get(name) for name in _CACHED)),
+        "written": _first(into.get("cache_write_tokens"), into.get("cache_creation_tokens")),
         "thought": out_of.get("reasoning_tokens"),
     }
     return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
+
+
+# The names that DeepSeek, Mistral and Moonshot have for what was read from the cache.
+_CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
+
+
+def _first(*values: object) -> object:
+    return next((value for value in values if value is not None), None)
 
 
 def _usage_of(tokens: dict[str, int]) -> Usage:
@@ -257,6 +264,8 @@ class ThinkTags:
 
     def feed(self, text: str) -> list[Event]:
         """What `text` adds to the thoughts and to the text."""
+        if self._state == "behind":
+            return self._behind(text)
         if self._state == "text":
             return [TextDelta(text)] if text else []
         self._held += text
@@ -281,10 +290,15 @@ class ThinkTags:
     def _thinking(self) -> list[Event]:
         thought, tag, text = self._held.partition("</think>")
         if tag:
-            self._state, self._held = "text", ""
-            text = text.lstrip("\n")
-            return [*([ThinkingDelta(thought)] if thought else []), *([TextDelta(text)] if text else [])]
+            self._held = ""
+            return [*([ThinkingDelta(thought)] if thought else []), *self._behind(text)]
         kept = next((n for n in range(7, 0, -1) if thought.endswith("</think>"[:n])), 0)
         self._held = thought[len(thought) - kept :]
         thought = thought[: len(thought) - kept]
         return [ThinkingDelta(thought)] if thought else []
+
+    def _behind(self, text: str) -> list[Event]:
+        """The text behind the thoughts, without the empty lines it begins with."""
+        text = text.lstrip("\n")
+        self._state = "text" if text else "behind"
+        return [TextDelta(text)] if text else []

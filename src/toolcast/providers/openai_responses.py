@@ -18,7 +18,7 @@ from .forced_calls import Form, answer_schema, schema_form
 from .http_errors import Source
 from .http_wire import effort
 from .openai_responses_decoder import OpenAIResponsesDecoder
-from .parts import cannot_take, data_url, only, result_text, valid_arguments
+from .parts import cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from .service_wire import ServiceFrame, ServiceWire
 from .wire import Conversation, Decoder, Terms, ToolSpec, legal_name
 
@@ -58,7 +58,7 @@ class ResponsesFrame(ServiceFrame):
 
     def said(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The system messages at the start as `instructions`, all others as items of `input`."""
-        start = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+        start = system_messages(messages)
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
@@ -112,7 +112,7 @@ class ResponsesFrame(ServiceFrame):
         if message.role == "assistant":
             yield from self._assistant(message)
         elif message.role == "system":
-            yield {"role": self._service.system_role, "content": self._system(message)}
+            yield {"role": "system", "content": self._system(message)}
         else:
             yield from self._user(message)
 
@@ -131,10 +131,6 @@ class ResponsesFrame(ServiceFrame):
             only(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif others or not message.parts:
             yield {"role": "user", "content": self._content(others)}
-
-    def _content(self, parts: Sequence[Part]) -> Any:
-        texts = [part.text for part in parts if isinstance(part, TextPart)]
-        return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
 
     def _part(self, part: Part) -> dict[str, Any]:
         match part:
@@ -165,7 +161,7 @@ class ResponsesFrame(ServiceFrame):
                     phase = {"phase": item["phase"]}
                 else:
                     # One that is followed by another led to a search, say, which does not go back.
-                    thought = item if _can_go_back(item) else None
+                    thought = _named(item) if _can_go_back(item) else None
             elif isinstance(part, ToolCallPart) or part.text:
                 if thought is not None:
                     yield thought
@@ -173,9 +169,8 @@ class ResponsesFrame(ServiceFrame):
                 thought, phase = None, {}
 
     def _call(self, call: ToolCallPart) -> _Item:
-        name = self.names.wire.get(call.name) or legal_name(call.name)
         arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
-        return {"type": "function_call", "call_id": _id(call.id), "name": name, "arguments": arguments}
+        return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
 
 
 def _spoken(part: TextPart, phase: Mapping[str, str]) -> _Item:
@@ -191,6 +186,11 @@ def _own(part: ThinkingPart) -> _Item:
 def _can_go_back(item: _Item) -> bool:
     """Whether a thought holds more than its summary: the service did not store it, and cannot look it up."""
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content") or item.get("content"))
+
+
+def _named(item: _Item) -> _Item:
+    """`item` without an id that is empty: some services give none, and all refuse it."""
+    return item if item.get("id", "-") else {name: value for name, value in item.items() if name != "id"}
 
 
 def _id(id: str) -> str:

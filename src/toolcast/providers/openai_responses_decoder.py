@@ -19,10 +19,9 @@ from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDel
 from ..pieces import Pieces
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
-from .forced_calls import calls_before
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls, is_json
-from .wire import Conversation, ToolNames
+from .wire import Conversation
 
 _Part: TypeAlias = tuple[str, int]
 """A part of an item: its kind, and its place among those of its kind."""
@@ -68,7 +67,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
         super().__init__(source)
-        self._calls = OpenCalls(ToolNames(conversation.tools), calls_before(conversation))
+        self._calls = OpenCalls(conversation)
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
         self._growing = Pieces()  # the text that grew last

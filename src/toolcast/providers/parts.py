@@ -1,16 +1,17 @@
-"""What wires say of the parts of a message: their bytes as text, and what a service cannot take in words."""
+"""What wires share about messages: the bytes of a part as text, ids, and the error for what a service cannot take."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard, cast
 
 from jiter import from_json
 
 from ..errors import BadRequest
-from ..messages import AudioPart, DocumentPart, ImagePart, Part, ToolCallPart, ToolResultPart
+from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, ThinkingPart, ToolCallPart, ToolResultPart
 
 
 def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
@@ -43,6 +44,11 @@ def result_text(result: ToolResultPart) -> str:
     return f"The tool failed: {result.content}" if result.is_error else result.content
 
 
+def system_messages(messages: Sequence[Message]) -> int:
+    """How many system messages stand at the start."""
+    return next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
 def only(provider: str, parts: Sequence[Part], kinds: tuple[type, ...], why: str) -> None:
     """Raises `BadRequest` where one of `parts` is of no kind in `kinds`."""
     for part in parts:
@@ -63,3 +69,50 @@ def valid_arguments(call: ToolCallPart) -> str:
     """The arguments of an earlier call as JSON text of an object, unchanged where they are one."""
     found = arguments_of(call)
     return call.arguments if list(found) != ["malformed"] else json.dumps(found, ensure_ascii=False)
+
+
+def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
+    """`messages` with no id given to two calls: some services number the calls of each answer from the start.
+
+    A result belongs to the call with its id that came last.
+    """
+    calls = [call.id for message in messages for call in message.tool_calls]
+    if len(set(calls)) == len(calls):
+        yield from messages
+        return
+    now: dict[str, str] = {}
+    used = set(calls)
+    for message in messages:
+        yield Message(message.role, tuple([_renamed(part, now, used) for part in message.parts]))
+
+
+def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
+    """The part under the id that its call goes by: `now` has it, by the call's own id."""
+    if isinstance(part, ToolResultPart):
+        return replace(part, call_id=now.get(part.call_id, part.call_id))
+    if not isinstance(part, ToolCallPart):
+        return part
+    id, number = part.id, 1
+    while part.id in now and id in used:
+        number += 1
+        id = f"{part.id}_{number}"
+    used.add(id)
+    now[part.id] = id
+    return replace(part, id=id)
+
+
+def readable(messages: Sequence[Message], model: str) -> Sequence[Message]:
+    """`messages` without what another model than `model` wanted back: it is signed or encrypted, and refused."""
+    if not any(_is_foreign(part, model) for message in messages for part in message.parts):
+        return messages
+    return [replace(m, parts=tuple(_stripped(part, model) for part in m.parts)) for m in messages]
+
+
+def _is_foreign(part: Part, model: str) -> TypeGuard[ThinkingPart | ToolCallPart]:
+    if not isinstance(part, (ThinkingPart, ToolCallPart)) or part.opaque is None:
+        return False
+    return bool(part.opaque.get("model", model) != model)
+
+
+def _stripped(part: Part, model: str) -> Part:
+    return replace(part, opaque=None) if _is_foreign(part, model) else part

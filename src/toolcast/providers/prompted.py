@@ -1,8 +1,9 @@
 """Tools for a model that has none: it is told of them in words, and the text of its answer is read as the calls.
 
 What is asked is put into the system message, and calls and results of the history into plain text (`spoken`).
-`PromptedCalls` reads the answer: the JSON object is looked for behind prose and fences, and its text handed on as it
-arrives. Whether it is right is for others to tell: what is no strict JSON goes on whole, to be read leniently.
+`PromptedCalls` reads the answer: the JSON object is looked for behind prose and fences, but not in thoughts, and its
+text handed on as it arrives. Whether it is right is for others to tell: what is no strict JSON goes on whole, to be
+read leniently.
 """
 
 from __future__ import annotations
@@ -10,24 +11,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ..events import Event, TextDelta
 from ..messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..parsing.json_stream import JSONStream, JSONStreamError
 from .forced_calls import ForcedCalls, Form, instructions
-from .wire import Conversation
+from .openai_chat_decoder import ThinkTags
 
 
-def prompted(conversation: Conversation, form: Form) -> Conversation:
-    """`conversation` without tools: what they are, and all calls so far, stand in its messages."""
+def prompted(messages: tuple[Message, ...], form: Form) -> tuple[Message, ...]:
+    """`messages` that tell in words what the tools are, and all calls so far."""
     told = instructions(form)
     if not form.forced:
         told = f"You can use these tools.\n{told}\nWhere no tool is of use, answer in words."
-    system = "\n\n".join([m.text for m in conversation.messages if m.role == "system"] + [told])
-    messages = (Message("system", (TextPart(system),)), *spoken(conversation.messages, form))
-    return replace(conversation, messages=messages, tools=(), tool_choice=None, mode=None)
+    system = "\n\n".join([message.text for message in messages if message.role == "system"] + [told])
+    return (Message("system", (TextPart(system),)), *spoken(messages, form))
 
 
 # An object of JSON begins so, or one that JSON was meant by; a brace in prose mostly does not. The numbers bound what
@@ -41,6 +40,7 @@ class PromptedCalls(ForcedCalls):
 
     def __init__(self, form: Form, before: int = 0) -> None:
         super().__init__(form, before)
+        self._tags = ThinkTags()
         self._held = ""
         self._begun = False
         self._ended = False
@@ -48,6 +48,14 @@ class PromptedCalls(ForcedCalls):
 
     def feed(self, text: str) -> list[Event]:
         """The events that `text` completes."""
+        return self._spelled(self._tags.feed(text))
+
+    def _spelled(self, events: list[Event]) -> list[Event]:
+        """These thoughts, which may hold drafts of the object, as they are; the text behind them read."""
+        read = [self._read(event.text) if isinstance(event, TextDelta) else [event] for event in events]
+        return [event for some in read for event in some]
+
+    def _read(self, text: str) -> list[Event]:
         if self._begun:
             return self._object(text)
         text = self._held + text
@@ -62,7 +70,8 @@ class PromptedCalls(ForcedCalls):
 
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The last events. `cut`: a limit stopped the model, so the last call may be half."""
-        return [] if self._ended else [*([] if self._begun else _said(self._held)), *super().finish(cut=cut)]
+        out = self._spelled(self._tags.close())
+        return out if self._ended else [*out, *([] if self._begun else _said(self._held)), *super().finish(cut=cut)]
 
     def _object(self, text: str) -> list[Event]:
         """More of the object; what follows its end is text again."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import BadRequest
+from ..messages import Part, TextPart
 from ..settings import Settings
 from .compatible import Service
-from .http_wire import Address, Frame, HTTPWire, endpoint
+from .http_wire import Address, Frame, HTTPWire, effort, endpoint
 from .strict_schemas import openai_strict
-from .wire import Conversation, Secret, Terms, ToolSpec
+from .wire import Secret, Terms, ToolSpec
 
 
 class ServiceWire(HTTPWire):
@@ -36,15 +37,10 @@ class ServiceWire(HTTPWire):
         base_url: str | None = None,
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
-        base_url = base_url or service.base_url
         names = (*service.key_env, *service.bearer_env)
-        super().__init__(Address(service.name, base_url, api_key, headers or {}, service.key_header, names))
+        url = endpoint(base_url or service.base_url, self.path)
+        super().__init__(Address(service.name, url, api_key, headers or {}, service.key_header, names))
         self._service = service
-        self._url = endpoint(base_url, self.path)
-
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
-        return self._url
 
 
 class ServiceFrame(Frame):
@@ -63,6 +59,15 @@ class ServiceFrame(Frame):
     def _forcing(self, name: str) -> Any:
         """The choice of the one tool with this name."""
 
+    @abstractmethod
+    def _part(self, part: Part) -> dict[str, Any]:
+        """A part of what the user says."""
+
+    def _content(self, parts: Sequence[Part]) -> Any:
+        """What the user says: text, or its parts."""
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
+        return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
+
     def _tools(self, terms: Terms, thinking: bool) -> None:
         """Offer the tools, and say which of them may or must be called."""
         tools, choice, service = terms.tools, terms.tool_choice, self._service
@@ -70,8 +75,6 @@ class ServiceFrame(Frame):
         if tools and not service.tools:
             raise BadRequest(f"{service.name} takes no tools: leave them out, or use another service")
         if not tools:
-            if choice == "required":
-                raise BadRequest("tool_choice='required' needs tools")
             return
         as_auto = service.forced == "auto" or (thinking and not service.forced_while_thinking)
         if forced and (as_auto or service.forced == "required"):
@@ -100,7 +103,8 @@ class ServiceFrame(Frame):
 def _left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
     yield from service.drops
     name = model.rpartition("/")[2]
-    on = {"always": True, "unless_off": thinking is not False, "if_on": bool(thinking)}
+    off = thinking is not None and effort(thinking) == "none"
+    on = {"always": True, "unless_off": not off, "if_on": bool(thinking), "if_off": off}
     for rule in service.rules:
         if on[rule.when] and re.match(rule.models, name):
             yield from rule.fields

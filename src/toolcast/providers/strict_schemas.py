@@ -38,7 +38,7 @@ def openai_strict(schema: Mapping[str, Any]) -> Adapted:
 
 
 def anthropic_schema(schema: Mapping[str, Any]) -> Adapted:
-    """The schema for Anthropic's `output_config.format` and strict tools: objects are closed, nothing is recursive."""
+    """The schema for Anthropic's `output_config.format`: objects are closed, nothing is recursive."""
     return _adapted(schema, _ANTHROPIC)
 
 

@@ -387,6 +387,8 @@ def _is_another(call: _Call, entry: _Entry) -> bool:
         return True
     if not call.pieces:
         return new_id
+    if not entry.arguments:
+        return new_id and call.is_complete()
     return (
         entry.arguments.lstrip().startswith("{") and call.is_complete() and (new_id or entry.arguments != call.text())
     )

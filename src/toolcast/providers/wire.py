@@ -36,6 +36,13 @@ class Secret:
         """The key itself; for the door to the network, and nothing else."""
         return self._reveal()
 
+    def masked(self, text: str) -> str:
+        """`text` without the key, with or without the word that goes before it."""
+        key = self._reveal()
+        for shown in (key, key.rpartition(" ")[2]):
+            text = text.replace(shown, "[key]") if len(shown) > 3 else text
+        return text
+
     def __repr__(self) -> str:
         return "Secret('**********')"
 
@@ -68,12 +75,9 @@ class HTTPRequest:
     notes: tuple[str, ...] = ()
 
     def masked(self, text: str) -> str:
-        """`text` without the keys in the headers, with or without the word that goes before them."""
+        """`text` without the keys in the headers."""
         for value in self.headers.values():
-            if isinstance(value, Secret):
-                key = value.reveal()
-                for shown in (key, key.rpartition(" ")[2]):
-                    text = text.replace(shown, "**********") if len(shown) > 3 else text
+            text = value.masked(text) if isinstance(value, Secret) else text
         return text
 
 
@@ -122,6 +126,11 @@ class Conversation:
     parallel: bool = False
     stream: bool = True
     mode: Mode | None = None
+
+    @property
+    def calls_before(self) -> int:
+        """The number of calls already made: generated ids go on from there."""
+        return sum(len(message.tool_calls) for message in self.messages)
 
     @property
     def terms(self) -> Terms:
