@@ -67,12 +67,17 @@ def test_what_is_made_anew(conversation: Conversation, settings: Settings) -> No
     assert len(counted.asked) == 2
 
 
-@pytest.mark.parametrize(("one", "other"), [(True, 1), (False, 0)])
-def test_to_think_is_not_a_budget_of_one_token(one: bool, other: int) -> None:
+def test_to_think_is_not_a_budget_of_one_token() -> None:
     counted = Counted()
-    made = [counted.of(said(), Settings(thinking=thinking)) for thinking in (one, other)]
+    made = [counted.of(said(), Settings(thinking=thinking)) for thinking in (True, 1)]
     assert made[0] is not made[1]
-    assert [settings.thinking for _, settings in counted.asked] == [one, other]
+    assert [settings.thinking for _, settings in counted.asked] == [True, 1]
+
+
+@pytest.mark.parametrize("nothing", [0, -1, "none"])
+def test_to_think_of_nothing_is_not_to_think(nothing: int | str) -> None:
+    counted = Counted()
+    assert counted.of(said(), Settings(thinking=nothing)) is counted.of(said(), Settings(thinking=False))
 
 
 def test_a_choice_that_can_be_changed_is_not_remembered() -> None:
