@@ -22,8 +22,9 @@ from .metadata import LLMMetadata
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .ready_made import as_llm
 from .runtime.network import Outside
+from .service_llm import events_of
 from .settings import Settings
-from .sources import Call, by, every_event, start_call
+from .sources import Call, by
 from .tools import CallableTool
 
 _PREAMBLE = frozenset((UsageReport, Routing, Failover))  # nothing of an answer yet
@@ -115,10 +116,7 @@ class FallbackLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        """The events of one answer under an event loop, for an LLM of one's own that stands before this one."""
-        ask = Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
-        outside = self.async_outside()
-        return every_event(self.opened(ask, outside, start_call(settings, outside)))
+        return events_of(self, Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True))
 
 
 class _FirstAnswer:

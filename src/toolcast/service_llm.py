@@ -178,10 +178,7 @@ class ServiceLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        """The events of one answer under an event loop, for an LLM of one's own that stands before this one."""
-        ask = Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
-        outside = self.async_outside()
-        return every_event(self.opened(ask, outside, start_call(settings, outside)))
+        return events_of(self, Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True))
 
     def secret(self, *names: str) -> Secret | None:
         """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
@@ -209,6 +206,12 @@ class ServiceLLM(FunctionCallingLLM):
             network=self._network_name,
             max_concurrency=self.max_concurrency,
         )
+
+
+def events_of(llm: FunctionCallingLLM, ask: Ask) -> AsyncIterator[Event]:
+    """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
+    outside = llm.async_outside()
+    return every_event(llm.opened(ask, outside, start_call(ask.settings, outside)))
 
 
 def _proof(given: object) -> dict[str, Secret]:

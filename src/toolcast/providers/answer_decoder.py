@@ -21,6 +21,7 @@ from ..events import Event, RawEvent, TextDelta, ToolCallDelta
 from .envelopes import Envelope
 from .framing import LIMIT, ServerSentEvents
 from .http_errors import Source, shortened, stream_error
+from .tool_calls import is_json
 
 # So many bytes tell what a body is, and are shown where it is nothing that could be read.
 _START = 1000
@@ -175,7 +176,7 @@ class AnswerDecoder(ABC):
         for name, payload in self._frames.close():
             if is_done(payload):
                 self._end(out)
-            elif _is_json(payload):
+            elif is_json(payload):
                 self._event(name, payload, out)
             elif payload.lstrip().startswith(b"{"):
                 raise self._truncated()
@@ -295,14 +296,6 @@ def as_count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         return None
     return int(max(0, min(value, _MOST_TOKENS)))
-
-
-def _is_json(payload: bytes) -> bool:
-    try:
-        from_json(payload)
-    except ValueError:
-        return False
-    return True
 
 
 _ESCAPES = re.compile(

@@ -27,7 +27,7 @@ from ..messages import (
     ToolResultPart,
 )
 from ..metadata import Capabilities
-from ..settings import Settings
+from ..settings import NOTHING_SET, Settings
 from .anthropic_decoder import AnthropicDecoder
 from .capabilities import capabilities
 from .forced_calls import Form, answer_schema, instructed, instructions, schema_form
@@ -35,7 +35,7 @@ from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
 from .strict_schemas import anthropic_schema
-from .wire import Conversation, Decoder, Secret, Terms, ToolChoice, ToolSpec, legal_name
+from .wire import Conversation, Decoder, Secret, Terms, ToolChoice, ToolSpec, legal_name, once_for_all
 
 KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
@@ -62,11 +62,11 @@ class AnthropicWire(HTTPWire):
         versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
         url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
         super().__init__(Address("anthropic", url, key, headers or {}, header, KEY_ENV))
+        self._holds = once_for_all(_can_hold)
 
     def can_hold(self, conversation: Conversation) -> bool:
         """Whether the text of an answer could be held to the schema of these tools."""
-        form = schema_form(replace(conversation, mode="json_schema"))
-        return form is None or anthropic_schema(answer_schema(form)).loose is None
+        return self._holds(replace(conversation, mode="json_schema"), NOTHING_SET)
 
     def frame(self, terms: Terms, settings: Settings) -> AnthropicFrame:
         """What requests with these terms and settings have in common."""
@@ -75,6 +75,11 @@ class AnthropicWire(HTTPWire):
     def answer(self, source: Source, conversation: Conversation) -> Decoder:
         """What reads the protocol's own events."""
         return AnthropicDecoder(source, conversation)
+
+
+def _can_hold(terms: Terms, settings: Settings) -> bool:
+    form = schema_form(terms)
+    return form is None or anthropic_schema(answer_schema(form)).loose is None
 
 
 class AnthropicFrame(Frame):

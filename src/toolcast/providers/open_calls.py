@@ -12,12 +12,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jiter import from_json
-
 from ..errors import LimitExceeded
 from ..events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ..pieces import Pieces
-from .tool_calls import MOST_CALLS
+from .tool_calls import MOST_CALLS, is_json
 from .wire import Conversation, ToolNames
 
 
@@ -111,12 +109,3 @@ class OpenCalls:
             id = f"call_{number}"
         self._ids.add(id)
         return id
-
-
-def is_json(text: str) -> bool:
-    """Whether `text` is one whole JSON document."""
-    try:
-        from_json(text.encode("utf-8", "replace"))
-    except ValueError:
-        return False
-    return True

@@ -20,7 +20,8 @@ from ..pieces import Pieces
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from .http_errors import Source, stream_error
-from .open_calls import OpenCalls, is_json
+from .open_calls import OpenCalls
+from .tool_calls import is_json
 from .wire import Conversation
 
 _Part: TypeAlias = tuple[str, int]

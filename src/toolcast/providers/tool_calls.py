@@ -100,7 +100,7 @@ class ToolCalls:
                 continue
             self._start(call, out)
             call.blocks, call.pieces = [], [arguments]  # not twice in memory
-            truncated = cut and not _is_json(arguments)
+            truncated = cut and not is_json(arguments)
             out.append(
                 ToolCallDone(
                     call.id,
@@ -318,7 +318,7 @@ class _Call:
             return text if _same(text, second) else text + second
         if not self.plain and not self.snapshot and len(self.pieces) > 1:
             # Each extends the one before it, and together they are no JSON: the last is a snapshot.
-            return self.newest if not _is_json(text) and _is_json(self.newest) else text
+            return self.newest if not is_json(text) and is_json(self.newest) else text
         return text
 
     def _append(self, text: str, out: list[Event]) -> None:
@@ -409,9 +409,10 @@ def _unwrapped(arguments: str) -> list[tuple[str, str]] | None:
         return None
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str | bytes) -> bool:
+    """Whether `text` is one whole JSON value, as jiter reads it."""
     try:
-        from_json(text.encode("utf-8", "replace"))
+        from_json(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     except ValueError:
         return False
     return True
