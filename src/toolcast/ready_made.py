@@ -87,7 +87,7 @@ class OpenAICompatible(ServiceLLM):
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
     def _make_wire(self) -> Wire:
-        from .providers.compatible import address, proof
+        from .providers.addresses import address, proof
 
         row = self._row
         if not (self.base_url or first_set(row.url_env) or self.service):
