@@ -8,6 +8,13 @@
     ├── MissingOutputError (AttributeError)   there is no tool output to take a result from
     ├── StreamClosed                          a stream was used after it had been closed
     ├── StreamBusy                            a second view was begun on one stream
+    ├── IllegalState                          an engine, a session or an elf cannot do this in the state it is in
+    ├── SessionTaken                          the session is open elsewhere
+    ├── PermissionDenied                      a tool may not run
+    ├── ToolTimeout                           a tool took longer than it may
+    ├── TurnCancelled                         the turn was cancelled
+    ├── TurnStopped                           a limit of the engine ended the turn
+    │   └── RoundsExceeded  BudgetExceeded  RepeatedCall
     └── CallError (ValueError)                a call was made and did not end in a result
         ├── LLMError                          the service, or the way to it, failed
         │   ├── ConnectFailed  Timeout  RateLimited  QuotaExceeded  Overloaded  ServerError
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
 
+    from .agents.turns import Turn
     from .events import ChatResponse
     from .usage import Usage
 
@@ -65,6 +73,58 @@ class StreamClosed(ToolcastError):
 
 class StreamBusy(ToolcastError):
     """Another view of this stream has begun and owns it."""
+
+
+class IllegalState(ToolcastError):
+    """An engine, a session or an elf cannot do this in the `state` it is in."""
+
+    def __init__(self, message: str = "", *, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class SessionTaken(ToolcastError):
+    """The session is open elsewhere: in another process, or in another object of this one."""
+
+
+class PermissionDenied(ToolcastError):
+    """A tool may not run. The model reads why."""
+
+
+class ToolTimeout(ToolcastError):
+    """A tool took longer than it may. What it gives later is discarded."""
+
+
+class _EndedTurn(ToolcastError):
+    """A turn that ended without its answer; `turn` is what there is of it."""
+
+    def __init__(self, message: str = "", *, turn: Turn[Any] | None = None) -> None:
+        super().__init__(message)
+        self.turn = turn
+
+
+class TurnCancelled(_EndedTurn):
+    """The turn was cancelled. `turn` is what there is of it."""
+
+
+class TurnStopped(_EndedTurn):
+    """A limit of the engine ended the turn. `turn` is what there is of it, and the history can be gone on with."""
+
+
+class RoundsExceeded(TurnStopped):
+    """The model wanted another round, and `max_rounds` were used up."""
+
+
+class BudgetExceeded(TurnStopped):
+    """A budget is used up. `limit` is which: `tokens`, `usd`, `seconds` or `tool_calls`."""
+
+    def __init__(self, message: str = "", *, limit: str = "", turn: Turn[Any] | None = None) -> None:
+        super().__init__(message, turn=turn)
+        self.limit = limit
+
+
+class RepeatedCall(TurnStopped):
+    """The model made the same call again and again."""
 
 
 class TryAgain(Exception):

@@ -3,6 +3,8 @@
 Every wire translates its service's bytes into these events. For each tool call: one `ToolCallStart`, any number
 of `ToolCallDelta`, one `ToolCallDone` whose arguments are complete and have the last word. `UsageReport` is
 cumulative within one request: the last one counts. `Finish` comes once, last.
+
+A turn of an engine is told with the same events, round after round, and with those of `AgentEvent` besides.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from .approvals import PermissionRequest
 from .errors import CallError, MalformedEvent
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from .pieces import Pieces
@@ -161,6 +164,52 @@ Event: TypeAlias = (
     | RawEvent
     | Finish
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool is about to run: from here on it may have had its effect."""
+
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """What a running tool says of itself: the `data` it gave to `ToolContext.emit`."""
+
+    call_id: str
+    name: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A call is answered: `content` is what the model reads, `output` the object that the tool returned."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDelta:
+    """The typed result of the turn as far as it has arrived: a snapshot that never changes."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """The turn ended with this error. It comes last."""
+
+    error: BaseException
+
+
+AgentEvent: TypeAlias = Event | ToolStarted | ToolProgress | ToolResult | PermissionRequest | OutputDelta | ErrorEvent
+"""What a turn is told with."""
 
 OURS: frozenset[type] = frozenset((Restarted, Routing, Failover))
 """What no service sends: the library's own words about a call."""

@@ -1,7 +1,8 @@
-"""The states a structured call walks through, as tables, and the `Trace` that walks them.
+"""The states that calls, turns, sessions and elves walk through, as tables, and the `Trace` that walks them.
 
-Everything that moves a call from one state to the next is an event in these tables; the diagrams in the
-documentation are drawn from them. A trace that nobody observes costs one attribute per item.
+Everything that moves one of them from a state to the next is an event in these tables; the diagrams in the
+documentation are drawn from them. The first state of a table is where it begins. A trace that nobody observes
+costs one attribute per item.
 """
 
 from __future__ import annotations
@@ -53,6 +54,38 @@ STREAM: Table = {
 }
 """A streamed call: `make_album.stream(...)` and `astream`."""
 
+_BREAKS = {"failed": "error", "cancelled": "cancelled"}
+
+TURN: Table = {
+    "idle": {"submitted": "streaming", "resumed": "tool_exec", **_BREAKS},
+    "streaming": {"exhausted": "accumulating", "compacted": "streaming", **_BREAKS},
+    "accumulating": {"tools_called": "tool_exec", "answered": "complete", "asked_again": "streaming", **_BREAKS},
+    "tool_exec": {"approval_needed": "permission_wait", "tools_executed": "streaming"}
+    | {"answered": "complete", **_BREAKS},
+    "permission_wait": {"decided": "tool_exec", "suspended": "idle", **_BREAKS},
+    "complete": {"returned": "idle"},
+    "cancelled": {"returned": "idle"},
+    "error": {"returned": "idle"},
+}
+"""A turn of an engine: `submit`, `asubmit`, `stream` and `astream`."""
+
+SESSION: Table = {
+    "idle": {"sent": "active", "closed": "closed"},
+    "active": {"ended": "idle", "cancelled": "cancelling", "closed": "closed"},
+    "cancelling": {"ended": "idle", "closed": "closed"},
+    "closed": {},
+}
+"""A session around one engine."""
+
+ELF: Table = {
+    "pending": {"started": "running", "cancelled": "cancelled"},
+    "running": {"completed": "completed", "failed": "failed", "cancelled": "cancelled"},
+    "completed": {"sent": "running"},
+    "failed": {"sent": "running"},
+    "cancelled": {"sent": "running"},
+}
+"""A sub-agent."""
+
 _numbers = count(1)
 
 
@@ -63,7 +96,7 @@ class Trace:
 
     def __init__(self, table: Table, observer: Observer | None = None, verbose: bool = False) -> None:
         self.call_id: str = f"call-{next(_numbers)}"
-        self.state: State = "ready"
+        self.state: State = next(iter(table))
         self.observed: bool = observer is not None or verbose
         self._table = table
         self._observer = observer
@@ -90,7 +123,7 @@ class Trace:
 
 def mermaid(table: Table) -> str:
     """The state diagram of `table`, as Mermaid text."""
-    lines = ["stateDiagram-v2", "    [*] --> ready"]
+    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(table))}"]
     for state, moves in table.items():
         lines += [f"    {state} --> {target}: {event}" for event, target in moves.items()]
     return "\n".join(lines) + "\n"
