@@ -18,6 +18,8 @@ from page import circumstances, table, write
 from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
 from wires import by_wire
 
+import turns
+
 LIST = "40 KB list"
 MOST_ROUNDS = 7
 # Each document with its rounds and rows: long ones need fewer, and the longest only the rows that are compared.
@@ -73,6 +75,8 @@ def report() -> Iterator[str]:
     sixteen = _measured(16, longest=50_000)
     yield "**Whole document, 16 characters a piece** (ms; in brackets: times the SSE limit)"
     yield totals(sixteen)
+    yield "**A turn of an engine**: what it adds to the same calls of the model and of the tool, made directly"
+    yield turns.report(MOST_ROUNDS)
     yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
     yield memory()
     yield "**Import** (ms of wall clock in a fresh interpreter, least of 5)"

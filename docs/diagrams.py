@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from toolcast.states import CALL, STREAM, Table, mermaid
+from toolcast.states import CALL, ELF, SESSION, STREAM, TURN, Table, mermaid
 
 PAGE = Path(__file__).with_name("states.md")
-TABLES: dict[str, Table] = {"CALL": CALL, "STREAM": STREAM}
+TABLES: dict[str, Table] = {"CALL": CALL, "STREAM": STREAM, "TURN": TURN, "SESSION": SESSION, "ELF": ELF}
 
 
 def drawn(page: str) -> str:

@@ -29,8 +29,9 @@ from typing import Any
 
 import pytest
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import StreamTruncated
-from toolcast.events import Accumulator, ChatResponse, Event, Finish, ToolCallDone
+from toolcast.events import ChatResponse, Event, Finish, ToolCallDone
 from toolcast.providers.wire import Conversation, Decoder, Wire
 
 PIECE = 32

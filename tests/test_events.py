@@ -1,4 +1,4 @@
-"""The Accumulator: events in any legal order fold into one response."""
+"""Events are values: equal, hashed, copied and taken apart like any frozen dataclass."""
 
 from __future__ import annotations
 
@@ -9,110 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcast import (
-    Accumulator,
-    Finish,
-    Message,
-    RawEvent,
-    Restarted,
-    TextDelta,
-    TextPart,
-    ThinkingDelta,
-    ThinkingPart,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallPart,
-    ToolCallReset,
-    ToolCallStart,
-    Usage,
-    UsageReport,
-)
-from toolcast.errors import MalformedEvent
-from toolcast.events import ChatResponse, Event
-from toolcast.pieces import MANY, Pieces
-
-
-def folded(*events: Event) -> ChatResponse:
-    accumulator = Accumulator()
-    for event in events:
-        accumulator.apply(event)
-    return accumulator.response(provider="p", model="asked")
-
-
-def test_parts_keep_the_order_in_which_they_began() -> None:
-    response = folded(
-        ThinkingDelta("hm"),
-        ThinkingDelta("", signature="s1"),
-        ThinkingDelta("again"),
-        TextDelta("a"),
-        TextDelta("b"),
-        ToolCallStart("1", "f"),
-        ToolCallDelta("1", '{"x"'),
-        TextDelta("c"),
-        ToolCallDelta("1", ":1}"),
-        ToolCallDone("1", "f", '{"x":1}', opaque={"sig": "o"}),
-        Finish("tool_use", "told", "tool_calls"),
-    )
-    assert response.message == Message(
-        "assistant",
-        (
-            ThinkingPart("hm", "s1"),
-            ThinkingPart("again"),
-            TextPart("ab"),
-            ToolCallPart("1", "f", '{"x":1}', opaque={"sig": "o"}),
-            TextPart("c"),
-        ),
-    )
-    assert (response.stop_reason, response.model, response.provider) == ("tool_use", "told", "p")
-    assert response.text == "abc"
-
-
-def test_done_has_the_last_word_and_needs_no_start() -> None:
-    response = folded(ToolCallDone("1", "f", "{}"), ToolCallStart("2", "g"), ToolCallDone("2", "h", '{"a":1}'))
-    assert response.message.tool_calls == (ToolCallPart("1", "f", "{}"), ToolCallPart("2", "h", '{"a":1}'))
-
-
-def test_a_call_without_done_is_truncated() -> None:
-    response = folded(ToolCallStart("1", "f"), ToolCallDelta("1", '{"a'))
-    assert response.message.tool_calls == (ToolCallPart("1", "f", '{"a', truncated=True),)
-    assert (response.stop_reason, response.model) == ("other", "asked")
-
-
-def test_a_reset_voids_the_deltas_before_it() -> None:
-    response = folded(
-        ToolCallStart("1", "f"), ToolCallDelta("1", '{"a'), ToolCallReset("1"), ToolCallDelta("1", '{"b":1}')
-    )
-    assert response.message.tool_calls[0].arguments == '{"b":1}'
-
-
-def test_usage_is_cumulative_within_a_request_and_summed_over_requests() -> None:
-    accumulator = Accumulator()
-    for event in (UsageReport(Usage(5, 1)), UsageReport(Usage(5, 7)), Restarted(2, "bad"), UsageReport(Usage(9, 3))):
-        accumulator.apply(event)
-    assert accumulator.usage == Usage(14, 10)
-
-
-def test_a_restart_voids_everything_but_usage() -> None:
-    response = folded(TextDelta("a"), ToolCallStart("1", "f"), Finish("end_turn"), Restarted(2, "bad"), TextDelta("b"))
-    assert response.message.parts == (TextPart("b"),)
-    assert response.stop_reason == "other"
-
-
-@pytest.mark.parametrize("event", [UsageReport(Usage(1, 1)), RawEvent({}), Finish("end_turn")])
-def test_usage_alone_is_no_content(event: Event) -> None:
-    accumulator = Accumulator()
-    accumulator.apply(event)
-    assert not accumulator.has_content
-    accumulator.apply(TextDelta("a"))
-    assert accumulator.has_content
-
-
-def test_redacted_thoughts_stand_alone() -> None:
-    response = folded(ThinkingDelta(redacted="xyz"), ThinkingDelta("more"), ThinkingDelta("", opaque={"a": 1}))
-    assert response.message.parts == (ThinkingPart("", None, "xyz"), ThinkingPart("more", opaque={"a": 1}))
-
-
-# -- values -----------------------------------------------------------------------------------------------------
+from toolcast import TextDelta, ToolCallDelta
 
 DELTAS = [
     pytest.param(TextDelta("a"), TextDelta(text="a"), TextDelta("b"), "TextDelta(text='a')", id="TextDelta"),
@@ -163,46 +60,3 @@ def test_a_delta_is_taken_apart_like_any_dataclass() -> None:
     for made, wrongly in ((TextDelta, {}), (ToolCallDelta, {"id": "1"}), (ToolCallDelta, {"id": "1", "name": "x"})):
         with pytest.raises(TypeError):
             made(**wrongly)
-
-
-# -- pieces that somebody else adds to ----------------------------------------------------------------------------
-
-
-def test_shared_pieces_are_the_arguments_of_their_call() -> None:
-    accumulator, pieces = Accumulator(), Pieces()
-    for event in (ToolCallStart("1", "f"), ToolCallStart("2", "g"), ToolCallDelta("2", "{}")):
-        accumulator.apply(event)
-    accumulator.share("1", pieces)
-    pieces.add('{"a"')
-    accumulator.apply(ToolCallDelta("1", ":"))  # that the other adds, too
-    pieces.add(":")
-    accumulator.apply(ToolCallDelta("2", " "))
-    pieces.add("1")
-    assert [part.arguments for part in accumulator.message().tool_calls] == ['{"a":1', "{} "]
-
-
-def test_a_reset_ends_the_sharing() -> None:
-    accumulator, pieces = Accumulator(), Pieces()
-    accumulator.apply(ToolCallStart("1", "f"))
-    accumulator.share("1", pieces)
-    pieces.add("old")
-    accumulator.apply(ToolCallReset("1"))
-    accumulator.apply(ToolCallDelta("1", "new"))
-    assert accumulator.message().tool_calls[0].arguments == "new"
-    assert pieces.whole() == "old"
-
-
-def test_only_a_call_that_was_announced_is_shared() -> None:
-    """As with a delta that comes without a start."""
-    with pytest.raises(MalformedEvent):
-        Accumulator().share("1", Pieces())
-
-
-def test_many_deltas_are_all_kept() -> None:
-    pieces = [str(number) for number in range(2 * MANY + 7)]
-    events: list[Event] = [ToolCallStart("1", "f"), *(ToolCallDelta("1", piece) for piece in pieces)]
-    events += [TextDelta(piece) for piece in pieces]
-    events += [ThinkingDelta(piece) for piece in pieces]
-    call, text, thought = folded(*events).message.parts
-    assert call == ToolCallPart("1", "f", "".join(pieces), truncated=True)
-    assert (text, thought) == (TextPart("".join(pieces)), ThinkingPart("".join(pieces)))

@@ -37,7 +37,8 @@ from toolcast import (
     system,
     user,
 )
-from toolcast.events import Accumulator, Event
+from toolcast.accumulator import Accumulator
+from toolcast.events import Event
 from toolcast.runtime import without_loop
 from toolcast.sources import Call, start_call
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm

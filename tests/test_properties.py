@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from albums import SEA, SHORT, Album, Apology, Song

@@ -6,8 +6,7 @@ import math
 from email.utils import formatdate
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolcast.errors import AuthFailed, LLMError, Overloaded, RateLimited
 from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry, spoken_wait

@@ -21,8 +21,7 @@ from typing import (
 import pydantic
 import pydantic.dataclasses
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Discriminator, Field, RootModel, Tag, computed_field, create_model
 from pydantic_core import PydanticCustomError
 from typing_extensions import Doc, TypeAliasType, TypedDict

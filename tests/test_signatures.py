@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import Doc
 

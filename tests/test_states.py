@@ -7,9 +7,22 @@ from typing import Any
 
 import pytest
 
-from toolcast.states import CALL, STREAM, Trace, mermaid
+from toolcast.states import CALL, ELF, SESSION, STREAM, TURN, Trace, mermaid
 
-TABLES = pytest.mark.parametrize("table", [CALL, STREAM], ids=["call", "stream"])
+CALLS = pytest.mark.parametrize("table", [CALL, STREAM], ids=["call", "stream"])
+TABLES = pytest.mark.parametrize(
+    "table", [CALL, STREAM, TURN, SESSION, ELF], ids=["call", "stream", "turn", "session", "elf"]
+)
+
+
+def walked(table: Any, *events: str) -> list[str]:
+    """The states that `events` lead through."""
+    trace = Trace(table)
+    states = [trace.state]
+    for event in events:
+        trace.step(event)
+        states.append(trace.state)
+    return states
 
 
 def test_a_trace_walks_its_table_and_says_so() -> None:
@@ -55,6 +68,15 @@ def test_every_move_leads_to_a_state_of_the_table(table: Any) -> None:
 
 
 @TABLES
+def test_every_state_can_be_reached(table: Any) -> None:
+    reached, new = set(), {next(iter(table))}
+    while new:
+        reached |= new
+        new = {target for state in new for target in table[state].values()} - reached
+    assert reached == set(table)
+
+
+@CALLS
 def test_from_everywhere_on_the_way_a_call_can_fail_and_be_closed(table: Any) -> None:
     for state in set(table) - {"ready", "error", "closed"}:
         assert table[state]["failed"] == "error"
@@ -62,9 +84,51 @@ def test_from_everywhere_on_the_way_a_call_can_fail_and_be_closed(table: Any) ->
     assert table["error"] == table["closed"] == {}
 
 
+def test_a_turn_can_fail_and_be_cancelled_anywhere_and_is_idle_again() -> None:
+    for state in set(TURN) - {"cancelled", "error"}:
+        assert TURN[state]["failed"] == "error"
+        assert TURN[state]["cancelled"] == "cancelled"
+    for state in ("complete", "cancelled", "error"):
+        assert TURN[state]["returned"] == "idle"
+
+
+@pytest.mark.parametrize(
+    "events, states",
+    [
+        ("submitted exhausted answered returned", "idle streaming accumulating complete idle"),
+        (
+            "submitted exhausted tools_called approval_needed decided tools_executed exhausted answered returned",
+            "idle streaming accumulating tool_exec permission_wait tool_exec streaming accumulating complete idle",
+        ),
+        (
+            "resumed approval_needed suspended resumed tools_executed cancelled returned",
+            "idle tool_exec permission_wait idle tool_exec streaming cancelled idle",
+        ),
+        ("submitted compacted failed returned", "idle streaming streaming error idle"),
+        ("submitted exhausted asked_again", "idle streaming accumulating streaming"),
+        ("submitted exhausted tools_called answered", "idle streaming accumulating tool_exec complete"),
+    ],
+)
+def test_the_ways_of_a_turn(events: str, states: str) -> None:
+    assert walked(TURN, *events.split()) == states.split()
+
+
+def test_the_ways_of_a_session() -> None:
+    assert walked(SESSION, "sent", "ended", "closed") == ["idle", "active", "idle", "closed"]
+    assert walked(SESSION, "sent", "cancelled", "ended") == ["idle", "active", "cancelling", "idle"]
+    assert walked(SESSION, "sent", "cancelled", "closed") == ["idle", "active", "cancelling", "closed"]
+    assert SESSION["closed"] == {}
+    assert all("sent" not in SESSION[state] for state in ("active", "cancelling", "closed"))
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_the_ways_of_an_elf(end: str) -> None:
+    assert walked(ELF, "started", end, "sent") == ["pending", "running", end, "running"]
+
+
 @TABLES
 def test_the_diagram_has_every_move(table: Any) -> None:
     first, start, *lines = mermaid(table).splitlines()
-    assert (first, start) == ("stateDiagram-v2", "    [*] --> ready")
+    assert (first, start) == ("stateDiagram-v2", f"    [*] --> {next(iter(table))}")
     moves = [(state, event, target) for state, moves in table.items() for event, target in moves.items()]
     assert lines == [f"    {state} --> {target}: {event}" for state, event, target in moves]

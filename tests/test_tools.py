@@ -17,9 +17,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolcast.errors import OutputTypeError, TryAgain, ValidationError
-from toolcast.messages import ToolResultPart
+from toolcast.messages import ImagePart, ToolResultPart
 from toolcast.providers.wire import ToolSpec
-from toolcast.tools import CallableTool, ToolOutput, as_tool, as_tools, output_tools, text_of
+from toolcast.tool_texts import text_of
+from toolcast.tools import CallableTool, ToolOutput, as_tool, as_tools, output_tools, tools_of
 
 here: ContextVar[str] = ContextVar("here")
 
@@ -424,3 +425,132 @@ async def test_from_call() -> None:
     assert tool.arguments_for({"topic": "sea"}) is None
     named = CallableTool.from_call(Calls(), (), "ask", "Ask.", as_tool(Album))
     assert (named.name, named.description, named.call("").content) == ("ask", "Ask.", '{"title":"sync {}","songs":[]}')
+
+
+# The methods of an object
+
+
+class Shelf:
+    """Holds songs."""
+
+    songs: tuple[str, ...] = ()
+    looked = 0
+
+    def __init__(self) -> None:
+        self.called = lambda: 1
+
+    def add(self, title: str) -> int:
+        return len(title)
+
+    def everything(self):  # type: ignore[no-untyped-def]  # told by its docstring alone
+        """All songs."""
+        return self.songs
+
+    def untold(self):  # type: ignore[no-untyped-def]  # no word about it
+        return None
+
+    @property
+    def size(self) -> int:
+        raise AssertionError
+
+    @functools.cached_property
+    def weight(self) -> int:
+        raise AssertionError
+
+    @staticmethod
+    def plain(x: int) -> int:
+        return x
+
+    @classmethod
+    def made(cls, x: int) -> str:
+        return f"{cls.__name__} {x}"
+
+    async def slow(self, x: int) -> int:
+        return x
+
+    def _own(self, x: int) -> int:
+        return x
+
+    class Inner:
+        """No method."""
+
+
+class Big(Shelf):
+    def more(self) -> None: ...
+    def add(self, title: str) -> int:
+        """Add one."""
+        return 0
+
+    plain = None  # type: ignore[assignment]  # taken away
+
+
+def test_tools_of() -> None:
+    tools = {tool.name: tool for tool in tools_of(Shelf())}
+    assert list(tools) == ["add", "everything", "plain", "made", "slow"]
+    assert tools["add"].call({"title": "Sea"}).raw_output == 3
+    assert tools["everything"].description == "All songs."
+    assert (tools["made"].call({"x": 1}).content, tools["slow"].call({"x": 1}).content) == ("Shelf 1", "1")
+
+
+def test_tools_of_what_inherits() -> None:
+    tools = tools_of(Big())
+    assert [tool.name for tool in tools] == ["add", "everything", "made", "slow", "more"]
+    assert tools[0].description == "Add one."
+
+
+def test_tools_of_a_pydantic_model_are_its_own() -> None:
+    class Counter(BaseModel):
+        count: int = 0
+
+        def step(self, by: int = 1) -> int:
+            self.count += by
+            return self.count
+
+    counter = Counter()
+    (tool,) = tools_of(counter)
+    assert (tool.name, tool.call("").content, counter.count) == ("step", "1", 1)
+
+
+def test_an_object_without_tools() -> None:
+    with pytest.raises(OutputTypeError, match="int has no public method with"):
+        tools_of(5)
+    with pytest.raises(OutputTypeError, match="Shelf is a class; tools_of takes an object"):
+        tools_of(Shelf)
+
+
+# What a tool may return
+
+
+def test_a_tool_may_say_how_its_result_is_shown() -> None:
+    image = ImagePart(url="https://example.com/a.png")
+
+    def fails(x: int) -> ToolOutput:
+        return ToolOutput("x" * 20, "", raw_output=x, is_error=True, images=(image,))
+
+    tool = as_tool(fails).with_(output_limit=4)
+    output = tool.output('{"x": 1}', tool.read('{"x": 1}'), tool.run(tool.read('{"x": 1}').value), 100, "c1")
+    assert output.part() == ToolResultPart("c1", "xxxx... [16 characters left out]", "fails", True, (image,))
+    assert (output.raw_output, output.raw_input) == (1, '{"x": 1}')
+
+
+def test_a_tool_may_return_images() -> None:
+    image = ImagePart(url="https://example.com/a.png")
+    output = as_tool(lambda: ["Look:", image]).call("")
+    assert (output.content, output.images, output.raw_output) == ("Look:", (image,), ["Look:", image])
+
+
+# The arguments by their names
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "named"),
+    [
+        (add, {"a": 1}, {"a": 1, "b": 0}),
+        (int, {"value": 5}, {"value": 5}),
+        (Song, {"title": "Sea"}, Song(title="Sea")),
+        (CallableTool.from_call(Calls(), ("topic",), None, None, as_tool(Album)), {"topic": "a"}, {"topic": "a"}),
+    ],
+)
+def test_named(kind: Any, arguments: Any, named: Any) -> None:
+    tool = as_tool(kind)
+    assert tool.named(tool.read(arguments).value) == named

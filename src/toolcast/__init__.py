@@ -3,13 +3,18 @@
     prompt ──> messages ──> provider request ──> network ──> bytes
                                                                │
        objects <── partials <── json_stream <── events <── provider decoder
-          │
-          └── orchestrator ── llms ── retries
+          │                                       │
+          └── orchestrator ── llms ── retries     ├── engine ── permissions, tool_runner
+                                                  └── sessions, elves
 
 A user hands over a model, a prompt and a Pydantic model, and gets typed objects back, whole or growing:
 
     make_album = ToolOrchestratingLLM(output_cls=Album, prompt="Create an album about {topic}", llm=LlamaCpp())
     album = make_album(topic="the sea")
+
+or a model and tools, and gets an agent, with a person in charge:
+
+    turn = Engine(LlamaCpp(), [add]).submit("What is 2 + 40?")
 
 Every name here is loaded when it is first used, so that importing toolcast costs next to nothing.
 """
@@ -20,263 +25,251 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .answers import AgentChatResponse as AgentChatResponse
-    from .calls import Result as Result
-    from .configs import Configs as Configs
+    from .accumulator import (
+        Accumulator as Accumulator,
+    )
+    from .agents.compaction import (
+        Compaction as Compaction,
+    )
+    from .agents.elf_runs import (
+        ElfEvent as ElfEvent,
+        ElfResult as ElfResult,
+    )
+    from .agents.elves import (
+        BackgroundElf as BackgroundElf,
+        ElfConfig as ElfConfig,
+        ElfManager as ElfManager,
+        SyncElf as SyncElf,
+    )
+    from .agents.engine import (
+        Engine as Engine,
+    )
+    from .agents.mcp import (
+        MCPServer as MCPServer,
+    )
+    from .agents.permissions import (
+        Permissions as Permissions,
+    )
+    from .agents.rules import (
+        AtLeast as AtLeast,
+        AtMost as AtMost,
+        OneOf as OneOf,
+        Rule as Rule,
+        Under as Under,
+    )
+    from .agents.sessions import (
+        Session as Session,
+        Status as Status,
+    )
+    from .agents.turn_streams import (
+        AsyncTurnStream as AsyncTurnStream,
+        TurnStream as TurnStream,
+    )
+    from .agents.turns import (
+        Turn as Turn,
+    )
+    from .answers import (
+        AgentChatResponse as AgentChatResponse,
+    )
+    from .approvals import (
+        Answer as Answer,
+        PermissionRequest as PermissionRequest,
+    )
+    from .calls import (
+        Result as Result,
+    )
+    from .configs import (
+        Configs as Configs,
+    )
     from .errors import (
         Attempt as Attempt,
-    )
-    from .errors import (
         AuthFailed as AuthFailed,
-    )
-    from .errors import (
         BadRequest as BadRequest,
-    )
-    from .errors import (
+        BudgetExceeded as BudgetExceeded,
         CallError as CallError,
-    )
-    from .errors import (
         ConnectFailed as ConnectFailed,
-    )
-    from .errors import (
         ContentBlocked as ContentBlocked,
-    )
-    from .errors import (
         ContextTooLong as ContextTooLong,
-    )
-    from .errors import (
+        IllegalState as IllegalState,
         LimitExceeded as LimitExceeded,
-    )
-    from .errors import (
         LLMError as LLMError,
-    )
-    from .errors import (
         MalformedEvent as MalformedEvent,
-    )
-    from .errors import (
+        MCPError as MCPError,
+        MCPToolError as MCPToolError,
         MissingLLMError as MissingLLMError,
-    )
-    from .errors import (
         MissingOutputError as MissingOutputError,
-    )
-    from .errors import (
         NotFound as NotFound,
-    )
-    from .errors import (
         NoToolCallError as NoToolCallError,
-    )
-    from .errors import (
         OutputTruncated as OutputTruncated,
-    )
-    from .errors import (
         OutputTypeError as OutputTypeError,
-    )
-    from .errors import (
         Overloaded as Overloaded,
-    )
-    from .errors import (
+        PermissionDenied as PermissionDenied,
         PromptError as PromptError,
-    )
-    from .errors import (
         QuotaExceeded as QuotaExceeded,
-    )
-    from .errors import (
         RateLimited as RateLimited,
-    )
-    from .errors import (
         Refused as Refused,
-    )
-    from .errors import (
+        RepeatedCall as RepeatedCall,
+        RoundsExceeded as RoundsExceeded,
         ServerError as ServerError,
-    )
-    from .errors import (
+        SessionTaken as SessionTaken,
         StreamBusy as StreamBusy,
-    )
-    from .errors import (
         StreamClosed as StreamClosed,
-    )
-    from .errors import (
         StreamInterrupted as StreamInterrupted,
-    )
-    from .errors import (
         StreamTruncated as StreamTruncated,
-    )
-    from .errors import (
         Timeout as Timeout,
-    )
-    from .errors import (
         ToolcastError as ToolcastError,
-    )
-    from .errors import (
+        ToolTimeout as ToolTimeout,
         TryAgain as TryAgain,
-    )
-    from .errors import (
+        TurnCancelled as TurnCancelled,
+        TurnStopped as TurnStopped,
         UnknownToolError as UnknownToolError,
-    )
-    from .errors import (
         UnsupportedLLMError as UnsupportedLLMError,
-    )
-    from .errors import (
         ValidationError as ValidationError,
     )
     from .events import (
-        Accumulator as Accumulator,
-    )
-    from .events import (
+        AgentEvent as AgentEvent,
         ChatResponse as ChatResponse,
-    )
-    from .events import (
+        ErrorEvent as ErrorEvent,
         Event as Event,
-    )
-    from .events import (
         Failover as Failover,
-    )
-    from .events import (
         Finish as Finish,
-    )
-    from .events import (
+        OutputDelta as OutputDelta,
         RawEvent as RawEvent,
-    )
-    from .events import (
         Restarted as Restarted,
-    )
-    from .events import (
         Routing as Routing,
-    )
-    from .events import (
         StopReason as StopReason,
-    )
-    from .events import (
         TextDelta as TextDelta,
-    )
-    from .events import (
         ThinkingDelta as ThinkingDelta,
-    )
-    from .events import (
         ToolCallDelta as ToolCallDelta,
-    )
-    from .events import (
         ToolCallDone as ToolCallDone,
-    )
-    from .events import (
         ToolCallReset as ToolCallReset,
-    )
-    from .events import (
         ToolCallStart as ToolCallStart,
-    )
-    from .events import (
+        ToolProgress as ToolProgress,
+        ToolResult as ToolResult,
+        ToolStarted as ToolStarted,
         UsageReport as UsageReport,
     )
-    from .fallback import FallbackLLM as FallbackLLM
+    from .fallback import (
+        FallbackLLM as FallbackLLM,
+    )
     from .llms import (
         FunctionCallingLLM as FunctionCallingLLM,
     )
     from .messages import (
         AudioPart as AudioPart,
-    )
-    from .messages import (
         DocumentPart as DocumentPart,
-    )
-    from .messages import (
         ImagePart as ImagePart,
-    )
-    from .messages import (
         Message as Message,
-    )
-    from .messages import (
         TextPart as TextPart,
-    )
-    from .messages import (
         ThinkingPart as ThinkingPart,
-    )
-    from .messages import (
         ToolCallPart as ToolCallPart,
-    )
-    from .messages import (
         ToolResultPart as ToolResultPart,
-    )
-    from .messages import (
         assistant as assistant,
-    )
-    from .messages import (
         system as system,
-    )
-    from .messages import (
         tool_result as tool_result,
-    )
-    from .messages import (
         user as user,
     )
-    from .metadata import Capabilities as Capabilities
-    from .metadata import LLMMetadata as LLMMetadata
-    from .objects import StreamingObjectProcessor as StreamingObjectProcessor
-    from .orchestrator import Preview as Preview
-    from .orchestrator import ToolOrchestratingLLM as ToolOrchestratingLLM
-    from .parsing.partials import Done as Done
-    from .parsing.partials import NotNull as NotNull
-    from .parsing.partials import PathChange as PathChange
-    from .parsing.partials import is_partial as is_partial
-    from .prompts import ChatPromptTemplate as ChatPromptTemplate
-    from .prompts import PromptTemplate as PromptTemplate
+    from .metadata import (
+        Capabilities as Capabilities,
+        LLMMetadata as LLMMetadata,
+    )
+    from .objects import (
+        StreamingObjectProcessor as StreamingObjectProcessor,
+    )
+    from .orchestrator import (
+        Preview as Preview,
+        ToolOrchestratingLLM as ToolOrchestratingLLM,
+    )
+    from .parsing.partials import (
+        Done as Done,
+        NotNull as NotNull,
+        PathChange as PathChange,
+        is_partial as is_partial,
+    )
+    from .prompts import (
+        ChatPromptTemplate as ChatPromptTemplate,
+        PromptTemplate as PromptTemplate,
+    )
     from .ready_made import (
         Anthropic as Anthropic,
-    )
-    from .ready_made import (
         Google as Google,
-    )
-    from .ready_made import (
         LlamaCpp as LlamaCpp,
-    )
-    from .ready_made import (
         Mistral as Mistral,
-    )
-    from .ready_made import (
         Ollama as Ollama,
-    )
-    from .ready_made import (
         OpenAI as OpenAI,
-    )
-    from .ready_made import (
         OpenAICompatible as OpenAICompatible,
-    )
-    from .ready_made import (
         OpenAIResponses as OpenAIResponses,
-    )
-    from .ready_made import (
         llm as llm,
     )
-    from .runtime.aiohttp_network import AiohttpNetwork as AiohttpNetwork
-    from .runtime.network import HttpxNetwork as HttpxNetwork
-    from .runtime.network import Network as Network
-    from .settings import Settings as Settings
-    from .settings import Timeouts as Timeouts
+    from .runtime.aiohttp_network import (
+        AiohttpNetwork as AiohttpNetwork,
+    )
+    from .runtime.network import (
+        HttpxNetwork as HttpxNetwork,
+        Network as Network,
+    )
+    from .settings import (
+        Settings as Settings,
+        Timeouts as Timeouts,
+    )
+    from .stores.jsonl import (
+        JSONLStore as JSONLStore,
+    )
+    from .stores.memory import (
+        MemoryStore as MemoryStore,
+    )
+    from .stores.sqlite import (
+        SQLiteStore as SQLiteStore,
+    )
+    from .stores.store import (
+        Claim as Claim,
+        Store as Store,
+    )
     from .streams import (
         AsyncEventStream as AsyncEventStream,
-    )
-    from .streams import (
         AsyncObjectStream as AsyncObjectStream,
-    )
-    from .streams import (
         EventStream as EventStream,
-    )
-    from .streams import (
         ObjectStream as ObjectStream,
     )
-    from .tools import CallableTool as CallableTool
-    from .tools import ToolOutput as ToolOutput
-    from .usage import Usage as Usage
+    from .tool_context import (
+        ToolContext as ToolContext,
+    )
+    from .tools import (
+        CallableTool as CallableTool,
+        ToolOutput as ToolOutput,
+        tools_of as tools_of,
+    )
+    from .usage import (
+        Budget as Budget,
+        Prices as Prices,
+        Usage as Usage,
+    )
 
 _ROOMS = {
+    "accumulator": "Accumulator",
+    "agents.compaction": "Compaction",
+    "agents.elf_runs": "ElfEvent ElfResult",
+    "agents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
+    "agents.engine": "Engine",
+    "agents.mcp": "MCPServer",
+    "agents.permissions": "Permissions",
+    "agents.rules": "AtLeast AtMost OneOf Rule Under",
+    "agents.sessions": "Session Status",
+    "agents.turn_streams": "AsyncTurnStream TurnStream",
+    "agents.turns": "Turn",
     "answers": "AgentChatResponse",
+    "approvals": "Answer PermissionRequest",
     "calls": "Result",
     "configs": "Configs",
-    "errors": "Attempt AuthFailed BadRequest CallError ConnectFailed ContentBlocked ContextTooLong LLMError "
-    "LimitExceeded MalformedEvent MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated "
-    "OutputTypeError Overloaded PromptError QuotaExceeded RateLimited Refused ServerError StreamBusy StreamClosed "
-    "StreamInterrupted StreamTruncated Timeout ToolcastError TryAgain UnknownToolError UnsupportedLLMError "
-    "ValidationError",
-    "events": "Accumulator ChatResponse Event Failover Finish RawEvent Restarted Routing StopReason TextDelta "
-    "ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart UsageReport",
+    "errors": "Attempt AuthFailed BadRequest BudgetExceeded CallError ConnectFailed ContentBlocked "
+    "ContextTooLong IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent MissingLLMError "
+    "MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded PermissionDenied "
+    "PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError SessionTaken StreamBusy "
+    "StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain TurnCancelled "
+    "TurnStopped UnknownToolError UnsupportedLLMError ValidationError",
+    "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
+    "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
+    "ToolProgress ToolResult ToolStarted UsageReport",
     "fallback": "FallbackLLM",
     "llms": "FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
@@ -290,9 +283,14 @@ _ROOMS = {
     "runtime.aiohttp_network": "AiohttpNetwork",
     "runtime.network": "HttpxNetwork Network",
     "settings": "Settings Timeouts",
+    "stores.jsonl": "JSONLStore",
+    "stores.memory": "MemoryStore",
+    "stores.sqlite": "SQLiteStore",
+    "stores.store": "Claim Store",
     "streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
-    "tools": "CallableTool ToolOutput",
-    "usage": "Usage",
+    "tool_context": "ToolContext",
+    "tools": "CallableTool ToolOutput tools_of",
+    "usage": "Budget Prices Usage",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 

@@ -91,7 +91,7 @@ class Reader:
         first: CallError | None = None
         for call in calls:
             try:
-                good.append(self._read_call(call, response))
+                good.append(self.read_call(call, response))
             except CallError as error:
                 first = first or error
         if first is not None:
@@ -100,7 +100,8 @@ class Reader:
             raise _located(first, response)
         return good
 
-    def _read_call(self, call: ToolCallPart, response: ChatResponse) -> ReadCall:
+    def read_call(self, call: ToolCallPart, response: ChatResponse) -> ReadCall:
+        """One valid call; raises the error that says why it is not."""
         tool = self.tools.get(call.name)
         if tool is None:
             offered = ", ".join(self.tools) or "none"
@@ -143,7 +144,7 @@ class Reader:
 def reask(history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain) -> list[Message]:
     """The messages that ask again, with what was wrong as the result of each call."""
     said = response.message
-    words = _explained(error)
+    words = explained(error)
     if not said.tool_calls:
         shown = assistant(*said.parts) if said.parts else assistant("(no answer)")
         return [*history, shown, user(f"{words}\nAnswer again: {_FORM}.")]
@@ -155,7 +156,8 @@ def reask(history: Sequence[Message], response: ChatResponse, error: CallError |
     return [*history, Message("assistant", readable), *results]
 
 
-def _explained(error: CallError | TryAgain) -> str:
+def explained(error: CallError | TryAgain) -> str:
+    """What was wrong, in words for the model."""
     if isinstance(error, ValidationError):
         faults = [
             f"- {'.'.join(str(step) for step in fault['loc']) or 'arguments'}: {fault['msg']}"

@@ -11,9 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 Action: TypeAlias = Literal["allow", "deny", "allow_session", "edit"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,13 @@ class Answer:
     action: Action
     reason: str = ""
     arguments: str | None = None
+
+    def __post_init__(self) -> None:
+        # It may come from a file or another program; what is no clear word must not be taken for a yes.
+        if self.action not in ACTIONS:
+            raise ValueError(f"unknown action {self.action!r}: use {', '.join(ACTIONS)}")
+        if (self.action == "edit") != (self.arguments is not None):
+            raise ValueError("an answer has arguments if its action is 'edit', and only then")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready data."""

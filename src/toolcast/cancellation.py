@@ -2,12 +2,16 @@
 
 A turn has one, each tool of it sees it, and what a tool starts (a sub-agent for example) has one whose parent it
 is. `cancel()` may come from any thread; what was registered with `then` runs in that thread, once.
+
+There is no lock, because `cancel()` may also come from a signal or a garbage collection, in the middle of anything
+here. Who registers a call looks at the flag afterwards, who cancels raises it before: so one of the two sees the
+other, and whoever takes a call out of the dict, which is one atomic step, is the one to make it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from contextlib import ExitStack, suppress
 
 Then = Callable[[], object]
 
@@ -15,34 +19,32 @@ Then = Callable[[], object]
 class Cancellation:
     """A flag that is raised once, for itself and for all below it."""
 
-    __slots__ = ("__weakref__", "_lock", "_then", "cancelled", "forget_parent")
+    __slots__ = ("__weakref__", "_then", "cancelled", "forget_parent")
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self.cancelled: bool = False
-        self._lock = Lock()
         self._then: dict[object, Then] = {}
         self.forget_parent: Then = _nothing if parent is None else parent.then(self.cancel)
 
     def cancel(self) -> None:
-        """Raise the flag, and have done what was registered. Harmless when repeated."""
-        with self._lock:
-            if self.cancelled:
-                return
-            self.cancelled = True
-            waiting = list(self._then.values())
-            self._then.clear()
-        for call in waiting:
-            call()
+        """Raise the flag, and have done what was registered, in its order. Harmless when repeated."""
+        self.cancelled = True
+        if self._then:
+            self._make_calls()
 
     def then(self, call: Then) -> Then:
         """Have `call` made when this is cancelled: at once, if it is already. Returns what takes that back."""
-        with self._lock:
-            if not self.cancelled:
-                key = object()
-                self._then[key] = call
-                return lambda: self._then.pop(key, None)
-        call()
-        return _nothing
+        key = object()
+        self._then[key] = call
+        if self.cancelled:
+            self._make_calls()
+        return lambda: self._then.pop(key, None)
+
+    def _make_calls(self) -> None:
+        """Make all calls, also those behind one that raises. The last is taken out first, and made last."""
+        with ExitStack() as calls, suppress(KeyError):
+            while True:
+                calls.callback(self._then.popitem()[1])
 
 
 def _nothing() -> None: ...

@@ -41,6 +41,7 @@ class InTurn:
         self._call = call
         self._known = known
         self._turn: Turn | None = None
+        self._broken = False
 
     @property
     def request_id(self) -> str | None:
@@ -67,6 +68,14 @@ class InTurn:
         finally:
             self._leave()
 
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`: its turn, or the answer."""
+        self._broken = True
+        self._source.break_off()
+        turn = self._turn
+        if turn is not None and not turn.box:
+            turn.slots.leave(turn)
+
     def __del__(self) -> None:
         self._leave()
 
@@ -75,6 +84,8 @@ class InTurn:
         kind = TaskTurn if self._outside.concurrent else Turn
         self._turn = turn = kind(self._turns.here())
         turn.slots.enter(turn)
+        if self._broken:
+            turn.slots.leave(turn)
         deadline = self._call.deadline
         try:
             if not turn.box:

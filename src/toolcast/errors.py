@@ -12,6 +12,8 @@
     ├── SessionTaken                          the session is open elsewhere
     ├── PermissionDenied                      a tool may not run
     ├── ToolTimeout                           a tool took longer than it may
+    ├── MCPError                              an MCP server could not be started, was lost, or is closed
+    ├── MCPToolError                          a tool of an MCP server says that it failed
     ├── TurnCancelled                         the turn was cancelled
     ├── TurnStopped                           a limit of the engine ended the turn
     │   └── RoundsExceeded  BudgetExceeded  RepeatedCall
@@ -93,6 +95,14 @@ class PermissionDenied(ToolcastError):
 
 class ToolTimeout(ToolcastError):
     """A tool took longer than it may. What it gives later is discarded."""
+
+
+class MCPError(ToolcastError):
+    """An MCP server could not be started, was lost, did not understand, or is closed."""
+
+
+class MCPToolError(ToolcastError):
+    """A tool of an MCP server says that it failed. The message is what it says."""
 
 
 class _EndedTurn(ToolcastError):

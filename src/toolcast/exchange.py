@@ -14,12 +14,13 @@ from dataclasses import replace
 from math import inf
 from typing import Final, Protocol
 
-from .errors import LLMError, Timeout
+from .errors import LLMError, StreamInterrupted, Timeout
 from .events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from .providers.http_errors import BODY_LIMIT, request_id
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, Wire
 from .retries import RetryPolicy, next_wait, retry_after
 from .runtime.failures import strip
+from .runtime.lines import Line
 from .runtime.network import Body, Outside
 from .settings import Settings
 from .sources import Call, FirstCall, by
@@ -65,6 +66,7 @@ class Exchange:
         self._deadline = inf if call.deadline is None else call.deadline
         self._outside = outside
         self._call = call
+        self._line = Line()
         self._body: Body | None = None
         self._decoder: Decoder | None = None
         self._wire: Wire | None = None
@@ -83,6 +85,7 @@ class Exchange:
         before = sys.exception()
         while not self._ended:
             try:
+                self._check_line()
                 body, decoder = self._body, self._decoder
                 if body is None or decoder is None:
                     await self._open()
@@ -117,6 +120,14 @@ class Exchange:
             self._call.record(None, self._usage, self.request_id)
         await self._drop()
 
+    def break_off(self) -> None:
+        """End what a thread waits for: the headers, a piece of the body, the next attempt."""
+        self._line.break_off()
+
+    def _check_line(self) -> None:
+        if self._line.broken:
+            raise StreamInterrupted("the answer was broken off", retryable=False)
+
     async def _drop(self) -> None:
         body, self._body = self._body, None
         if body is not None:
@@ -139,7 +150,8 @@ class Exchange:
     async def _connect(self, request: HTTPRequest, now: float) -> Body:
         connect = self._left(now, self._timeouts.connect)
         try:
-            return await self._outside.open(request, connect=connect, read=self._read_limit(now))
+            with self._line:
+                return await self._outside.open(request, connect=connect, read=self._read_limit(now))
         except Timeout as error:
             raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
@@ -225,12 +237,13 @@ class Exchange:
         """Wait for the next attempt, or raise `error` where there is none."""
         self._describe(error)
         self._call.record(error, self._usage, error.request_id)
-        wait = None if self._handed_out else self._wait_after(error)
+        wait = None if self._handed_out or self._line.broken else self._wait_after(error)
         if wait is None:
             self._ended = True
             raise self._call.sign(error)
         self._call.retries_used += 1
-        await self._outside.sleep(wait)
+        with self._line:
+            await self._outside.sleep(wait)
 
     def _wait_after(self, error: LLMError) -> float | None:
         return next_wait(

@@ -137,6 +137,7 @@ class _FirstAnswer:
         self._told = Routing("", "")
         self._source: Source | None = None
         self._answered = False
+        self._broken = False
 
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""
@@ -169,6 +170,13 @@ class _FirstAnswer:
             self.request_id = source.request_id
             await source.close()
 
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`; no other model is asked."""
+        self._broken = True
+        source = self._source
+        if source is not None:
+            source.break_off()
+
     def _ask_next(self) -> Routing:
         """Turn to the next model. Its own time limit holds beside that of the whole call."""
         llms = self._owner.llms
@@ -181,6 +189,8 @@ class _FirstAnswer:
         own = by(self._outside.now(), ask.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
         self._source = llm.opened(ask, _Through(llm, self._outside), self._call)
+        if self._broken:
+            self._source.break_off()
         self._told = Routing(**llm.known)
         return self._told
 
@@ -188,7 +198,7 @@ class _FirstAnswer:
         error.provider = error.provider or self._told.provider
         error.model = error.model or self._told.model
         late = self._deadline is not None and self._outside.now() >= self._deadline
-        return self._answered or not error.retryable or late or self._asked >= len(self._owner.llms)
+        return self._answered or self._broken or not error.retryable or late or self._asked >= len(self._owner.llms)
 
 
 class _Through:

@@ -29,6 +29,13 @@ class Source(Protocol):
         """Stop, and give the connection back. Harmless when repeated."""
         ...
 
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`, which raises some error soon. From any thread, and again.
+
+        Under an event loop the task that waits is interrupted instead.
+        """
+        ...
+
 
 class Objects(Protocol):
     """One structured call in progress. `step` works on what is here; what is awaited waits for more."""

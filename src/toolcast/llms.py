@@ -15,15 +15,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
+from .accumulator import Accumulator
 from .answers import AgentChatResponse
 from .asking import Ask, Messages, Tools, as_messages, named_choice
 from .concurrency import InTurn, Turns
 from .configs import Configs, replacement
 from .errors import NoToolCallError, UnsupportedLLMError
-from .events import Accumulator, ChatResponse, Event
+from .events import ChatResponse, Event
 from .flows import Source
-from .messages import Message, ToolCallPart
-from .messages import system as system_message
+from .messages import Message, ToolCallPart, system as system_message
 from .metadata import LLMMetadata
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .runtime import without_loop

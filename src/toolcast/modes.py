@@ -55,3 +55,7 @@ class SpelledCalls:
     async def close(self) -> None:
         """Stop, and give the connection back."""
         await self._source.close()
+
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`."""
+        self._source.break_off()

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import pydantic
 
+from .accumulator import Accumulator
 from .answers import REASKABLE, damaged_text
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
 from .errors import CallError, StreamClosed, TryAgain, ValidationError
-from .events import OURS, Accumulator, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
+from .events import OURS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
 from .objects import Lane, StreamingObjectProcessor

@@ -14,12 +14,13 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
 from typing_extensions import TypeForm, Unpack
 
+from .accumulator import Accumulator
 from .answers import Reader
 from .asking import Ask, named_choice
 from .calls import Recipe, Result, run_reads, whole
 from .configs import Configs
 from .errors import MissingLLMError, PromptError, UnsupportedLLMError
-from .events import Accumulator, ChatResponse
+from .events import ChatResponse
 from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
 from .object_flow import ObjectFlow

@@ -4,31 +4,36 @@ The named parameters become the fields of a Pydantic model, which gives the sche
 carries a neutral name and the parameter's own as its alias, so that no parameter name is out of bounds. What
 is not a named parameter is not offered: `self`, what a `partial` has bound, `*args` and `**kwargs`. Arguments
 beyond the schema are refused, as Python would. A function with nothing but `*args` and `**kwargs` is an
-`OutputTypeError`: what it takes cannot be told.
+`OutputTypeError`: what it takes cannot be told. A parameter annotated `ToolContext` is not offered either: it
+is filled in when the function is called.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from inspect import Parameter
-from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError
-from typing_extensions import Doc
+from typing_extensions import Doc, TypedDict
 
 from .docstrings import Docstring, parse
 from .parsing import arguments as parsing
 from .parsing.arguments import Validator
 from .schemas import Schema, ToolSchema, enclosing_locals, tidy, unusable
+from .tool_context import ToolContext
 
 Function = Callable[..., Any]
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_UNIONS: tuple[Any, ...] = (Union, UnionType)
+_MISPLACED = "a ToolContext can only be a parameter by itself, as in `context: ToolContext`"
 
 
 class BoundCall(NamedTuple):
@@ -48,7 +53,10 @@ class Signature:
         self.doc: Docstring = _docstring(function)
         parameters = _parameters(function)
         hints = _hints(function, parameters)
-        self._fields = {f"argument{index}": parameter for index, parameter in enumerate(parameters)}
+        self._hints = hints
+        self._contexts = _contexts(function, parameters, hints)
+        offered = [each for index, each in enumerate(parameters) if index not in self._contexts]
+        self._fields = {f"argument{index}": parameter for index, parameter in enumerate(offered)}
         definitions: dict[str, Any] = {
             field: _definition(parameter, hints[parameter.name], self.doc) for field, parameter in self._fields.items()
         }
@@ -71,6 +79,37 @@ class Signature:
         """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
         arguments = self.model.model_validate(value)
         return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
+
+    @cached_property
+    def typed_dict(self) -> Any:
+        """The arguments as a `TypedDict`, of which anything may still be missing."""
+        made: Any = TypedDict
+        return made("Arguments", {each.name: self._hints[each.name] for each in self._fields.values()}, total=False)
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function has a parameter for the `ToolContext`."""
+        return bool(self._contexts)
+
+    def filled(self, call: BoundCall, context: ToolContext[Any]) -> BoundCall:
+        """`call`, with `context` in the places that are kept for it."""
+        args, kwargs = list(call.args), dict(call.kwargs)
+        for place, parameter in self._contexts.items():
+            if parameter.kind is Parameter.POSITIONAL_ONLY:
+                args.insert(place, context)
+            else:
+                kwargs[parameter.name] = context
+        return BoundCall(tuple(args), kwargs)
+
+    def named(self, call: BoundCall) -> dict[str, Any]:
+        """All arguments of `call` by their names, those that the function itself will add included."""
+        args = iter(call.args)
+        return {
+            each.name: next(args)
+            if each.kind is Parameter.POSITIONAL_ONLY
+            else call.kwargs.get(each.name, each.default)
+            for each in self._fields.values()
+        }
 
     def bound(self, arguments: BaseModel) -> BoundCall:
         """The validated `arguments` as they are passed to the function."""
@@ -119,6 +158,8 @@ def _parameters(function: Any) -> list[Parameter]:
     except (ValueError, NameError) as error:
         why = f"its signature cannot be read ({error}); write a function around it"
         raise unusable(function, why) from error
+    if any(each.kind in _VARIADIC and "ToolContext" in str(each.annotation) for each in every):
+        raise unusable(cast("object", function), _MISPLACED)
     bound: dict[str, Any] = cast("Any", function).keywords if isinstance(function, partial) else {}
     named = [each for each in every if each.kind not in _VARIADIC and each.name not in bound]
     if every and not named and not bound:
@@ -138,11 +179,42 @@ def _hints(function: Function, parameters: list[Parameter]) -> dict[str, Any]:
     given = {each.name: Any if each.annotation is Parameter.empty else each.annotation for each in parameters}
     annotated.__annotations__ = given
     home = _home(function)
+    known: dict[str, Any] = getattr(home, "__globals__", {})
     names = enclosing_locals(getattr(home, "__qualname__", ""))
+    if "ToolContext" not in known:  # it may have been imported for type checkers alone
+        names = {"ToolContext": ToolContext, **names}
     try:
-        return get_type_hints(annotated, getattr(home, "__globals__", {}), names, include_extras=True)
+        return get_type_hints(annotated, known, names, include_extras=True)
     except (NameError, SyntaxError, TypeError) as error:
         raise unusable(function, f"an annotation of it cannot be read ({error})") from error
+
+
+def _contexts(function: Function, parameters: list[Parameter], hints: dict[str, Any]) -> dict[int, Parameter]:
+    """The parameters that are for the `ToolContext`, by their places."""
+    found: dict[int, Parameter] = {}
+    for place, parameter in enumerate(parameters):
+        hint = hints[parameter.name]
+        if _is_context(hint):
+            found[place] = parameter
+        elif _holds_context(hint):
+            raise unusable(function, _MISPLACED)
+    return found
+
+
+def _is_context(hint: Any) -> bool:
+    """Whether what is so annotated is a `ToolContext`, or may be None in its place."""
+    hint = getattr(hint, "__value__", hint)
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _is_context(get_args(hint)[0])
+    if origin in _UNIONS:
+        members = [member for member in get_args(hint) if member is not NoneType]
+        return len(members) == 1 and _is_context(members[0])
+    return (origin or hint) is ToolContext
+
+
+def _holds_context(hint: Any) -> bool:
+    return _is_context(hint) or any(map(_holds_context, get_args(hint)))
 
 
 def _home(function: Function) -> Any:

@@ -114,6 +114,9 @@ class IteratedEvents:
         if aclose is not None:
             await aclose()
 
+    def break_off(self) -> None:
+        """Nothing: nobody knows what the iterator waits for. It ends with its next event."""
+
     def __del__(self) -> None:
         # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
         if self._loop is not None and not self._recorded:

@@ -63,7 +63,7 @@ TURN: Table = {
     "tool_exec": {"approval_needed": "permission_wait", "tools_executed": "streaming"}
     | {"answered": "complete", **_BREAKS},
     "permission_wait": {"decided": "tool_exec", "suspended": "idle", **_BREAKS},
-    "complete": {"returned": "idle"},
+    "complete": {"returned": "idle", **_BREAKS},
     "cancelled": {"returned": "idle"},
     "error": {"returned": "idle"},
 }

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
 
+from .accumulator import Accumulator
 from .errors import StreamBusy
-from .events import Accumulator, ChatResponse, Event
+from .events import ChatResponse, Event
 from .flows import Collect, Objects, Source
 from .parsing.records import Path, PathChange
 from .runtime import without_loop

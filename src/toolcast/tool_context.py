@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
@@ -21,7 +21,7 @@ D = TypeVar("D", default=Any)
 Tell = Callable[[ToolProgress], object]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # not with slots: Python 3.11 could not make a `ToolContext[Deps](...)` then
 class ToolContext(Generic[D]):
     """The call a tool serves: its `call_id`, the `tool`'s name, and the `deps` that the engine was given.
 
@@ -31,7 +31,7 @@ class ToolContext(Generic[D]):
 
     call_id: str = ""
     tool: str = ""
-    deps: D = field(default=None, repr=False)  # type: ignore[assignment]  # outside an engine there are none
+    deps: D = field(default=cast("Any", None), repr=False)  # outside an engine there are none
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
     spending: Spending | None = field(default=None, repr=False)
     tell: Tell | None = field(default=None, repr=False)

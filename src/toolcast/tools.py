@@ -4,30 +4,36 @@ A tool is what a service sees of it (`spec`), how the arguments a model wrote ar
 once), and what is then done with them (`run`, `arun`): nothing for an output type, whose arguments are the
 result, and one call for a function. Either kind of function works from either face. Under the sync face an
 async function runs in a thread with an event loop of its own; under the async face a sync function runs in a
-worker thread, and a cancelled caller waits until it has returned. Context variables are copied both times.
+worker thread. Context variables are copied both times. A caller who is cancelled waits until the thread has
+returned; one who gave a `ToolContext` does not, because that has told the function.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import FunctionType
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema, to_json
+from typing_extensions import Unpack
 
 from .errors import OutputTypeError, ValidationError
-from .messages import ToolResultPart
+from .messages import ImagePart, ToolResultPart
 from .parsing import arguments as parsing
 from .providers.wire import ToolSpec, legal_name
+from .runtime.crossing import awaited_in_thread, called_in_thread
 from .schemas import ALLOWED, Schema, description_of, is_type_form, name_of, shape_of, union_members
 from .signatures import BoundCall, Signature, is_async, name_of_function
+from .tool_context import ToolContext
+from .tool_options import ToolChanges, check, path_arguments
+from .tool_texts import cut, pictured, text_of, unfit
 
 Function = Callable[..., Any]
-
-_SHOWN_FAULTS = 5
-_SHOWN_INPUT = 80
+Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]
 
 
 class Read(NamedTuple):
@@ -41,7 +47,8 @@ class Read(NamedTuple):
 class ToolOutput:
     """What one tool call gave: `content` is text for the model, `raw_output` the object itself.
 
-    Of a call that failed, `is_error` is true, `content` says why, and `error` is the exception.
+    A function may return one itself, to choose its text, to show `images`, or to say that it failed. Of a call
+    that failed, `is_error` is true, `content` says why, and `error` is the exception.
     """
 
     content: str
@@ -52,10 +59,11 @@ class ToolOutput:
     call_id: str = ""
     repairs: tuple[str, ...] = ()
     error: Exception | None = field(default=None, compare=False)
+    images: tuple[ImagePart, ...] = ()
 
     def part(self) -> ToolResultPart:
         """The message part that answers the call."""
-        return ToolResultPart(self.call_id, self.content, self.tool_name, self.is_error)
+        return ToolResultPart(self.call_id, self.content, self.tool_name, self.is_error, self.images)
 
 
 class Source(Protocol):
@@ -75,7 +83,9 @@ class CallableTool:
     """A tool a model can call. Made by `from_model`, `from_type`, `from_function` or `as_tool`.
 
     `parameters` is the JSON Schema of its arguments. `output_type` is the type that the arguments are, None
-    for a function; `wrapped`: they are it under the key `value`. `spec` is the tool as a service sees it.
+    for a function; `wrapped`: they are it under the key `value`. `spec` is the tool as a service sees it. The
+    options are those of `ToolChanges`; `path_parameters` has all arguments that are paths. `fill` puts a
+    `ToolContext` into a call of the function.
     """
 
     name: str
@@ -86,10 +96,20 @@ class CallableTool:
     async_function: Function | None = field(default=None, repr=False)
     output_type: Any = None
     wrapped: bool = False
+    fill: Fill | None = field(default=None, repr=False)
+    read_only: bool = field(default=False, repr=False)
+    destructive: bool = field(default=False, repr=False)
+    idempotent: bool = field(default=False, repr=False)
+    parallel: bool | None = field(default=None, repr=False)
+    timeout: float | None = field(default=None, repr=False)
+    output_limit: int | None = field(default=None, repr=False)
+    path_parameters: frozenset[str] = field(default=frozenset(), repr=False)
     spec: ToolSpec = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
+        object.__setattr__(self, "path_parameters", path_arguments(self.parameters).union(self.path_parameters))
+        check(self)
 
     @classmethod
     def from_model(cls, model: Any, name: str | None = None, description: str | None = None) -> CallableTool:
@@ -119,8 +139,9 @@ class CallableTool:
         signature = Signature(function)
         name = name or legal_name(name_of_function(function))
         written = description or signature.doc.description or f"Call {name}."
-        functions = (None, function) if is_async(function) else (function, None)
-        return cls(name, written, signature.parameters, signature, *functions)
+        sync, other = (None, function) if is_async(function) else (function, None)
+        fill = signature.filled if signature.takes_context else None
+        return cls(name, written, signature.parameters, signature, sync, other, fill=fill)
 
     @classmethod
     def from_call(
@@ -134,6 +155,20 @@ class CallableTool:
         name = name or legal_name(f"make_{result.name}")
         return cls(name, description or result.description, values.parameters, values, call, call.acall)
 
+    def with_(self, **changes: Unpack[ToolChanges]) -> CallableTool:
+        """A changed copy. Raises `ValueError` for what no tool can keep to."""
+        return replace(self, **cast("dict[str, Any]", changes))
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function has a parameter for the `ToolContext`."""
+        return self.fill is not None
+
+    @property
+    def runs_in_parallel(self) -> bool:
+        """Whether it may run beside others: as `parallel` says, otherwise where it is read-only."""
+        return self.read_only if self.parallel is None else self.parallel
+
     def read(self, arguments: str | Mapping[str, Any], context: Any = None) -> Read:
         """The value that `arguments`, JSON text or its data, hold. Raises `toolcast.ValidationError`.
 
@@ -143,7 +178,7 @@ class CallableTool:
         try:
             return Read(*self.source.read("{}" if text.strip() in ("", "null") else text, context))
         except pydantic.ValidationError as error:
-            raise ValidationError(_unfit(self.name, error), tool_name=self.name, arguments=text) from error
+            raise ValidationError(unfit(self.name, error), tool_name=self.name, arguments=text) from error
 
     def arguments_for(self, value: Any) -> str | None:
         """The JSON text that a model would have written to get `value`; None if that does not fit."""
@@ -152,27 +187,48 @@ class CallableTool:
         except pydantic.ValidationError:
             return None
 
-    def run(self, value: Any) -> Any:
+    @property
+    def arguments_type(self) -> Any:
+        """The type of the arguments: the output type, or of a function a `TypedDict` of its parameters."""
+        if self.output_type is not None:
+            return self.output_type
+        return self.source.typed_dict if isinstance(self.source, Signature) else dict[str, Any]
+
+    def named(self, value: Any) -> Any:
+        """The arguments behind a `value` that `read` gave, by the names that the model knows."""
+        if isinstance(self.source, Signature):
+            return self.source.named(value)
+        if isinstance(value, BoundCall):
+            return value.kwargs
+        return {"value": value} if self.wrapped else value
+
+    def run(self, value: Any, context: ToolContext[Any] | None = None) -> Any:
         """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
         function = self.function or self.async_function
         if function is None:
             return value
-        bound = cast("BoundCall", value)
+        bound = self._filled(value, context)
         with _Noting(self.name):
             result = function(*bound.args, **bound.kwargs)
-            return _awaited_in_thread(result) if inspect.isawaitable(result) else result
+            if not inspect.isawaitable(result):
+                return result
+            return awaited_in_thread(result, context.cancellation if context is not None else None)
 
-    async def arun(self, value: Any) -> Any:
+    async def arun(self, value: Any, context: ToolContext[Any] | None = None) -> Any:
         """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
         function = self.async_function or self.function
         if function is None:
             return value
-        bound = cast("BoundCall", value)
+        bound = self._filled(value, context)
         with _Noting(self.name):
             if function is self.async_function:
                 return await function(*bound.args, **bound.kwargs)
-            result = await _called_in_thread(function, bound)
+            result = await called_in_thread(partial(function, *bound.args, **bound.kwargs), abandon=context is not None)
             return await result if inspect.isawaitable(result) else result
+
+    def _filled(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
+        bound = cast("BoundCall", value)
+        return bound if self.fill is None else self.fill(bound, context or ToolContext(tool=self.name))
 
     def call(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
@@ -184,9 +240,19 @@ class CallableTool:
         read = self.read(arguments, context)
         return self.output(arguments, read, await self.arun(read.value))
 
-    def output(self, arguments: str | Mapping[str, Any], read: Read, result: Any) -> ToolOutput:
-        """The `ToolOutput` of a run that gave `result`."""
-        return ToolOutput(text_of(result), self.name, arguments, result, repairs=read.repairs)
+    def output(
+        self, arguments: str | Mapping[str, Any], read: Read, result: Any, limit: int | None = None, call_id: str = ""
+    ) -> ToolOutput:
+        """The `ToolOutput` of a run that gave `result`, with at most `limit` characters of it."""
+        limit = self.output_limit or limit
+        shown = pictured(result) if self.output_type is None else None
+        text, images = (result, ()) if shown is None else shown
+        if self.output_type is None and isinstance(result, ToolOutput):
+            content = cut(result.content, limit)
+            return replace(result, content=content, tool_name=self.name, raw_input=arguments, call_id=call_id)
+        return ToolOutput(
+            text_of(text, limit), self.name, arguments, result, False, call_id, read.repairs, images=images
+        )
 
 
 def as_tool(value: Any) -> CallableTool:
@@ -222,14 +288,28 @@ def output_tools(output_cls: Any) -> tuple[CallableTool, ...]:
     return (as_tool(output_cls) if usable else CallableTool.from_type(output_cls),)
 
 
-def text_of(result: Any) -> str:
-    """`result` as text for a model: a string as it is, all else as JSON."""
-    if isinstance(result, str):
-        return result
-    try:
-        return to_json(result, by_alias=True, bytes_mode="base64", fallback=str).decode()
-    except ValueError:  # a value that refers to itself
-        return str(result)
+def tools_of(holder: object) -> list[CallableTool]:
+    """A tool for every public method of an object that has a docstring or an annotation, in their order.
+
+    Inherited methods count, those of Pydantic's models do not. Properties and attributes are not looked at.
+    """
+    if isinstance(holder, type):
+        raise OutputTypeError(f"{holder.__name__} is a class; tools_of takes an object of it")
+    kinds = [kind for kind in reversed(type(holder).__mro__) if kind not in pydantic.BaseModel.__mro__]
+    names = {name: None for kind in kinds for name in vars(kind) if not name.startswith("_")}
+    methods = [getattr(holder, name) for name in names if _is_method(holder, name)]
+    tools = [CallableTool.from_function(each) for each in methods if inspect.getdoc(each) or _is_annotated(each)]
+    if not tools:
+        raise OutputTypeError(f"{type(holder).__name__} has no public method with a docstring or an annotation")
+    return tools
+
+
+def _is_method(holder: object, name: str) -> bool:
+    return isinstance(inspect.getattr_static(holder, name), (FunctionType, classmethod, staticmethod))
+
+
+def _is_annotated(method: Function) -> bool:
+    return bool(inspect.unwrap(method).__annotations__)
 
 
 class _Values:
@@ -268,41 +348,3 @@ class _Noting:
             note = f"raised by the tool {self._name!r}"
             if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
                 error.add_note(note)
-
-
-async def _called_in_thread(function: Function, bound: BoundCall) -> Any:
-    from anyio import to_thread  # slow to import, and of no use to most programs
-
-    # In a tuple, because trio refuses a coroutine from a thread.
-    (result,) = await to_thread.run_sync(lambda: (function(*bound.args, **bound.kwargs),))
-    return result
-
-
-def _awaited_in_thread(result: Awaitable[Any]) -> Any:
-    from anyio.from_thread import start_blocking_portal  # slow to import, and of no use to most programs
-
-    async def wait() -> Any:
-        return await result
-
-    # A portal copies the context, and on Ctrl-C cancels what it is waiting for.
-    with start_blocking_portal() as portal:
-        return portal.call(wait)
-
-
-def _unfit(name: str, error: pydantic.ValidationError) -> str:
-    faults = error.errors(include_url=False)
-    shown = [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}, got {_shortened(fault['input'])}"
-        for fault in faults[:_SHOWN_FAULTS]
-    ]
-    more = f"; and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
-    count = f"{len(faults)} error{'s' if len(faults) > 1 else ''}"
-    return (
-        f"the arguments for {name} do not fit, {count}: {'; '.join(shown)}{more}. "
-        "max_attempts=2 lets the model correct itself"
-    )
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_INPUT else f"{text[: _SHOWN_INPUT - 1]}…"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from threading import RLock
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,15 @@ class Usage:
             self.cache_creation_tokens + other.cache_creation_tokens,
         )
 
+    def to_dict(self) -> dict[str, int]:
+        """Plain JSON-ready data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, int]) -> Usage:
+        """The usage that `to_dict` made `data` from."""
+        return cls(**data)
+
 
 NO_USAGE = Usage()
 
@@ -56,7 +68,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent: tokens, dollars (which need `prices`), seconds of work, tool calls. None is no limit."""
+    """What may be spent: tokens, dollars (which need `prices`), seconds of work, tool calls. None is no limit.
+
+    Sub-agents spend from the budget of who started them, all tokens at its prices.
+    """
 
     tokens: int | None = None
     usd: float | None = None
@@ -67,7 +82,7 @@ class Budget:
     def __post_init__(self) -> None:
         for name in LIMITS:
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 raise ValueError(f"budget {name}={value!r} must be above 0, or None for no limit")
         if self.usd is not None and self.prices is None:
             raise ValueError("a budget in dollars needs prices: Budget(usd=1, prices=Prices(input=3, output=15))")
@@ -77,54 +92,90 @@ LIMITS = ("tokens", "usd", "seconds", "tool_calls")
 
 
 class Spending:
-    """What was spent of a budget, here and in all that was started from here."""
+    """What was spent of a budget, here and in all that was started from here. Any thread may add to it."""
 
-    __slots__ = ("_began", "_seconds", "budget", "parent", "tool_calls", "usage")
+    __slots__ = ("_began", "_lock", "_seconds", "_working", "budget", "parent", "tool_calls", "usage")
 
     def __init__(self, budget: Budget | None = None, parent: Spending | None = None) -> None:
         self.budget: Budget | None = budget
         self.parent: Spending | None = parent
+        self._lock = RLock()  # an abandoned turn may end in a garbage collection, in the middle of anything here
+        self._working = 0
+        self._began = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: nothing was spent here. What it was started from remembers it."""
         self.usage: Usage = NO_USAGE
         self.tool_calls: int = 0
         self._seconds = 0.0
-        self._began: float | None = None
 
     def begin(self, now: float) -> None:
-        """Work begins."""
-        self._began = now
+        """Work begins, here and above. Of works at the same time, the time counts once."""
+        with self._lock:
+            self._working += 1
+            if self._working == 1:
+                self._began = now
+        if self.parent is not None:
+            self.parent.begin(now)
 
     def end(self, now: float) -> None:
-        """Work ends."""
-        if self._began is not None:
-            self._seconds += now - self._began
-            self._began = None
+        """Work that was begun ends. Nothing, if none was."""
+        with self._lock:
+            if not self._working:
+                return
+            self._working -= 1
+            if not self._working:
+                self._seconds += now - self._began
+        if self.parent is not None:
+            self.parent.end(now)
 
     def seconds(self, now: float) -> float:
         """How long it was worked, until now."""
-        return self._seconds + (0.0 if self._began is None else now - self._began)
+        with self._lock:
+            return self._seconds + (now - self._began if self._working else 0.0)
 
     def add(self, usage: Usage) -> None:
         """Count the tokens of a request."""
-        self.usage += usage
+        with self._lock:
+            self.usage += usage
         if self.parent is not None:
             self.parent.add(usage)
 
     def count(self, tool_calls: int) -> None:
         """Count tool calls."""
-        self.tool_calls += tool_calls
+        with self._lock:
+            self.tool_calls += tool_calls
         if self.parent is not None:
             self.parent.count(tool_calls)
 
     def exceeded(self, now: float) -> tuple[str, str] | None:
-        """The name of a limit that is reached, here or above, and what is to be said of it."""
+        """The name of a limit that is reached, here or above, and what is to be said of it.
+
+        Tool calls are counted before they are made, all else afterwards: so of calls the last one allowed is made.
+        """
         found = None if self.budget is None else self._exceeded(self.budget, now)
         return found or (None if self.parent is None else self.parent.exceeded(now))
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """What was spent, until now, as plain JSON-ready data."""
+        return {"usage": self.usage.to_dict(), "tool_calls": self.tool_calls, "seconds": self.seconds(now)}
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Have spent what `to_dict` made `data` from. Nothing above this is told."""
+        self.usage = Usage.from_dict(data["usage"])
+        self.tool_calls = data["tool_calls"]
+        self._seconds = data["seconds"]
 
     def _exceeded(self, budget: Budget, now: float) -> tuple[str, str] | None:
         dollars = 0.0 if budget.prices is None else budget.prices.cost(self.usage)
         spent = (self.usage.total_tokens, dollars, self.seconds(now), self.tool_calls)
         for name, used in zip(LIMITS, spent, strict=True):
             allowed = getattr(budget, name)
-            if allowed is not None and used >= allowed:
-                return name, f"the budget of {allowed} {name} is used up ({used:.6g} spent)"
+            if allowed is not None and (used > allowed if name == "tool_calls" else used >= allowed):
+                shown = used if isinstance(used, int) else round(used, 4)
+                return (
+                    name,
+                    f"the budget of {allowed} {name} is used up ({shown} spent); allow more: Budget({name}=...)",
+                )
         return None

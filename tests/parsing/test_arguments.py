@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -23,6 +22,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    Json as JsonText,
     PlainValidator,
     RootModel,
     StringConstraints,
@@ -32,7 +32,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic import Json as JsonText
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 

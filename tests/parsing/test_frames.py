@@ -10,8 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field, RootModel
 
 from parsing.growth import pieces_of

@@ -11,8 +11,7 @@ from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, RootModel, create_model
 
 from toolcast.parsing.partials import MISSING, Growing, is_partial, plan_for

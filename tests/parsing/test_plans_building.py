@@ -17,8 +17,7 @@ from uuid import UUID
 
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, PrivateAttr, RootModel, create_model
 
 from parsing.growth import fed

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -20,7 +20,6 @@ from toolcast.errors import (
     StreamTruncated,
 )
 from toolcast.events import (
-    Accumulator,
     Event,
     Finish,
     RawEvent,

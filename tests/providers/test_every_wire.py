@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import LLMError, Overloaded, ServerError, StreamTruncated
 from toolcast.events import (
-    Accumulator,
     ChatResponse,
     Event,
     Finish,

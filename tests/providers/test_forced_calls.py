@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import BadRequest, MalformedEvent
 from toolcast.events import (
-    Accumulator,
     Event,
     Finish,
     RawEvent,

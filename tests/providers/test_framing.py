@@ -6,8 +6,7 @@ import itertools
 
 import httpx_sse
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolcast.errors import LimitExceeded
 from toolcast.providers.framing import LIMIT, SSE, JSONLines, ServerSentEvents

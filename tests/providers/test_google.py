@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from toolcast import Google, ToolOrchestratingLLM
+from toolcast.accumulator import Accumulator
 from toolcast.errors import (
     BadRequest,
     ContentBlocked,
@@ -24,7 +24,6 @@ from toolcast.errors import (
     StreamTruncated,
 )
 from toolcast.events import (
-    Accumulator,
     Event,
     Finish,
     RawEvent,

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolcast import OpenAI
 from toolcast.errors import (

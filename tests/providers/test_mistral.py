@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import AuthFailed, BadRequest, LLMError, RateLimited, ServerError, StreamTruncated
 from toolcast.events import (
-    Accumulator,
     Event,
     Finish,
     RawEvent,

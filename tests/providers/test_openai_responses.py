@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from albums import SEA, Album
 from faces import Face
 from toolcast import OpenAIResponses, ToolOrchestratingLLM
+from toolcast.accumulator import Accumulator
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -25,7 +25,6 @@ from toolcast.errors import (
     StreamTruncated,
 )
 from toolcast.events import (
-    Accumulator,
     Event,
     Finish,
     RawEvent,

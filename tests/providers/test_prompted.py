@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user

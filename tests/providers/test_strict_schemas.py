@@ -9,8 +9,7 @@ from copy import deepcopy
 from typing import Annotated, Any, NotRequired, Union
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypedDict
 

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from toolcast.accumulator import Accumulator
 from toolcast.errors import LimitExceeded
-from toolcast.events import Accumulator, Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from toolcast.pieces import MANY
 from toolcast.providers import tool_calls
 from toolcast.providers.tool_calls import MOST_CALLS, ToolCalls

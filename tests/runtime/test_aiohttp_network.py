@@ -18,8 +18,7 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
-from runtime import test_connections as connections
-from runtime import test_network as door
+from runtime import test_connections as connections, test_network as door
 from runtime.test_network import CHUNKED, Face, get, opened, request_to, rest
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout

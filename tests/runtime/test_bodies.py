@@ -7,8 +7,7 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolcast.errors import LimitExceeded, LLMError, MalformedEvent, StreamInterrupted
 from toolcast.runtime.bodies import PIECE, Inflated, Plain, decoder

@@ -9,7 +9,7 @@ import toolcast
 from faces import Async, Face
 from sdks.said import PROMPT, Said, arguments
 from toolcast import ChatResponse, LLMError, ThinkingPart
-from toolcast.events import Accumulator
+from toolcast.accumulator import Accumulator
 
 SYNC, ASYNC = Face(), Async("asyncio")
 LLMS: dict[str, tuple[type[Any], str]] = {

@@ -38,6 +38,7 @@ KWARGS = {
     "llms": {"with_"},
     "ready_made": {"__init__", "llm"},
     "settings": {"with_"},
+    "tools": {"with_"},
     "errors": {"__init__"},
 }
 
@@ -47,11 +48,25 @@ ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contrac
 # `except Exception` only where foreign code is called, or where an error is kept to be raised elsewhere:
 # (module, function) -> why.
 CAUGHT_WHOLE = {
+    ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
+    ("agents.mcp_links", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
+    ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
-    ("runtime.tool_runner", "_Job.run"): "the user's tool: its failure becomes the call's result",
-    ("runtime.tool_runner", "_read"): "the user's validators: their failure becomes the call's result",
+    ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",
+    ("runtime.tool_runner", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",
+    ("agents.tool_phase", "ToolPhase.ask"): "the user's approver: what fails has not said yes",
+    ("agents.turn_flow", "TurnFlow.pull"): "the contract: a turn's failure is its last event; result() raises it",
+    ("agents.turn_flow", "TurnFlow._end_round"): "a foreign source's close: the answer is there, and counts",
+    ("runtime.tool_runner", "read_call"): "the user's validators: their failure becomes the call's result",
+    ("tool_texts", "text_of"): "what the user's tool gave: writing it may run any code",
+    ("tool_texts", "_words"): "the user's exception: its `__str__` may fail",
     ("parsing.walking", "Walk._judged"): "the user's validators: what they raise is held back for the end",
     ("runtime.shielding", "_finished"): "a foreign close that failed after its caller was cancelled",
+    (
+        "runtime.interruptions",
+        "Interruptible._in_asyncio",
+    ): "whatever is thrown into a task is handed to what it awaits",
+    ("runtime.side_jobs", "SideJob.work"): "kept in the job's error, for whoever asks",
     ("runtime.shielding", "_alone"): "a foreign transport's close, for which nobody waits any more",
     (
         "streams",

@@ -31,7 +31,7 @@ TurnEnd: TypeAlias = Literal[
 `stopped` by a limit, or with an `error`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # not with slots: Python 3.11 could not make a `Turn[Album](...)` then
 class Turn(Generic[T_co]):
     """What a turn gave. `messages` are those it added to the history after what was said to it.
 

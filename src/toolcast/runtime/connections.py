@@ -9,10 +9,9 @@ itself holds what is open, and the reply is a mere handle (`replies`).
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -25,6 +24,7 @@ from ..providers.wire import HTTPRequest
 from .bodies import whole_body
 from .failures import Told, checked, guard_logs, kinds, revealed
 from .lanes import Lane, Lanes, Place, place_of
+from .lines import Line, line_here, shut
 from .replies import HttpxAsyncReply, Open, SyncReply
 from .shielding import GRACE, Loop, apart, unbroken
 
@@ -32,23 +32,28 @@ from .shielding import GRACE, Loop, apart, unbroken
 class _Trail:
     """What one request met first, as httpcore's `trace` extension tells it.
 
-    To be told of everything takes longer than to parse the answer, so it asks for nothing more once it knows.
+    To be told of everything takes longer than to parse the answer, so it asks for nothing more once it knows. `line`
+    is what is to reach a connection that is made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, line: Line | None = None) -> None:
+        self.line: Line | None = line
         self._first = ""
         self._extensions: dict[str, Any] = {}
 
-    def mark(self, sent: Any, see: Callable[[str, object], object]) -> None:
+    def mark(self, sent: Any, see: Callable[[str, Mapping[str, Any]], object]) -> None:
         """Be told what `sent`, a request of the library, meets."""
         self._extensions = sent.extensions
         self._extensions["trace"] = see
 
-    def see(self, event: str, info: object) -> None:
+    def see(self, event: str, info: Mapping[str, Any]) -> None:
         self._first = self._first or event
-        self._extensions.pop("trace", None)
+        if self.line is None or event.startswith("http"):
+            self._extensions.pop("trace", None)
+        elif hasattr(stream := info.get("return_value"), "get_extra_info"):
+            self.line.reach(partial(shut, stream))
 
-    async def asee(self, event: str, info: object) -> None:
+    async def asee(self, event: str, info: Mapping[str, Any]) -> None:
         self.see(event, info)
 
     @property
@@ -117,13 +122,14 @@ class SyncDoor(_Door):
         """The answer to `request`, its body unread."""
         self._bury()
         checked(request)
-        trail = _Trail()
+        line = line_here()
+        trail = _Trail(line)
         try:
             return self._sent(request, trail, connect, read)
         except StreamInterrupted as error:
-            if not self._stale(error, trail):
+            if not self._stale(error, trail) or (line is not None and line.broken):
                 raise
-        return self._sent(request, _Trail(), connect, read)
+        return self._sent(request, _Trail(line), connect, read)
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
         with Told(self.library, request):
@@ -135,11 +141,18 @@ class SyncDoor(_Door):
             lane = None
             try:
                 lane = self._lanes.pick(place.origin)
+                if trail.line is not None:
+                    trail.line.reach(partial(shut, lane.stream))
                 response = lane.send(sent)
             except BaseException:
-                self._leave(lane, False)
+                self._leave(lane, False, trail.line)
                 raise
         kept = Open(lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
+        if self._lanes.brought is None:
+            lane.stream = kept.stream
+        if trail.line is not None:
+            kept.line = trail.line
+            trail.line.reach(partial(_cut, kept))
         kept.obey()
         self.open.add(kept)
         return SyncReply(self, kept, request)
@@ -150,13 +163,13 @@ class SyncDoor(_Door):
             return
         kept.release()
         if kept.reading:
-            self._wake(kept)
+            shut(kept.stream)
         whole = kept.response.is_closed
         with suppress(*self.failures):
             kept.response.close()
             if not kept.reading:
                 kept.pieces.close()
-        self._leave(kept.lane, whole)
+        self._leave(kept.lane, whole, kept.line)
 
     def forsake(self, kept: Open) -> None:
         """Close a connection whose reply is garbage; the lanes hear of it at the next request.
@@ -175,7 +188,8 @@ class SyncDoor(_Door):
         for lane in self._lanes.drain():
             lane.way.close()
 
-    def _leave(self, lane: Lane | None, whole: bool) -> None:
+    def _leave(self, lane: Lane | None, whole: bool, line: Line | None) -> None:
+        whole = (line is None or line.free()) and whole
         try:
             for spent in self._lanes.put(lane, whole) if lane is not None else ():
                 with suppress(*self.failures):
@@ -188,11 +202,11 @@ class SyncDoor(_Door):
             with suppress(IndexError):
                 self.release(self._forsaken.popleft())
 
-    def _wake(self, kept: Open) -> None:
-        """Closing a socket does not wake the thread that waits for it; shutting it down does."""
-        if kept.stream is not None:
-            with suppress(OSError):
-                kept.stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+def _cut(kept: Open) -> None:
+    """Wake whoever reads; a connection that was read to its end may serve somebody else by now."""
+    if not kept.response.is_closed:
+        shut(kept.stream)
 
 
 class AsyncDoor(_Door):

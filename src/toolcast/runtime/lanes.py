@@ -48,9 +48,12 @@ def place_of(library: ModuleType, url: str) -> Place:
 
 
 class Lane:
-    """One transport or client, and the origin it was last used for. `send` takes a request of the library."""
+    """One transport or client, and the origin it was last used for. `send` takes a request of the library.
 
-    __slots__ = ("origin", "send", "since", "way")
+    `stream` is the network stream of its one connection, where that is known.
+    """
+
+    __slots__ = ("origin", "send", "since", "stream", "way")
 
     def __init__(self, way: Any) -> None:
         self.way: Any = way
@@ -61,6 +64,7 @@ class Lane:
         )
         self.origin: str = ""
         self.since: float = 0.0
+        self.stream: Any = None
 
 
 class Lanes:

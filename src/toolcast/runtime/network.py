@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..providers.wire import HTTPRequest
 from .bodies import LIMIT
+from .lines import line_here
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 
 class Reply(Protocol):
-    """One HTTP answer whose body is still arriving; `headers` have names in lower case."""
+    """One HTTP answer whose body is still arriving; `headers` have names in lower case.
+
+    It may have a `break_off()` as well, which ends a read from another thread, where `close` does not: called once,
+    perhaps after the end, to cancel a turn at once. Ours do without; see `lines`.
+    """
 
     @property
     def status(self) -> int: ...
@@ -135,8 +140,9 @@ class SystemClock:
         return time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, and let the whole thread wait."""
-        sleep(seconds)
+        """Wait, and let the whole thread wait; a broken line ends it."""
+        line = line_here()
+        (sleep if line is None else line.sleep)(seconds)
 
     async def asleep(self, seconds: float) -> None:
         """Wait, in the event loop that runs here."""
@@ -168,7 +174,10 @@ class _SyncOutside:
         self.time = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
-        return _SyncBody(self._network.open(request, connect=connect, read=read))
+        reply = self._network.open(request, connect=connect, read=read)
+        if (break_off := getattr(reply, "break_off", None)) is not None and (line := line_here()) is not None:
+            line.reach(break_off)
+        return _SyncBody(reply)
 
     async def sleep(self, seconds: float) -> None:
         self._clock.sleep(seconds)

@@ -15,6 +15,7 @@ from ..providers.wire import HTTPRequest
 from .bodies import Inflated, Plain, decoder
 from .failures import Told
 from .lanes import Lane
+from .lines import Line
 from .shielding import Patience, hand_over
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Open:
     """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
 
-    __slots__ = ("lane", "limit", "over", "pieces", "reading", "response")
+    __slots__ = ("lane", "limit", "line", "over", "pieces", "reading", "response")
 
     def __init__(self, lane: Lane, response: Any, pieces: Any) -> None:
         self.lane: Lane = lane
@@ -33,6 +34,7 @@ class Open:
         self.reading: bool = False
         self.over: bool = False
         self.limit: float | None = None
+        self.line: Line | None = None
 
     def obey(self) -> None:
         """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""

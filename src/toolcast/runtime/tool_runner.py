@@ -1,20 +1,124 @@
 """Runs the tool calls of one response, each exactly once, results in call order.
 
-Written once for both faces: under the sync face (`parallel=False`) calls run one after the other and nothing
-is awaited, so the caller needs no event loop; under the async face they run together. What goes wrong is
-either raised, and then no tool has run unless the arguments of all calls were valid, or it becomes a result
-that a model can read. A call that was cut off is never run.
+Written once for both faces: what is awaited under the sync face never suspends. `run_tools` is for a structured
+call: it runs all calls and is done. `ToolRun` is for an agent's turn: it runs calls that belong together, and gives
+what they say of themselves while they go on. What goes wrong is either raised, and then no tool has run unless the
+arguments of all calls were valid, or it becomes a result that a model can read. A call that was cut off is never
+run.
+
+A `ToolRun` runs its calls here and now where nothing asks for more. Otherwise each call has a job beside this one
+(side_jobs.py), with a copy of its `Job`; whoever comes first closes the call: its tool, its time limit, or a
+cancellation. What a tool gives after that is discarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
-from ..errors import CallError, OutputTruncated, TryAgain, UnknownToolError
+from ..cancellation import Cancellation
+from ..errors import CallError, OutputTruncated, ToolTimeout, TurnCancelled, UnknownToolError
+from ..events import ToolProgress
 from ..messages import ToolCallPart
+from ..tool_context import ToolContext
+from ..tool_texts import told
 from ..tools import CallableTool, Read, ToolOutput
+from .waiting import Waiters
+
+if TYPE_CHECKING:
+    from .side_jobs import SideJob
+
+_NOTHING = Read(None)
+_GRACE = 1.0
+_MAYBE = "it may have had its effect, and what it gives is discarded"
+
+
+@dataclass(slots=True)
+class Job:
+    """One call: its tool and what was read for it, in the end what the tool gave or what went wrong.
+
+    `done`: the tool has run to its end. `limit`: how many characters of its result the model reads. `edited`: the
+    arguments that somebody put in place of the model's.
+    """
+
+    call: ToolCallPart
+    tool: CallableTool | None = None
+    read: Read = _NOTHING
+    result: Any = None
+    error: Exception | None = None
+    done: bool = False
+    limit: int | None = None
+    edited: str | None = None
+    made: ToolOutput | None = field(default=None, repr=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the call can be run, and was not yet."""
+        return self.error is None and not self.done
+
+    async def run(
+        self, concurrent: bool, context: ToolContext[Any] | None = None, *, raise_errors: bool = False
+    ) -> None:
+        """Run the tool; what it raises becomes the `error`, or is raised."""
+        assert self.tool is not None
+        try:
+            value = self.read.value
+            self.result = await self.tool.arun(value, context) if concurrent else self.tool.run(value, context)
+            self.done = True
+        except Exception as error:
+            if raise_errors:
+                raise
+            self.error = error
+
+    def output(self) -> ToolOutput:
+        """What answers the call. It is made once: a result may be one that can be looked at only once."""
+        if self.made is None:
+            self.made = self._output()
+        return self.made
+
+    def _output(self) -> ToolOutput:
+        call = self.call
+        if self.tool is not None and self.error is None:
+            return self.tool.output(call.arguments, self.read, self.result, self.limit, call.id)
+        return ToolOutput(told(self.error), call.name, call.arguments, is_error=True, call_id=call.id, error=self.error)
+
+
+def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> Job:
+    """The job of `call`, nothing run. What is wrong with the call is the job's `error`."""
+    job = Job(call, offered.get(call.name))
+    if job.tool is None:
+        names = ", ".join(offered) or "none"
+        job.error = UnknownToolError(f"the model called a tool {call.name!r:.100}; it was offered: {names}")
+    elif call.truncated:
+        job.error = OutputTruncated(
+            f"{call.name} was not run: its arguments were cut off after {len(call.arguments)} characters",
+            partial=call.arguments,
+        )
+    else:
+        try:
+            job.read = job.tool.read(call.arguments, context)
+        except Exception as error:  # validators are the user's, and raise what they like
+            job.error = error
+    return job
+
+
+def groups(jobs: Iterable[Job]) -> list[list[Job]]:
+    """The jobs in their order: neighbours that may run together as one group, each other one alone."""
+    found: list[list[Job]] = []
+    for together, run in groupby(jobs, _may_overlap):
+        neighbours = list(run)
+        found += [neighbours] if together else [[job] for job in neighbours]
+    return found
+
+
+def _may_overlap(job: Job) -> bool:
+    # What is not run stands in nobody's way.
+    return not job.ready or job.tool is None or job.tool.runs_in_parallel
 
 
 async def run_tools(
@@ -33,69 +137,15 @@ async def run_tools(
     gives a `ToolOutput` with `is_error`, `error` and a text for the model.
     """
     offered = {tool.name: tool for tool in tools}
-    jobs = [_read(call, offered, context) for call in calls]
+    jobs = [read_call(call, offered, context) for call in calls]
     if raise_errors:
         _raise_first(jobs)
-    ready = [job for job in jobs if job.error is None]
-    if parallel and len(ready) > 1:
-        await _together(ready, raise_errors)
-    else:
-        for job in ready:
-            await job.run(parallel, raise_errors)
+    runs = [partial(job.run, parallel, raise_errors=raise_errors) for job in jobs if job.ready]
+    await _all_of(runs, together=parallel)
     return [job.output() for job in jobs]
 
 
-_NOTHING = Read(None)
-
-
-@dataclass(slots=True)
-class _Job:
-    """One call: its tool and what was read for it, in the end what the tool gave or what went wrong."""
-
-    call: ToolCallPart
-    tool: CallableTool | None = None
-    read: Read = _NOTHING
-    result: Any = None
-    error: Exception | None = None
-
-    async def run(self, parallel: bool, raise_errors: bool) -> None:
-        assert self.tool is not None
-        try:
-            value = self.read.value
-            self.result = await self.tool.arun(value) if parallel else self.tool.run(value)
-        except Exception as error:
-            if raise_errors:
-                raise
-            self.error = error
-
-    def output(self) -> ToolOutput:
-        call = self.call
-        if self.tool is not None and self.error is None:
-            return replace(self.tool.output(call.arguments, self.read, self.result), call_id=call.id)
-        return ToolOutput(
-            _told(self.error), call.name, call.arguments, is_error=True, call_id=call.id, error=self.error
-        )
-
-
-def _read(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any) -> _Job:
-    job = _Job(call, offered.get(call.name))
-    if job.tool is None:
-        names = ", ".join(offered) or "none"
-        job.error = UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {names}")
-    elif call.truncated:
-        job.error = OutputTruncated(
-            f"{call.name} was not run: its arguments were cut off after {len(call.arguments)} characters",
-            partial=call.arguments,
-        )
-    else:
-        try:
-            job.read = job.tool.read(call.arguments, context)
-        except Exception as error:  # validators are the user's, and raise what they like
-            job.error = error
-    return job
-
-
-def _raise_first(jobs: Sequence[_Job]) -> None:
+def _raise_first(jobs: Sequence[Job]) -> None:
     """Raise the error of the first call that could not be read."""
     for failed in jobs:
         if failed.error is None:
@@ -106,15 +156,19 @@ def _raise_first(jobs: Sequence[_Job]) -> None:
         raise failed.error
 
 
-async def _together(jobs: Sequence[_Job], raise_errors: bool) -> None:
-    """Run them all at once. The first to raise cancels the others; its exception comes out as it is."""
+async def _all_of(runs: Sequence[Callable[[], Coroutine[Any, Any, None]]], *, together: bool) -> None:
+    """Run them, all at once or in turn. The first to raise cancels the others; its exception comes out as it is."""
+    if not together or len(runs) < 2:
+        for run in runs:
+            await run()
+        return
     import anyio
 
     first: BaseException | None = None
     try:
         async with anyio.create_task_group() as group:
-            for job in jobs:
-                group.start_soon(job.run, True, raise_errors)
+            for run in runs:
+                group.start_soon(run)
     except BaseExceptionGroup as several:
         grave = (error for error in several.exceptions if not isinstance(error, Exception))
         first = next(grave, several.exceptions[0])
@@ -122,8 +176,207 @@ async def _together(jobs: Sequence[_Job], raise_errors: bool) -> None:
         raise first  # out here, so that it keeps its own context
 
 
-def _told(error: Exception | None) -> str:
-    """`error` in words for the model."""
-    if isinstance(error, CallError):
-        return error.message
-    return str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A call whose tool may run: what it knows, when its time is up, and the job beside this one that runs it."""
+
+    job: Job
+    tool: CallableTool
+    context: ToolContext[Any]
+    seconds: float | None
+    until: float | None = None
+    side: SideJob | None = None
+
+    def late(self) -> ToolTimeout:
+        """The error of a call whose time is up."""
+        return ToolTimeout(f"{self.tool.name} took longer than {self.seconds:g} seconds; {_MAYBE}")
+
+    def cancelled(self, begun: bool = True) -> TurnCancelled:
+        """The error of a call that was cancelled."""
+        how = f"was cancelled while it ran; {_MAYBE}" if begun else "was not run: the turn was cancelled"
+        return TurnCancelled(f"{self.tool.name} {how}")
+
+
+class ToolRun:
+    """Calls that may run together, running: `more` gives what they say, `stop` ends them.
+
+    Give it one of `groups`, and a context for each of its jobs. `timeout` (seconds) and `output_limit` (characters)
+    are for tools that have none of their own. Once `more` has given an empty list, or has raised, or `stop` has
+    ended, each job has its result or its error.
+    """
+
+    __slots__ = ("_begun", "_concurrent", "_grave", "_lock", "_running", "_said", "_waiters")
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        contexts: Sequence[ToolContext[Any]],
+        *,
+        concurrent: bool,
+        timeout: float | None = None,
+        output_limit: int | None = None,
+    ) -> None:
+        if len(jobs) > 1 and not all(map(_may_overlap, jobs)):
+            raise ValueError("these calls may not run together; give a ToolRun one of their groups()")
+        self._concurrent = concurrent
+        self._running: list[_Running] = []
+        self._begun = False
+        self._said: list[ToolProgress] = []
+        self._grave: BaseException | None = None
+        self._lock = Lock()
+        self._waiters = Waiters()
+        for job, context in zip(jobs, contexts, strict=True):
+            if job.ready and job.tool is not None:
+                job.limit = output_limit
+                self._running.append(_Running(job, job.tool, context, job.tool.timeout or timeout))
+
+    async def more(self) -> list[ToolProgress]:
+        """What the tools have said since; waits until there is something. An empty list: all have ended."""
+        try:
+            if not self._begun:
+                self._begun = True
+                await self._begin()
+            while not (self._said or self._is_over()):
+                await self._wait()
+            if self._grave is not None:
+                raise self._grave
+        except BaseException:
+            await self.stop()
+            raise
+        said, self._said = self._said, []
+        return said
+
+    async def stop(self) -> None:
+        """End what still runs. Async tools are cancelled and waited for; what a thread gives later is discarded."""
+        await _joined(self.abandon(), self._concurrent)
+
+    def abandon(self) -> list[SideJob]:
+        """Have what still runs end, without waiting; gives the jobs whose end is worth waiting for."""
+        begun, self._begun = self._begun, True
+        return self._told_to_end([(each, each.cancelled(begun)) for each in tuple(self._running)])
+
+    async def _begin(self) -> None:
+        if self._goes_on_beside():
+            for each in tuple(self._running):
+                self._start(each)
+        else:
+            await _all_of([partial(self._here, each) for each in self._running], together=self._concurrent)
+            self._running.clear()
+
+    def _goes_on_beside(self) -> bool:
+        """Whether something must be able to happen while the tools run."""
+        running = self._running
+        if self._concurrent:
+            return any(each.tool.takes_context for each in running)
+        if any(each.tool.takes_context or each.seconds for each in running):
+            return any(each.tool.output_type is None for each in running)
+        return len(running) > 1
+
+    # Here and now.
+
+    async def _here(self, each: _Running) -> None:
+        if each.seconds is None or not self._concurrent:
+            await each.job.run(self._concurrent, each.context)
+            return
+        import anyio
+
+        with anyio.move_on_after(each.seconds):
+            await each.job.run(self._concurrent, each.context)
+        if each.job.ready:
+            each.job.error = each.late()
+
+    # Beside this one.
+
+    def _start(self, each: _Running) -> None:
+        from .side_jobs import start_job
+
+        cancellation = Cancellation(each.context.cancellation)
+        cancellation.then(self._waiters.wake)
+        each.context = replace(each.context, cancellation=cancellation, tell=partial(self._tell, each))
+        each.until = None if each.seconds is None else monotonic() + each.seconds
+        each.side = start_job(partial(self._beside, each), concurrent=self._concurrent, name=f"tool {each.tool.name}")
+
+    async def _beside(self, each: _Running) -> None:
+        own = replace(each.job)
+        try:
+            await own.run(self._concurrent, each.context)
+            if each.context.cancelled:  # what it gave may be what it gives when it is cancelled
+                own = replace(each.job, error=each.cancelled())
+            own.output()
+        except BaseException as error:
+            own.error = each.cancelled()
+            with self._lock:
+                if each in self._running:
+                    self._grave = self._grave or error
+            if not isinstance(error, (KeyboardInterrupt, SystemExit)):  # these are raised by `more` alone
+                raise
+        finally:
+            self._close(each, own)
+
+    def _tell(self, each: _Running, event: ToolProgress) -> None:
+        with self._lock:
+            if each in self._running:
+                self._said.append(event)
+        self._waiters.wake()
+
+    def _close(self, each: _Running, ended: Job) -> bool:
+        """Take over how the call ended, if it has not ended yet; gives whether that was so."""
+        with self._lock:
+            if each not in self._running:
+                return False
+            job = each.job
+            job.result, job.error, job.made, job.done = ended.result, ended.error, ended.made, ended.done
+            self._running.remove(each)
+        each.context.cancellation.forget_parent()
+        self._waiters.wake()
+        return True
+
+    # Waiting.
+
+    async def _wait(self) -> None:
+        """Wait until something happens, and end the calls whose time is up or that were cancelled."""
+        running = tuple(self._running)
+        until = min((each.until for each in running if each.until is not None), default=None)
+        seconds = None if until is None else until - monotonic()
+        if not self._concurrent:
+            self._waiters.block(self._stirs, seconds)
+        else:
+            import anyio
+
+            with anyio.move_on_after(seconds):
+                await self._waiters.suspend(self._stirs)
+        if any(each.context.cancelled for each in running):
+            await self.stop()
+        now = monotonic()
+        late = [(each, each.late()) for each in running if each.until is not None and each.until <= now]
+        await _joined(self._told_to_end(late), self._concurrent)
+
+    def _is_over(self) -> bool:
+        return self._grave is not None or not self._running
+
+    def _stirs(self) -> bool:
+        return bool(self._said) or self._is_over() or any(each.context.cancelled for each in tuple(self._running))
+
+    # Ending.
+
+    def _told_to_end(self, calls: Iterable[tuple[_Running, Exception]]) -> list[SideJob]:
+        """End these calls with these errors; gives the jobs whose end is worth waiting for."""
+        sides: list[SideJob] = []
+        for each, error in calls:
+            if not self._close(each, replace(each.job, error=error)) or each.side is None:
+                continue
+            each.context.cancellation.cancel()
+            each.side.cancel()
+            if self._concurrent or each.tool.function is None:
+                sides.append(each.side)
+        return sides
+
+
+async def _joined(sides: Sequence[SideJob], concurrent: bool) -> None:
+    if concurrent and sides:
+        from .side_jobs import ended
+
+        await ended(sides, _GRACE)
+    elif sides:
+        for side in sides:
+            side.wait(_GRACE)

@@ -1,0 +1,122 @@
+"""What an engine adds to the LLM calls of its turns: for each round with a tool, and for each event.
+
+The model is scripted and speaks from memory; beside the engine stands the same model asked directly, with a
+history as long, and the tool called directly. CPU time, the rows in turn, the least of several rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from time import process_time
+
+from page import table
+
+from toolcast import Engine, FunctionCallingLLM, ToolCallPart, assistant, tool_result, user
+from toolcast.events import Event, Finish, TextDelta
+from toolcast.testing import ScriptedLLM
+from toolcast.tools import as_tools
+
+ROUNDS = 100
+EVENTS = 20_000
+_CALLS = [ToolCallPart(f"call_{number}", "add", '{"a": 2, "b": 40}') for number in range(ROUNDS)]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def report(repeats: int) -> str:
+    """The table: microseconds above those of the LLM and the tool, and theirs."""
+    lines = []
+    for name, count, ours, theirs in _rows():
+        whole, bare = _least(ours, repeats), _least(theirs, repeats)
+        lines.append([name, f"{(whole - bare) / count * 1e6:.1f}", f"{bare / count * 1e6:.1f}"])
+    return table(["", "engine, us above", "LLM and tool, us"], lines)
+
+
+def _rows() -> list[tuple[str, int, Callable[[], object], Callable[[], object]]]:
+    return [
+        ("a round with one tool, `submit`", ROUNDS, _submit, _asked),
+        ("a round with one tool, `asubmit`", ROUNDS, lambda: asyncio.run(_asubmit()), lambda: asyncio.run(_aasked())),
+        ("an event, `stream`", EVENTS, _stream, _heard),
+        ("an event, `astream`", EVENTS, lambda: asyncio.run(_astream()), lambda: asyncio.run(_aheard())),
+    ]
+
+
+def _least(work: Callable[[], object], repeats: int) -> float:
+    taken = []
+    for _ in range(repeats):
+        gc.collect()
+        begun = process_time()
+        work()
+        taken.append(process_time() - begun)
+    return min(taken)
+
+
+# ---- the engine
+
+
+def _submit() -> None:
+    Engine(_calling(), [add], max_rounds=ROUNDS + 1).submit("Count")
+
+
+async def _asubmit() -> None:
+    # The tool is async here too: a sync one would go through a worker thread.
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    await Engine(_calling(), [add], max_rounds=ROUNDS + 1).asubmit("Count")
+
+
+def _stream() -> int:
+    return sum(1 for _ in Engine(_speaking()).stream("Speak"))
+
+
+async def _astream() -> int:
+    return len([0 async for _ in Engine(_speaking()).astream("Speak")])
+
+
+# ---- the model, asked directly
+
+
+def _asked() -> None:
+    llm, tools, history = _calling(), as_tools([add]), [user("Count")]
+    for call in _CALLS:
+        for _ in llm.stream_chat(history, tools=tools):
+            pass
+        history += [assistant(call), tool_result(call, tools[0].call(call.arguments).content)]
+
+
+async def _aasked() -> None:
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    llm, tools, history = _calling(), as_tools([add]), [user("Count")]
+    for call in _CALLS:
+        async for _ in llm.astream_chat(history, tools=tools):
+            pass
+        history += [assistant(call), tool_result(call, (await tools[0].acall(call.arguments)).content)]
+
+
+def _heard() -> int:
+    return sum(1 for _ in _speaking().stream_chat("Speak"))
+
+
+async def _aheard() -> int:
+    return len([0 async for _ in _speaking().astream_chat("Speak")])
+
+
+def _calling() -> FunctionCallingLLM:
+    return ScriptedLLM(*_CALLS, "Done.", chunk=100)
+
+
+def _speaking() -> FunctionCallingLLM:
+    events: list[Event] = [TextDelta("word ") for _ in range(EVENTS)]
+    return ScriptedLLM([*events, Finish("end_turn")])
+
+
+if __name__ == "__main__":
+    print(report(7))

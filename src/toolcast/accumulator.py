@@ -1,0 +1,201 @@
+"""The `Accumulator`: events in, one response out.
+
+Each event is folded into the part that it belongs to, at a cost that does not depend on what came before it. Parts keep
+the order in which they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from .errors import MalformedEvent
+from .events import (
+    ChatResponse,
+    Event,
+    Failover,
+    Finish,
+    Restarted,
+    Routing,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+    UsageReport,
+)
+from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from .pieces import Pieces
+from .usage import NO_USAGE, Usage
+
+
+class Accumulator:
+    """Folds events into one `ChatResponse`. Parts keep the order in which they began."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Text | _Thought | _Call] = []
+        self._calls: dict[str, _Call] = {}
+        self._usage = NO_USAGE
+        self._before = NO_USAGE
+        self._routed: Routing | None = None
+        self.finish: Finish | None = None
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(self, event)
+
+    def share(self, id: str, pieces: Pieces) -> None:
+        """From now on `pieces` hold the arguments of the call `id`, and somebody else adds to them."""
+        call = self._begun(id)
+        call.pieces, call.shared = pieces, True
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole call has cost so far, re-asked answers included."""
+        return self._before + self._usage
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything but usage has arrived."""
+        return bool(self._parts)
+
+    def call(self, id: str) -> ToolCallPart | None:
+        """The call `id` so far; None where it has not begun."""
+        begun = self._calls.get(id)
+        return None if begun is None else begun.frozen()
+
+    def message(self) -> Message:
+        """The assistant message so far."""
+        return Message("assistant", tuple(part.frozen() for part in self._parts))
+
+    def response(
+        self, *, provider: str | None = None, model: str | None = None, request_id: str | None = None
+    ) -> ChatResponse:
+        """The response so far. What events do not tell is given: the provider, the model that was asked for."""
+        finish = self.finish or Finish("other")
+        if self._routed is not None:
+            provider, model = self._routed.provider, self._routed.model
+        known = (finish.model or model, provider, request_id)
+        return ChatResponse(self.message(), finish.stop_reason, self.usage, *known)
+
+    def _text(self, event: TextDelta) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Text):
+            self._parts.append(last := _Text())
+        last.pieces.add(event.text)
+
+    def _thinking(self, event: ThinkingDelta) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Thought) or last.closed:
+            self._parts.append(last := _Thought())
+        last.take(event)
+
+    def _start(self, event: ToolCallStart) -> None:
+        call = _Call(event.id, event.name)
+        self._calls[event.id] = call
+        self._parts.append(call)
+
+    def _delta(self, event: ToolCallDelta) -> None:
+        call = self._begun(event.id)
+        if not call.shared:
+            call.pieces.add(event.arguments)
+
+    def _reset(self, event: ToolCallReset) -> None:
+        call = self._begun(event.id)
+        call.pieces, call.shared = Pieces(), False
+
+    def _begun(self, id: str) -> _Call:
+        try:
+            return self._calls[id]
+        except KeyError:
+            raise MalformedEvent(f"a piece of the tool call {id!r} came without its ToolCallStart") from None
+
+    def _done(self, event: ToolCallDone) -> None:
+        if event.id not in self._calls:
+            self._start(ToolCallStart(event.id, event.name))
+        self._calls[event.id].done = event
+
+    def _report(self, event: UsageReport) -> None:
+        self._usage = event.usage
+
+    def _route(self, event: Routing) -> None:
+        self._routed = event
+
+    def _failed_over(self, event: Failover) -> None:
+        self._before = self.usage
+        self._usage = NO_USAGE
+
+    def _restarted(self, event: Restarted) -> None:
+        self._before = self.usage
+        self._usage = NO_USAGE
+        self._parts.clear()
+        self._calls.clear()
+        self.finish = None
+
+    def _finish(self, event: Finish) -> None:
+        self.finish = event
+
+    _folds: ClassVar[dict[type[Any], Callable[[Accumulator, Any], None]]] = {
+        TextDelta: _text,
+        ThinkingDelta: _thinking,
+        ToolCallStart: _start,
+        ToolCallDelta: _delta,
+        ToolCallReset: _reset,
+        ToolCallDone: _done,
+        UsageReport: _report,
+        Restarted: _restarted,
+        Routing: _route,
+        Failover: _failed_over,
+        Finish: _finish,
+    }
+
+
+class _Text:
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: Pieces = Pieces()
+
+    def frozen(self) -> Part:
+        return TextPart(self.pieces.whole())
+
+
+class _Thought:
+    __slots__ = ("opaque", "pieces", "redacted", "signature")
+
+    def __init__(self) -> None:
+        self.pieces: Pieces = Pieces()
+        self.signature: str | None = None
+        self.redacted: str | None = None
+        self.opaque: Mapping[str, Any] | None = None
+
+    @property
+    def closed(self) -> bool:
+        return (self.signature or self.redacted or self.opaque) is not None
+
+    def take(self, event: ThinkingDelta) -> None:
+        self.pieces.add(event.text)
+        self.signature, self.redacted, self.opaque = event.signature, event.redacted, event.opaque
+
+    def frozen(self) -> Part:
+        return ThinkingPart(self.pieces.whole(), self.signature, self.redacted, self.opaque)
+
+
+class _Call:
+    __slots__ = ("done", "id", "name", "pieces", "shared")
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self.pieces: Pieces = Pieces()
+        self.shared = False
+        self.done: ToolCallDone | None = None
+
+    def frozen(self) -> ToolCallPart:
+        done = self.done
+        if done is None:
+            return ToolCallPart(self.id, self.name, self.pieces.whole(), truncated=True)
+        return ToolCallPart(self.id, done.name, done.arguments, done.truncated, done.opaque)

@@ -1,0 +1,294 @@
+"""One connection to an MCP server, held open by a thread with an event loop of its own.
+
+The `mcp` package is async, and wants what a task has opened to be closed by that task. So a `Link` is a thread whose
+main task opens the connection, keeps it and closes it, and a call is a task beside that one, begun from any thread:
+the same for sync code, under asyncio, under trio, and inside a running loop.
+
+Nobody waits for ever. A start has a limit and a close has one; and what ends a link, a server that dies as well as
+`end`, first refuses further work, under the lock that lets work in. So what was let in is always answered: by its
+result, or by what became of the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import Context
+from math import inf
+from pathlib import Path
+from subprocess import DEVNULL
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar, cast
+
+from ..errors import MCPError, ToolcastError
+from ..runtime.waiting import Waiters
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
+    from mcp import Client
+
+T = TypeVar("T")
+
+Ask: TypeAlias = "Callable[[Client], Coroutine[Any, Any, T]]"
+Transport: TypeAlias = AbstractAsyncContextManager[Any]
+"""What the `mcp` package calls so: its value is the stream that is read from and the one that is written to."""
+
+GRACE: Final = 5.0
+"""Seconds that closing may take."""
+
+_SHOWN = 1000
+_SESSION_LOST = "Session terminated"
+_UNKNOWN = "which may have been carried out, or not"
+
+
+# What goes wrong is raised here. Its log, with a traceback for each line that is no JSON, is for those who ask for it.
+for _logger in ("mcp", "client"):
+    logging.getLogger(_logger).addHandler(logging.NullHandler())
+
+
+class Opening(NamedTuple):
+    """How a server is reached, and what to try where it is not."""
+
+    transport: Callable[[], Transport]
+    advice: str
+
+
+def over_stdio(
+    command: str,
+    args: Sequence[str],
+    env: Mapping[str, str] | None,
+    cwd: str | Path | None,
+    stderr: TextIO | None,
+) -> Opening:
+    """What starts a program and talks with it over its standard input and output."""
+
+    @asynccontextmanager
+    async def opening() -> AsyncGenerator[Any]:
+        from mcp import StdioServerParameters, stdio_client
+
+        program = StdioServerParameters(command=command, args=[*args], env={**(env or {})}, cwd=cwd)
+        # What is given here reaches subprocess.Popen, which takes this number as well as a file.
+        async with stdio_client(program, stderr or cast("Any", DEVNULL)) as streams:
+            yield streams
+
+    return Opening(opening, "Does its command run in a terminal? stderr=sys.stderr shows what it says")
+
+
+def over_http(url: str, headers: Mapping[str, str]) -> Opening:
+    """What talks with a server over streamable HTTP."""
+
+    @asynccontextmanager
+    async def opening() -> AsyncGenerator[Any]:
+        from httpx2 import AsyncClient, Timeout
+        from mcp.client.streamable_http import streamable_http_client
+
+        # A server may be silent for as long as a tool takes; that has its own limit.
+        async with (
+            AsyncClient(headers=headers, timeout=Timeout(30.0, read=None)) as client,
+            streamable_http_client(url, http_client=client) as streams,
+        ):
+            yield streams
+
+    return Opening(opening, "Is it running, and is this its URL?")
+
+
+class Link:
+    """A connection and its thread. It begins with the first thing that is asked for, and is over once it ends."""
+
+    def __init__(self, name: str, opening: Opening, limit: float | None) -> None:
+        self._name = name
+        self._opening = opening
+        self._limit = limit
+        self._lock = Lock()
+        self._over = False
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._client: asyncio.Future[Client] = self._loop.create_future()
+        self._ending = asyncio.Event()
+        self._scope: CancelScope | None = None
+        self._thread = Thread(target=Context().run, args=(self._run,), name=f"mcp {name}", daemon=True)
+
+    def begin(self, ask: Ask[T]) -> Future[T]:
+        """What becomes of `ask(client)`, the first thing that is asked for."""
+        first = self._let_in(ask)
+        self._thread.start()
+        return first
+
+    def submit(self, ask: Ask[T]) -> Future[T] | None:
+        """What becomes of `ask(client)`; None where the link is over. From any thread, and without waiting."""
+        with self._lock:
+            # After a fork the child has the object, but not the thread.
+            if self._over or not self._thread.is_alive():
+                return None
+            return self._let_in(ask)
+
+    def end(self) -> None:
+        """Have the connection closed. From any thread, and without waiting."""
+        with suppress(RuntimeError):  # the loop is closed: it was over
+            self._loop.call_soon_threadsafe(self._end)
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    def _let_in(self, ask: Ask[T]) -> Future[T]:
+        # Without the caller's context variables, one of which may say that this is trio.
+        return Context().run(asyncio.run_coroutine_threadsafe, self._asked(ask), self._loop)
+
+    # What follows runs in the thread.
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._hold())
+
+    async def _hold(self) -> None:
+        """Open the connection, keep it until something ends it, close it, and answer what is still open."""
+        import anyio
+
+        error: Exception = TimeoutError("no answer")
+        limit = 0.0 if self._closed else self._limit
+        with anyio.move_on_after(limit) as self._scope:
+            try:
+                await self._keep()
+            except Exception as caught:
+                error = caught
+        self._refuse()
+        if not self._client.done():
+            self._client.set_exception(self._not_started(error))
+            self._client.exception()  # there may be nobody any more who wants to know
+        await asyncio.sleep(0)  # what was let in last has not begun yet
+        if asked := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(asked, timeout=GRACE)
+
+    async def _keep(self) -> None:
+        from mcp import Client
+
+        async with Client(self._transport(), cache=None) as client:
+            assert self._scope is not None
+            self._scope.deadline = inf
+            self._client.set_result(client)
+            await self._ending.wait()
+            self._hurry()
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[Any]:
+        async with self._opening.transport() as (read, write):
+            yield _Watched(read, self._refuse), write
+
+    async def _asked(self, ask: Ask[T]) -> T:
+        client = await asyncio.shield(self._client)
+        try:
+            return await ask(client)
+        except ToolcastError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _end(self) -> None:
+        self._closed = True
+        self._refuse()
+        self._hurry()
+
+    def _refuse(self) -> None:
+        """Take no more work."""
+        with self._lock:
+            self._over = True
+        self._ending.set()
+
+    def _hurry(self) -> None:
+        """Limit the time that is left: a start is broken off, a close has its grace."""
+        if self._scope is not None:
+            self._scope.deadline = self._loop.time() + (GRACE if self._client.done() else 0.0)
+
+    def _not_started(self, error: Exception) -> Exception:
+        """Why there is no connection."""
+        name, advice = self._name, self._opening.advice
+        failure: Exception
+        if isinstance(error, ImportError):
+            failure = ImportError("MCP servers need mcp: pip install 'toolcast[mcp]'", name="mcp")
+        elif self._closed:
+            failure = MCPError(f"the MCP server {name} was closed before it had started")
+        elif self._scope is not None and self._scope.cancel_called:
+            patience = f"start(timeout=...) waits longer than {self._limit} s"
+            failure = MCPError(f"the MCP server {name} did not start in time; {patience}. {advice}")
+        else:
+            failure = MCPError(f"the MCP server {name} could not be started: {_words(error)}. {advice}")
+        failure.__cause__ = error
+        return failure
+
+    def _failed(self, error: Exception) -> MCPError:
+        """What to say of a request that the server, or the way to it, has failed."""
+        from mcp.types import CONNECTION_CLOSED
+
+        words = _words(error)
+        if words == _SESSION_LOST:  # an HTTP server that was started anew knows nothing of the session
+            self._refuse()
+        if self._closed:
+            return MCPError(f"the MCP server {self._name} was closed during the call, {_UNKNOWN}")
+        if self._over or getattr(error, "code", None) == CONNECTION_CLOSED:
+            lost = f"the connection to the MCP server {self._name} was lost during the call ({words})"
+            return MCPError(f"{lost}, {_UNKNOWN}. The next call connects anew")
+        return MCPError(f"the MCP server {self._name} answered with an error: {words}")
+
+
+class _Watched:
+    """The stream read from, which tells when the server has gone."""
+
+    def __init__(self, stream: Any, gone: Callable[[], None]) -> None:
+        self._stream = stream
+        self._gone = gone
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._gone()
+            raise
+
+    async def __aenter__(self) -> _Watched:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stream.aclose()
+
+
+def waited(future: Future[T]) -> T:
+    """What `future` gives, waited for by this thread. Where the waiting is broken off, so is the work."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise MCPError("the call was cancelled, or its MCP server was closed") from None
+    finally:
+        future.cancel()
+
+
+async def awaited(future: Future[T]) -> T:
+    """What `future` gives, waited for by this task. Where the waiting is broken off, so is the work."""
+    waiters = Waiters()
+    future.add_done_callback(lambda _: waiters.wake())
+    try:
+        await waiters.suspend(future.done)
+    finally:
+        future.cancel()
+    return waited(future)
+
+
+def _words(error: BaseException) -> str:
+    """What an error says, in short; of several at once, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return (str(error) or type(error).__name__)[:_SHOWN]

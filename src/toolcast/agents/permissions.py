@@ -1,0 +1,267 @@
+"""Who may run what: `Permissions` decide whether a tool call runs, is denied, or is asked about.
+
+    1. arguments that are no object, a shell command that cannot be read with certainty    -> denied
+    2. a deny rule: for a command line, one that hits any of its commands                    -> denied
+    3. a path that is protected (safe_paths.py)                                              -> denied
+    4. the ceilings: mode `deny` runs nothing, mode `plan` only what reads                   -> denied
+    5. mode `bypass`                                                                         -> allowed
+    6. an allow rule, also one of this session: for a command line, those that cover it all  -> allowed
+    7. `plan`, `auto`: what only reads; `accept_edits`: also file tools that destroy nothing -> allowed
+    8. anything else                                               -> asked; denied where nobody is there to ask
+
+The first that applies decides. Deciding is pure, but for looking up where a path leads. Whatever is unclear is read
+against the call: it fails closed. A tool is taken for what its developer says it is.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
+
+from ..approvals import Answer, PermissionRequest
+from .command_patterns import covers, forbids
+from .rules import AtLeast, AtMost, Condition, OneOf, Rule, Under
+from .safe_paths import PROTECTED, path_texts, protected_name, resolved_path, word_texts
+from .shell_commands import SimpleCommand, commands
+from .shell_words import UnparsedCommand
+
+__all__ = [
+    "Approve",
+    "AtLeast",
+    "AtMost",
+    "Condition",
+    "Decision",
+    "Mode",
+    "OneOf",
+    "Permissions",
+    "Rule",
+    "ToolFacts",
+    "Under",
+    "settled",
+]
+
+Mode: TypeAlias = Literal["default", "accept_edits", "bypass", "deny", "plan", "auto"]
+Said: TypeAlias = "Answer | bool | None"
+Approve: TypeAlias = Callable[[PermissionRequest], "Said | Awaitable[Said]"]
+"""Says whether a call may run: sync or async."""
+
+_COMMAND: Final = "command"
+_MODES: Final = get_args(Mode)
+
+
+class ToolFacts(Protocol):
+    """What is known of a tool, from its developer."""
+
+    @property
+    def name(self) -> str:
+        """The name the model calls it by."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing."""
+        ...
+
+    @property
+    def destructive(self) -> bool:
+        """Whether it may change what cannot be brought back."""
+        ...
+
+    @property
+    def path_parameters(self) -> frozenset[str]:
+        """Names of arguments that are paths, beside those that are named like one."""
+        ...
+
+
+class Decision(NamedTuple):
+    """Whether a call may run, and why, in words for the model and for a person."""
+
+    verdict: Literal["allow", "deny", "ask"]
+    reason: str
+
+
+class _Call(NamedTuple):
+    """A call to decide on. `commands` are those of a shell tool; None for any other."""
+
+    facts: ToolFacts
+    arguments: Mapping[str, Any]
+    commands: Sequence[SimpleCommand] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Which tool calls may run, which may not, and which somebody is asked about.
+
+    `mode`: `default` asks, `accept_edits` runs what reads and file tools that destroy nothing, `auto` what reads,
+    `plan` that and nothing else, `bypass` everything, `deny` nothing. `rules` allow and deny; a deny rule beats every
+    mode and every allow rule. `approve` is asked: a function of the request, sync or async, that gives an `Answer`, or
+    True or False; `"later"`: the turn ends and the answers come with the next; None: nobody, so that it is denied.
+
+    `file_tools` and `shell_tools` are globs for names of tools; a shell tool has its command in the argument `command`.
+    Names in `protected` may be in no path, but in those of tools that `exempt` names; relative paths begin at `root`.
+    """
+
+    mode: Mode = "default"
+    rules: Sequence[Rule] = ()
+    approve: Approve | Literal["later"] | None = None
+    _: KW_ONLY
+    file_tools: Sequence[str] = ("fs.*", "fs_*")
+    shell_tools: Sequence[str] = ("bash", "shell", "sh")
+    exempt: Sequence[str] = ("agent", "spawn_elves")
+    protected: Sequence[str] = PROTECTED
+    root: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(f"unknown mode {self.mode!r}; the modes are: {', '.join(_MODES)}")
+        rules: object = self.rules
+        if not isinstance(rules, (list, tuple)) or not all(
+            isinstance(rule, Rule) for rule in cast("Sequence[object]", rules)
+        ):
+            raise ValueError(f"rules are a list of Rule, not {rules!r:.200}: rules=[Rule('read_*', 'allow')]")
+        if not (self.approve in ("later", None) or callable(self.approve)):
+            raise ValueError(f"approve is a function of the request, 'later' or None, not {self.approve!r}")
+        for name in ("rules", "file_tools", "shell_tools", "exempt", "protected"):
+            values = cast("Sequence[Any]", getattr(self, name))
+            if isinstance(values, str):
+                raise ValueError(f"{name} is a list of texts: {name}=[{values!r}]")
+            object.__setattr__(self, name, tuple(values))
+
+    def decide(self, facts: ToolFacts, arguments: Mapping[str, Any], remembered: Sequence[Rule] = ()) -> Decision:
+        """Whether the tool may run with these arguments; `remembered` are the rules of this session."""
+        try:
+            call = self._read(facts, arguments)
+        except UnparsedCommand as error:
+            return Decision("deny", str(error))
+        rules = [rule for rule in (*self.rules, *remembered) if rule.concerns(facts.name)]
+        if against := _forbidden(call, rules) or self._protected(call) or self._ceiling(facts):
+            return Decision("deny", against)
+        if favour := self._bypassed() or _allowed(call, rules) or self._unasked(facts):
+            return Decision("allow", favour)
+        if self.approve is None:
+            return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
+        return Decision("ask", f"the mode {self.mode} does not let {facts.name} run unasked")
+
+    def rule_for_session(self, facts: ToolFacts, arguments: Mapping[str, Any]) -> Rule:
+        """The rule that allows calls like this one: exactly this command of a shell tool, any call of another."""
+        name = glob.escape(facts.name)
+        if self._is_shell(facts):
+            return Rule(name, "allow", {_COMMAND: OneOf(arguments.get(_COMMAND))})
+        return Rule(name, "allow")
+
+    def without_prompt(self) -> Permissions:
+        """The same permissions with nobody to ask, for an agent that works on its own."""
+        return replace(self, approve=None)
+
+    def _read(self, facts: ToolFacts, arguments: object) -> _Call:
+        if not isinstance(arguments, Mapping):
+            raise UnparsedCommand(f"the arguments of {facts.name} are no object")
+        given = cast("Mapping[str, Any]", arguments)
+        if not self._is_shell(facts):
+            return _Call(facts, given, None)
+        text = given.get(_COMMAND)
+        if not isinstance(text, str):
+            raise UnparsedCommand(f"{facts.name} is a shell tool, and has no text in its argument {_COMMAND!r}")
+        try:
+            return _Call(facts, given, commands(text))
+        except UnparsedCommand as error:
+            raise UnparsedCommand(f"the command cannot be read with certainty: {error}") from None
+
+    def _protected(self, call: _Call) -> str | None:
+        if _is_one_of(call.facts.name, self.exempt):
+            return None
+        paths = ((text, True) for text in path_texts(call.arguments, call.facts.path_parameters))
+        texts = dict.fromkeys((*paths, *_paths_in(call.commands or ())))
+        if not texts:
+            return None
+        root = resolved_path(self.root or "")
+        for text, braces in ((root, False), *texts):
+            if protected_name(text, self.protected, root, braces=braces):
+                return f"the path {text[:100]!r} is protected"
+        return None
+
+    def _ceiling(self, facts: ToolFacts) -> str | None:
+        if self.mode == "deny":
+            return "the mode deny lets no tool run"
+        if self.mode == "plan" and not _only_reads(facts):
+            return f"the mode plan lets only tools run that change nothing, and {facts.name} may"
+        return None
+
+    def _bypassed(self) -> str | None:
+        return "the mode bypass lets every tool run" if self.mode == "bypass" else None
+
+    def _unasked(self, facts: ToolFacts) -> str | None:
+        edits = self.mode == "accept_edits" and _is_one_of(facts.name, self.file_tools) and not facts.destructive
+        reads = self.mode in ("plan", "auto", "accept_edits") and _only_reads(facts)
+        return f"the mode {self.mode} lets {facts.name} run" if reads or edits else None
+
+    def _is_shell(self, facts: ToolFacts) -> bool:
+        return _is_one_of(facts.name, self.shell_tools)
+
+
+def settled(request: PermissionRequest, said: object) -> Answer:
+    """The answer that an approver's word is: True allows, an answer to this very request is itself, all else denies."""
+    if isinstance(said, Answer):
+        fits = (said.call_id, said.fingerprint) == (request.call_id, request.fingerprint)
+        return said if fits else request.deny("the answer was to another call, or to other arguments")
+    if said is True:
+        return request.allow()
+    if said is False or said is None:
+        return request.deny("it was not approved")
+    return request.deny(f"the approver gave no answer, but {type(said).__name__}")
+
+
+def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
+    """The deny rule that hits, or may hit, in words."""
+    for rule in rules:
+        pattern, holds = _judged(call, rule)
+        if rule.action != "deny" or holds is False:
+            continue
+        if pattern is None or any(forbids(pattern, command) for command in call.commands or ()):
+            unclear = ", as the arguments do not show that it does not apply" if holds is None else ""
+            return f"denied by the rule ({rule}){unclear}"
+    return None
+
+
+def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
+    """The allow rules that let the call run, in words. A command line needs one for each of its commands."""
+    patterns: list[str] = []
+    for rule in rules:
+        pattern, holds = _judged(call, rule)
+        if rule.action != "allow" or not holds:
+            continue
+        if pattern is None:
+            return f"allowed by the rule ({rule})"
+        patterns.append(pattern)
+    if patterns and call.commands and all(any(covers(p, each) for p in patterns) for each in call.commands):
+        return f"allowed by the rules for {', '.join(patterns)}"
+    return None
+
+
+def _judged(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:
+    """The rule's pattern for commands, if it has one that means this call, and what its other conditions say."""
+    pattern = rule.where.get(_COMMAND) if call.commands is not None else None
+    if isinstance(pattern, str):
+        return pattern, rule.judge(call.arguments, without=_COMMAND)
+    return None, rule.judge(call.arguments)
+
+
+def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
+    """The texts in commands that may be paths, and whether braces mean something there."""
+    for command in found:
+        targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
+        for word in (*command.words, *command.assignments, *targets):
+            yield from ((text, not word.known) for text in word_texts(word.text))
+
+
+def _only_reads(facts: ToolFacts) -> bool:
+    return facts.read_only and not facts.destructive
+
+
+@lru_cache(maxsize=1_000)
+def _is_one_of(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, each) for each in globs)

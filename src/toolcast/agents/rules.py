@@ -1,0 +1,227 @@
+"""What a `Rule` allows or denies: tools by name, calls by their arguments.
+
+A condition judges one argument, and may find that it cannot tell: the argument is missing, or of another kind than
+the condition speaks of (the tool may still read "5" as 5, or have a default). An allow rule holds only where every
+condition surely does; a deny rule, where none surely does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
+
+from .safe_paths import resolved_path
+
+Plain: TypeAlias = "str | bool | int | float | None"
+RuleAction: TypeAlias = Literal["allow", "deny"]
+
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """The argument is a path in the folder `path`, or that folder itself, links followed; of a list, all of them."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", os.fspath(self.path))
+
+    def judge(self, value: object) -> bool | None:
+        """Whether it holds for `value`; None where that cannot be told."""
+        if isinstance(value, (list, tuple)):
+            return _all([self.judge(item) for item in cast("Sequence[object]", value)] or [None])
+        text = os.fspath(cast("str", value)) if isinstance(value, (str, os.PathLike)) else None
+        if not isinstance(text, str):
+            return None
+        try:
+            folder = resolved_path(os.path.expanduser(self.path))  # noqa: PTH111  # a text is wanted
+            # One tool knows what `~` is, another takes it for a name.
+            readings = {resolved_path(text), resolved_path(os.path.expanduser(text))}  # noqa: PTH111  # likewise
+        except ValueError:
+            return None
+        held = {reading == folder or reading.startswith(folder.rstrip(os.sep) + os.sep) for reading in readings}
+        unclear = len(held) > 1 or any(sign in text for sign in "$%*?[{\\")
+        return None if unclear else held.pop()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OneOf:
+    """The argument equals one of `values`."""
+
+    values: tuple[Plain, ...]
+
+    def __init__(self, *values: Plain) -> None:
+        object.__setattr__(self, "values", values)
+        if not all(_is_plain(value) for value in values):
+            raise ValueError("OneOf takes texts, numbers, booleans and None: OneOf('a', 'b')")
+
+    def judge(self, value: object) -> bool | None:
+        """Whether it holds for `value`; None where that cannot be told."""
+        judged = [_equal(value, expected) for expected in self.values]
+        return True if True in judged else None if None in judged else False
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The argument is a number of at least `limit`."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        _check_limit(self.limit)
+
+    def judge(self, value: object) -> bool | None:
+        """Whether it holds for `value`; None where that cannot be told."""
+        return value >= self.limit if _is_number(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The argument is a number of at most `limit`."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        _check_limit(self.limit)
+
+    def judge(self, value: object) -> bool | None:
+        """Whether it holds for `value`; None where that cannot be told."""
+        return value <= self.limit if _is_number(value) else None
+
+
+Condition: TypeAlias = "Plain | Under | OneOf | AtLeast | AtMost"
+"""What an argument has to be: a text is a glob for the whole argument, other plain values are equal to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Calls of the tools that the glob `tool` names, all arguments in `where` as they are there, are allowed or denied.
+
+    `where` has a condition for each argument it names; `"options.force"` is `force` in the object `options`. For the
+    argument `command` of a shell tool a text is a pattern: `"git"` is every `git ...`, `"npm run *"` as it reads.
+    A deny rule holds as well where an argument is missing or of another kind, as it cannot be told what the tool will
+    take for it; an allow rule does not. Raises `ValueError` for what is no rule.
+    """
+
+    tool: str
+    action: RuleAction
+    where: Mapping[str, Condition] = field(default_factory=dict[str, Condition], hash=False)
+
+    def __post_init__(self) -> None:
+        tool, action, where = cast("tuple[object, object, object]", (self.tool, self.action, self.where))
+        if not isinstance(tool, str) or not tool:
+            raise ValueError(f"a rule names tools with a glob, not {tool!r}: Rule('read_*', 'allow')")
+        if action not in get_args(RuleAction):
+            raise ValueError(f"a rule cannot {action!r}; its action is 'allow' or 'deny'")
+        if not isinstance(where, Mapping) or not all(map(_is_pair, cast("Mapping[object, object]", where).items())):
+            raise ValueError(
+                f"a rule's conditions are texts, numbers, booleans, None, Under, OneOf, AtLeast or AtMost by the name "
+                f"of their argument, not {where!r:.200}: Rule('move', 'allow', {{'path': Under('src')}})"
+            )
+        object.__setattr__(self, "where", dict(self.where))
+
+    def __str__(self) -> str:
+        """The rule in words: `deny move where path is Under(path='/etc')`."""
+        conditions = " and ".join(f"{name} is {condition!r}" for name, condition in self.where.items())
+        return f"{self.action} {self.tool}" + (f" where {conditions}" if conditions else "")
+
+    def concerns(self, name: str) -> bool:
+        """Whether it speaks of the tool `name`."""
+        return fnmatchcase(name, self.tool)
+
+    def judge(self, arguments: Mapping[str, Any], *, without: str | None = None) -> bool | None:
+        """Whether its conditions, but that on `without`, hold for `arguments`; None where that cannot be told."""
+        named = ((name, condition) for name, condition in self.where.items() if name != without)
+        return _all([_judge(condition, _reached(arguments, name)) for name, condition in named])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready data."""
+        where = {name: _as_data(condition) for name, condition in self.where.items()}
+        return {"tool": self.tool, "action": self.action, "where": where}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Rule:
+        """The rule that `to_dict` made `data` from."""
+        where = {name: _condition(value) for name, value in data.get("where", {}).items()}
+        return cls(data["tool"], data["action"], where)
+
+
+_MADE_FROM: dict[str, Callable[[Any], Condition]] = {
+    "under": Under,
+    "one_of": lambda values: OneOf(*values),
+    "at_least": AtLeast,
+    "at_most": AtMost,
+}
+_NAMES = {Under: "under", OneOf: "one_of", AtLeast: "at_least", AtMost: "at_most"}
+
+
+def _as_data(condition: Condition) -> Any:
+    if isinstance(condition, (Under, OneOf, AtLeast, AtMost)):
+        (value,) = asdict(condition).values()
+        return {_NAMES[type(condition)]: list(cast("tuple[Plain, ...]", value)) if isinstance(value, tuple) else value}
+    return condition
+
+
+def _condition(data: Any) -> Condition:
+    if not isinstance(data, dict):
+        return cast("Condition", data)
+    ((name, value),) = cast("dict[str, Any]", data).items()
+    if name not in _MADE_FROM:
+        raise ValueError(f"unknown condition {name!r}; the conditions are: {', '.join(_MADE_FROM)}")
+    return _MADE_FROM[name](value)
+
+
+def _reached(arguments: Mapping[str, Any], name: str) -> object:
+    """The argument of that name, or in the objects that its dots name; absent where both could be meant."""
+    value: object = arguments
+    for key in name.split("."):
+        value = cast("Mapping[str, object]", value).get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    if "." in name and name in arguments:
+        return arguments[name] if value is _ABSENT else _ABSENT
+    return value
+
+
+def _judge(condition: Condition, value: object) -> bool | None:
+    if value is _ABSENT:
+        return None
+    if isinstance(condition, (Under, OneOf, AtLeast, AtMost)):
+        return condition.judge(value)
+    if isinstance(condition, str):
+        return fnmatchcase(value, condition) if isinstance(value, str) else None
+    return _equal(value, condition)
+
+
+def _equal(value: object, expected: Plain) -> bool | None:
+    """Whether they are equal; None for values of different kinds, such as a boolean and a number."""
+    return value == expected if _kind(value) is _kind(expected) else None
+
+
+def _kind(value: object) -> type:
+    return float if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value)
+
+
+def _all(judged: Sequence[bool | None]) -> bool | None:
+    return False if False in judged else None if None in judged else True
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (str, bool, int, float))
+
+
+def _is_pair(pair: tuple[object, object]) -> bool:
+    name, condition = pair
+    return isinstance(name, str) and (_is_plain(condition) or isinstance(condition, (Under, OneOf, AtLeast, AtMost)))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a number, and one that can be compared."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+
+
+def _check_limit(limit: object) -> None:
+    if not _is_number(limit):
+        raise ValueError(f"a limit is a number, not {limit!r}")

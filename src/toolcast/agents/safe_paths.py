@@ -1,0 +1,214 @@
+"""Whether a path leads to what no agent should touch: keys, credentials, `.env`, the inside of `.git`.
+
+Strategy: a path is looked at as it is written and as the file system resolves it (`~`, variables, `..`, links), and
+in both, each of its components is compared with a table of names. A component with wildcards is one of them if it
+could match. Whatever a tool, a shell or a file system may make of a text counts: other cases and Unicode forms, `%2e`,
+backslashes, streams (`x:y`), dots at the end, braces, control characters, `file:` addresses.
+
+A mere `*` is no such name, though it may match one; nor is a link found behind a wildcard. And what a program does
+with a path that is not in its arguments is not seen from here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+PROTECTED: Final = (
+    *(".env", ".env.*", ".git", "git~1", "credentials"),
+    *("id_rsa", "id_ed25519", ".ssh", ".gnupg", ".aws"),
+)
+"""Names of files and folders that no agent should touch, in lower case. `git~1` is the short name of `.git`."""
+
+OPEN: Final = (".env.example", ".env.sample", ".env.template")
+"""Names that look protected and hold nothing secret: they are made to be published."""
+
+PATH_WORDS: Final = frozenset(
+    (
+        *("path", "paths", "pathname", "file", "files", "filename", "filenames", "filepath", "filepaths"),
+        *("dir", "dirs", "directory", "directories", "folder", "folders", "root", "cwd", "glob", "globs"),
+        *("src", "source", "sources", "dst", "dest", "destination", "target", "targets", "from", "to"),
+    )
+)
+"""Last words of the names of arguments that are paths."""
+
+_LONGEST = 4096  # no system opens a longer path
+_MOST_STEPS = 256  # in which braces are written out
+_MOST_SIGNS = 64  # in a component with wildcards
+_DECODINGS = 3  # of one text, by one reader after another
+_SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
+
+_control = re.compile(r"[\x00-\x1f\x7f]+")
+_variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])")
+_braces = re.compile(r"\{([^{}]*)\}").search
+_component = re.compile(r"[/\\:]")
+_piece = re.compile(r"[=@:,;|&?#]")
+_scheme = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE).match
+_quoted = re.compile(r"[\[\]{}()\"',\s]+")
+_words = re.compile(r"[A-Z]?[^A-Z\W_]+|[A-Z]+(?![a-z])")
+
+
+def protected_name(
+    text: str, names: Iterable[str] = PROTECTED, root: str | None = None, *, braces: bool = True
+) -> str | None:
+    """The protected name that the path `text`, read from the folder `root`, has in it or leads to; None: it is safe.
+
+    A text that stands for too many paths to look at counts as a name itself. Without `braces` they mean nothing.
+    """
+    names = tuple(name.casefold() for name in names)
+    for form in _forms(text):
+        alternatives = _alternatives(form) if braces else [_variable.sub(_value, form)]
+        if not alternatives:
+            return form[:40]
+        for path in (*alternatives, *_resolved(alternatives, root)):
+            for component in _component.split(path):
+                if found := _name_of(component, names):
+                    return found
+    return None
+
+
+def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> Iterator[str]:
+    """The texts among `arguments` that are paths: those of `parameters`, and those that are named like one.
+
+    What stands in a list or object of a path argument is one as well, and so is a `file:` address wherever it is.
+    """
+    if not parameters and all(type(value) in _SCALARS for value in arguments.values()):
+        return
+    waiting: list[tuple[object, bool]] = [(arguments.get(name), True) for name in parameters]
+    waiting.append((arguments, False))
+    while waiting:
+        value, is_path = waiting.pop()
+        if isinstance(value, Mapping):
+            items = cast("Mapping[object, object]", value).items()
+            waiting += ((item, is_path or _is_path_name(str(name))) for name, item in items)
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            waiting += ((item, is_path) for item in cast("Iterable[object]", value))
+        elif (text := _text(value)) is not None and (is_path or text.lstrip()[:5].casefold() == "file:"):
+            yield from _written_in(text.strip())
+
+
+def word_texts(word: str) -> Iterator[str]:
+    """The texts that may be paths in a word of a command: itself, and what follows `=`, `:`, `@` or an option."""
+    yield word
+    if word.startswith("-"):
+        yield word[2:]
+    pieces = _piece.split(word)
+    if len(pieces) > 1:
+        yield from pieces
+
+
+def resolved_path(text: str, root: str | None = None) -> str:
+    """The absolute path that `text` is in the file system, links followed. Raises `ValueError` for none."""
+    return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path would make something of `//` and `.`
+
+
+def _is_path_name(name: str) -> bool:
+    words = _words.findall(name)
+    return bool(words) and words[-1].casefold() in PATH_WORDS
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, os.PathLike):
+        value = cast("object", os.fspath(cast("os.PathLike[str]", value)))
+    if isinstance(value, bytes):
+        return os.fsdecode(value)
+    return value if isinstance(value, str) else None
+
+
+def _written_in(text: str) -> Iterator[str]:
+    """The text, and what a list that it may be holds: one in JSON, or between commas."""
+    yield text
+    if text[:1] in ("[", "{", '"', "'"):
+        yield from _quoted.split(text)
+    elif len(pieces := _piece.split(text)) > 1:
+        yield from (piece.strip() for piece in pieces)
+
+
+def _forms(text: str) -> list[str]:
+    """What readers may make of the text: variables filled in, `%2e` decoded, cut at control characters."""
+    forms = [text]
+    if (filled := os.path.expandvars(text)) != text:
+        forms.append(filled)
+    for _ in range(_DECODINGS):
+        if (decoded := unquote(text)) == text:
+            break
+        forms.append(text := decoded)
+    return [piece for form in forms for piece in _control.split(form)]
+
+
+def _plain(text: str) -> str:
+    """Without what file systems do not tell apart: cases, Unicode's forms, invisible characters."""
+    text = unicodedata.normalize("NFKC", text)
+    if not text.isascii():
+        text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
+    return text.casefold()
+
+
+def _alternatives(text: str) -> list[str]:
+    """What a shell makes of the braces in `text`; nothing, if that is too much."""
+    waiting, done = [_variable.sub(_value, text)], list[str]()
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            break
+        path = waiting.pop()
+        braces = _braces(path)
+        if braces is None:
+            done.append(path)
+            continue
+        inside = ["*"] if ".." in braces[1] and "," not in braces[1] else braces[1].split(",")
+        waiting += (path[: braces.start()] + item + path[braces.end() :] for item in inside)
+    return [] if waiting else done
+
+
+def _value(variable: re.Match[str]) -> str:
+    return os.path.expanduser("~") if variable[0] in ("$HOME", "${HOME}") else "*"  # noqa: PTH111  # a text is wanted
+
+
+def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
+    for path in paths:
+        scheme = _scheme(path)
+        path = path[scheme.end() :] if scheme else path
+        path = os.path.expanduser(path)  # noqa: PTH111  # a text is wanted
+        is_short = "/" not in path and os.sep not in path
+        if len(path) > _LONGEST or (is_short and not os.path.islink(os.path.join(root or "", path))):  # noqa: PTH114, PTH118  # likewise
+            continue
+        try:
+            yield resolved_path(path, root)
+        except ValueError:  # no system has names like this
+            continue
+
+
+def _name_of(component: str, names: tuple[str, ...]) -> str | None:
+    """Which of `names` a component of a path is, or could be."""
+    plain = _plain(component).rstrip(" .")
+    if plain in OPEN:
+        return None
+    if _is_pattern(plain) and max(map(plain.count, "[.")) > _MOST_SIGNS:  # to read it takes too long
+        return plain[:40]
+    for name in names:
+        if fnmatchcase(plain, name):
+            return name
+        beginnings = _beginnings(plain) if name.endswith(".*") else (plain,)
+        if any(_could_be(name.removesuffix(".*"), beginning) for beginning in beginnings):
+            return name
+    return None
+
+
+def _beginnings(component: str) -> Iterator[str]:
+    """What stands before each of its dots."""
+    return (component[: dot.start()] for dot in re.finditer(r"\.", component))
+
+
+def _could_be(name: str, pattern: str) -> bool:
+    """Whether wildcards could make it `name`. Those that say nothing of a name at all do not count."""
+    says = pattern.strip("*?") != "" and _is_pattern(pattern) and "~" not in name
+    return says and fnmatchcase(name, pattern.replace("[^", "[!"))
+
+
+def _is_pattern(component: str) -> bool:
+    return any(sign in component for sign in "*?[")

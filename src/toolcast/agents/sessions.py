@@ -1,0 +1,375 @@
+"""`Session`: one engine, a conversation that goes on by itself and can be left and found again.
+
+`send` starts a turn and returns; the turn goes on in a thread (`asend`: in a task of the event loop), whether or not
+somebody reads its events. A session with a store writes down what the engine remembers before every step that
+matters, so that it is resumed after a crash in any state. Its states are the table `SESSION` (toolcast.states).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from threading import RLock, get_ident
+from typing import Any, Final, Self, TypeVar, overload
+from uuid import uuid4
+
+from typing_extensions import TypeForm
+
+from ..approvals import Answer, PermissionRequest
+from ..asking import Messages
+from ..errors import IllegalState
+from ..events import AgentEvent
+from ..runtime.channels import AsyncReader, Channel, Reader
+from ..runtime.side_jobs import ended, start_job
+from ..runtime.waiting import Waiters
+from ..states import SESSION, Observer, Trace
+from ..stores.store import Store
+from .compaction import token_state
+from .engine import Engine
+from .histories import estimated_tokens
+from .saved_sessions import SavedSession
+from .turn_flow import TurnFlow
+from .turns import Turn
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("toolcast")
+
+GRACE: Final = 5.0
+"""Seconds that a turn has to end, where somebody waits for it who has cancelled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a session is. `tokens_used` is how much of the model's context its history takes, `tokens_max` all of it.
+
+    `token_state` is `ok`, `warning` or `critical`; `tokens_max` is None where the model is not known.
+    """
+
+    state: str
+    provider: str
+    model: str
+    tokens_used: int
+    tokens_max: int | None
+    token_state: str
+    turn_count: int
+
+    @property
+    def token_percent(self) -> float | None:
+        """How full the context is, in percent."""
+        return None if self.tokens_max is None else 100 * self.tokens_used / self.tokens_max
+
+
+class Session:
+    """A conversation with one engine, turn after turn, each going on whether or not anybody reads its events.
+
+    With a `store` it is kept under its `id`, and `Session.resume` finds it again. Nobody else may have it open
+    meanwhile: that is `SessionTaken`. `observer(session_id, state)` hears of every state.
+    """
+
+    def __init__(
+        self, engine: Engine, *, id: str | None = None, store: Store | None = None, observer: Observer | None = None
+    ) -> None:
+        self.id: str = id or uuid4().hex
+        self.engine: Engine = engine
+        self._saved: SavedSession | None = None if store is None else SavedSession.new(self.id, store)
+        self._trace = Trace(SESSION, observer)
+        self._trace.call_id = self.id
+        self._lock = RLock()  # an observer may call what it likes
+        self._turn: _Turn | None = None  # that is going on, or was the last
+
+    @classmethod
+    def resume(cls, id: str, engine: Engine, store: Store, *, observer: Observer | None = None) -> Self:
+        """The session `id` as the store has it, in whatever state it was left; `engine` gets its history.
+
+        Where it was left in the middle of a turn (`unfinished`), `send()` without text goes on with that.
+        """
+        saved = SavedSession.found(id, store)
+        try:
+            engine.restore(saved.state)
+        except BaseException:
+            saved.close()
+            raise
+        made = cls(engine, id=id, observer=observer)
+        made._saved = saved
+        return made
+
+    # What there is.
+
+    @property
+    def state(self) -> str:
+        """`idle`, `active`, `cancelling` or `closed`."""
+        return self._trace.state
+
+    @property
+    def pending(self) -> tuple[PermissionRequest, ...]:
+        """What somebody has to be asked before the turn can go on: `send(answers=[...])` goes on with it."""
+        return () if self._goes_on else self.engine.pending
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the history ends in the middle of a turn: `send()` without text goes on with it."""
+        history = self.engine.history
+        if not history or self.engine.transcript.end == "output":  # a typed result is a call, which has an answer
+            return False
+        return history[-1].role != "assistant" or bool(history[-1].tool_calls)
+
+    @property
+    def status(self) -> Status:
+        """How the session is, and how full the model's context."""
+        known, transcript = self.engine.llm.metadata, self.engine.transcript
+        used = transcript.context_tokens or estimated_tokens(self.engine.history)
+        limit = known.capabilities.context_window
+        level = token_state(used, limit)
+        return Status(self.state, known.provider, known.model_name, used, limit, level, transcript.turns)
+
+    # Turns.
+
+    def send(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> None:
+        """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
+        self._start(False, said, output_cls, answers)
+
+    async def asend(
+        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
+    ) -> None:
+        """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
+        self._start(True, said, output_cls, answers)
+
+    def events(self) -> Reader[AgentEvent]:
+        """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
+        return self._events.iterate()
+
+    def aevents(self) -> AsyncReader[AgentEvent]:
+        """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
+        return self._events.aiterate()
+
+    def result(self, timeout: float | None = None) -> Turn[Any]:
+        """The turn, once it has ended; raises what ended it otherwise. `TimeoutError` after so many seconds."""
+        turn = self._begun()
+        if not turn.wait(timeout):
+            raise TimeoutError(f"the turn goes on after {timeout} seconds; cancel() ends it")
+        return turn.result()
+
+    async def aresult(self) -> Turn[Any]:
+        """The turn, once it has ended; raises what ended it otherwise."""
+        turn = self._begun()
+        await turn.join()
+        return turn.result()
+
+    @overload
+    def run(
+        self, said: Messages | None = None, *, output_cls: TypeForm[T], answers: Iterable[Answer] = ()
+    ) -> Turn[T]: ...
+    @overload
+    def run(
+        self, said: Messages | None = None, *, output_cls: None = None, answers: Iterable[Answer] = ()
+    ) -> Turn[None]: ...
+    def run(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> Turn[Any]:
+        """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
+        turn = self._start(False, said, output_cls, answers)
+        try:
+            turn.wait()
+        except BaseException:
+            self._cancel(turn)
+            turn.wait(GRACE)
+            raise
+        return turn.result()
+
+    @overload
+    async def arun(
+        self, said: Messages | None = None, *, output_cls: TypeForm[T], answers: Iterable[Answer] = ()
+    ) -> Turn[T]: ...
+    @overload
+    async def arun(
+        self, said: Messages | None = None, *, output_cls: None = None, answers: Iterable[Answer] = ()
+    ) -> Turn[None]: ...
+    async def arun(
+        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
+    ) -> Turn[Any]:
+        """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
+        turn = self._start(True, said, output_cls, answers)
+        try:
+            await turn.join()
+        except BaseException:
+            self._cancel(turn)
+            await ended([turn], GRACE)
+            raise
+        return turn.result()
+
+    def cancel(self) -> None:
+        """End the turn that is going on, from any thread. Without one, nothing happens."""
+        if self._turn is not None:
+            self._cancel(self._turn)
+
+    def close(self) -> None:
+        """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
+        turn = self._close()
+        if turn is not None and not turn.would_wait_for_itself:
+            turn.wait(GRACE)
+
+    async def aclose(self) -> None:
+        """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
+        turn = self._close()
+        if turn is not None and not turn.is_around:
+            await ended([turn], GRACE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    # How a turn goes.
+
+    def _start(self, concurrent: bool, said: Messages | None, output_cls: Any, answers: Iterable[Answer]) -> _Turn:
+        with self._lock:
+            if self.state != "idle":
+                raise IllegalState(f"the session cannot send while it is {self.state}", state=self.state)
+            flow = self.engine.begin(said, output_cls, answers, concurrent=concurrent, checkpoint=self._save)
+            self._turn = turn = _Turn(flow, get_ident() if concurrent else 0)
+            with turn.around():
+                self._trace.step("sent")
+                try:
+                    start_job(partial(self._work, turn), concurrent=concurrent, name=f"session {self.id}")
+                except RuntimeError:  # the system gives no more threads
+                    flow.abandon()
+                    self._end(turn)
+                    raise
+            return turn
+
+    async def _work(self, turn: _Turn) -> None:
+        try:
+            while events := await turn.flow.pull():
+                for event in events:
+                    turn.events.put(event)
+        except (KeyboardInterrupt, SystemExit) as error:
+            turn.error = error  # of a tool: it is meant for the whole program, so whoever asks shall get it
+            raise
+        finally:
+            self._end(turn)
+
+    def _end(self, turn: _Turn) -> None:
+        try:
+            self._save()
+        except Exception as error:
+            # The store is the user's own code: what it raises is raised by `result`, where someone hears it.
+            logger.warning("the end of a turn could not be saved in session %s: %s", self.id, error)
+            turn.error = turn.error or turn.flow.error or error
+        finally:
+            with self._lock:
+                if self.state != "closed":
+                    self._trace.step("ended")
+                elif self._saved is not None:
+                    self._saved.close()
+            turn.end()
+
+    def _save(self) -> None:
+        if self._saved is not None:
+            self._saved.save(self.engine)
+
+    def _cancel(self, turn: _Turn) -> None:
+        """Cancel this turn, and no other that may have begun since."""
+        with self._lock:
+            if self.state != "active" or turn is not self._turn:
+                return
+            self._trace.step("cancelled")
+        turn.flow.cancellation.cancel()
+
+    def _close(self) -> _Turn | None:
+        """Close, and give the turn that must end now, if there is one."""
+        with self._lock:
+            idle = self.state == "idle"
+            if self.state != "closed":
+                self._trace.step("closed")
+            if idle and self._saved is not None:
+                self._saved.close()
+        if self._turn is None or self._turn.done:
+            return None
+        self._turn.flow.cancellation.cancel()
+        return self._turn
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._turn is not None and not self._turn.done
+
+    @property
+    def _events(self) -> Channel[AgentEvent]:
+        return _NOTHING if self._turn is None else self._turn.events
+
+    def _begun(self) -> _Turn:
+        if self._turn is None:
+            raise IllegalState("the session has no turn to give the result of; send() starts one", state=self.state)
+        return self._turn
+
+
+_around: ContextVar[tuple[_Turn, ...]] = ContextVar("turns of sessions that this code is part of", default=())
+
+_NOTHING: Final[Channel[AgentEvent]] = Channel()
+_NOTHING.close()
+
+
+class _Turn:
+    """A turn that goes on by itself: in the thread `thread`, if that is the event loop's."""
+
+    def __init__(self, flow: TurnFlow, thread: int) -> None:
+        self.flow: TurnFlow = flow
+        self.events: Channel[AgentEvent] = Channel()
+        self.done: bool = False
+        self.error: BaseException | None = None  # where it is not the flow's
+        self._thread = thread
+        self._waiters = Waiters()
+
+    @contextmanager
+    def around(self) -> Generator[None]:
+        """What is done inside, and by threads and tasks that are started there, is part of the turn."""
+        before = _around.set((*_around.get(), self))
+        try:
+            yield
+        finally:
+            _around.reset(before)
+
+    def end(self) -> None:
+        """Have everybody know that it is over."""
+        self.done = True
+        self.events.close()
+        self._waiters.wake()
+
+    @property
+    def is_around(self) -> bool:
+        """Whether who asks is part of the turn: one of its tools, an observer."""
+        return self in _around.get()
+
+    @property
+    def would_wait_for_itself(self) -> bool:
+        """Whether the turn needs the thread that asks, or what is done there."""
+        return not self.done and (self.is_around or self._thread == get_ident())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until the end, or for `timeout` seconds. Gives whether the turn has ended."""
+        if self.would_wait_for_itself:
+            raise RuntimeError("the turn would wait for itself here: `await aresult()`, and not in one of its tools")
+        return self._waiters.block(self._is_done, timeout)
+
+    async def join(self) -> None:
+        """Wait for the end. Being cancelled here cancels nothing but the waiting."""
+        await self._waiters.suspend(self._is_done)
+
+    def result(self) -> Turn[Any]:
+        """The turn that has ended; raises what ended it, or that it could not be saved."""
+        error = self.error or self.flow.error
+        if error is not None:
+            raise error
+        return self.flow.turn
+
+    def _is_done(self) -> bool:
+        return self.done

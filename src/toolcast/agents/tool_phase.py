@@ -1,0 +1,241 @@
+"""What is done with the calls of one response: may they run, run them, answer them.
+
+First every call is decided, one after the other in call order, so that a person is asked one thing at a time and an
+answer for the whole session counts for the calls behind it. Only then do tools run: neighbours that may run at the
+same time together, the others alone. Every call gets its answer, in call order; a call that cannot or may not run
+gets one that says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from ..approvals import Answer, PermissionRequest
+from ..cancellation import Cancellation
+from ..errors import PermissionDenied, ToolcastError
+from ..events import AgentEvent, ToolProgress, ToolResult, ToolStarted
+from ..messages import Message, ToolCallPart
+from ..runtime.tool_runner import Job, ToolRun, groups, read_call
+from ..tool_context import ToolContext
+from ..tools import CallableTool
+from ..usage import Spending
+from .callbacks import called
+from .permissions import settled
+from .setup import Setup
+from .transcripts import BROKEN_OFF, Transcript
+
+logger: Final = logging.getLogger("toolcast")
+
+
+class ToolPhase:
+    """The calls of one response, from the decision about each to the answer of each."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        transcript: Transcript,
+        jobs: Sequence[Job],
+        cancellation: Cancellation,
+        spending: Spending,
+        *,
+        concurrent: bool,
+    ) -> None:
+        self.pending: list[PermissionRequest] = []
+        self._setup = setup
+        self._transcript = transcript
+        self._cancellation = cancellation
+        self._spending = spending
+        self._concurrent = concurrent
+        self._jobs = jobs
+        self._undecided: Iterator[Job] = iter(jobs)
+        self._asked: Job | None = None
+        self._groups: Iterator[list[Job]] | None = None
+        self._group: list[Job] = []
+        self._run: ToolRun | None = None
+
+    # Deciding.
+
+    def next_request(self, answers: Mapping[str, Answer]) -> PermissionRequest | None:
+        """The next call that somebody has to be asked about; None once all calls are decided."""
+        for job in self._undecided:
+            request = self._judged(job)
+            if request is None:
+                continue
+            self._asked = job
+            if request.call_id not in answers:
+                return request
+            self.take(request, answers[request.call_id])
+        return None
+
+    async def ask(self, request: PermissionRequest) -> None:
+        """Have the approver decide; where there is to be an answer later, the request is `pending`."""
+        approve = self._setup.permissions.approve
+        if approve == "later":
+            self.pending.append(request)
+            return
+        try:
+            said: object = False
+            if callable(approve):
+                said = await called(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
+        except Exception as error:
+            if self._cancellation.cancelled:
+                raise
+            # The approver is the user's own code. What it cannot say yes to does not run.
+            logger.exception("the approver failed on %s", request.tool)
+            said = request.deny(f"the approver failed: {type(error).__name__}")
+        self.take(request, said)
+
+    def take(self, request: PermissionRequest, said: object) -> None:
+        """Take the answer to the request that was made last."""
+        job = self._asked
+        assert job is not None and job.tool is not None
+        answer = settled(request, said)
+        if answer.action == "deny":
+            job.error = _denied(answer.reason or "the user said no")
+        elif answer.action == "allow_session":
+            facts, arguments = job.tool, _plain(job)
+            self._transcript.remembered.append(self._setup.permissions.rule_for_session(facts, arguments))
+        elif answer.action == "edit":
+            self._edit(job, answer.arguments or "{}")
+
+    def _judged(self, job: Job) -> PermissionRequest | None:
+        if job.error is not None or job.tool is None or job.done:
+            return None
+        arguments = _plain(job)
+        decision = self._setup.permissions.decide(job.tool, arguments, self._transcript.remembered)
+        if decision.verdict == "deny":
+            job.error = _denied(decision.reason)
+        if decision.verdict != "ask":
+            return None
+        return PermissionRequest(job.call.id, job.tool.name, job.call.arguments, decision.reason)
+
+    def _edit(self, job: Job, arguments: str) -> None:
+        """Let the call run with other arguments, if they may: what is forbidden stays forbidden."""
+        assert job.tool is not None
+        edited = read_call(replace(job.call, arguments=arguments), {job.tool.name: job.tool})
+        job.read, job.error, job.edited = edited.read, edited.error, arguments
+        if job.error is None:
+            decision = self._setup.permissions.decide(job.tool, _plain(job), self._transcript.remembered)
+            if decision.verdict == "deny":
+                job.error = _denied(decision.reason)
+
+    # Running.
+
+    @property
+    def running(self) -> bool:
+        """Whether tools are running."""
+        return self._run is not None
+
+    def start_group(self) -> list[AgentEvent] | None:
+        """Make the next tools ready and say that they start; None when there are none left."""
+        if self._groups is None:
+            self._groups = iter(groups(self._jobs))
+        group = next(self._groups, None)
+        if group is None:
+            return None
+        self._group = group
+        ready = [job for job in group if job.ready]
+        self._run = ToolRun(
+            ready,
+            [self._context(job) for job in ready],
+            concurrent=self._concurrent,
+            timeout=self._setup.tool_timeout,
+            output_limit=self._setup.output_limit,
+        )
+        self._transcript.started.update(job.call.id for job in ready)
+        return [ToolStarted(job.call.id, job.call.name) for job in ready]
+
+    async def more(self) -> list[AgentEvent]:
+        """What running tools say; when all of the group have ended, their results."""
+        assert self._run is not None
+        progress: list[ToolProgress] = await self._run.more()
+        return list[AgentEvent](progress) or self.answered()
+
+    def answered(self) -> list[AgentEvent]:
+        """Put the results of the group that has ended, or of what of it has, into the history."""
+        ended = [job for job in self._group if job.done or job.error is not None]
+        self._group, self._run = [], None
+        return [self._result(job) for job in ended]
+
+    async def stop(self) -> None:
+        """Have what runs end."""
+        if self._run is not None:
+            await self._run.stop()
+
+    def abandon(self) -> None:
+        """Have what runs end, where nothing can be awaited."""
+        if self._run is not None:
+            self._run.abandon()
+
+    def _context(self, job: Job) -> ToolContext[Any]:
+        return ToolContext(job.call.id, job.call.name, self._setup.deps, self._cancellation, self._spending)
+
+    def _result(self, job: Job) -> ToolResult:
+        output = job.output()
+        part = output.part()
+        if job.edited is not None:
+            part = replace(part, content=f"(The user changed the arguments to {job.edited}.)\n{part.content}")
+        self._transcript.add(Message("tool", (part,)))
+        self._transcript.started.discard(job.call.id)
+        return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
+
+
+def jobs_of(
+    calls: Sequence[ToolCallPart], offered: Mapping[str, CallableTool], started: Container[str] = ()
+) -> list[Job]:
+    """One job for each call. What had begun before a crash is not begun again, unless the tool allows it."""
+    jobs = [read_call(call, offered) for call in calls]
+    for job in jobs:
+        if job.call.id in started and not (job.tool is not None and job.tool.idempotent):
+            job.error = ToolcastError(BROKEN_OFF)
+    return jobs
+
+
+def requests_for(setup: Setup, transcript: Transcript, calls: Sequence[ToolCallPart]) -> tuple[PermissionRequest, ...]:
+    """What somebody has to be asked before these calls may run."""
+    jobs = jobs_of(calls, setup.by_name, transcript.started)
+    phase = ToolPhase(setup, transcript, jobs, Cancellation(), Spending(), concurrent=False)
+    return tuple(iter(lambda: phase.next_request({}), None))
+
+
+def kept(message: Message, jobs: Iterable[Job]) -> Message:
+    """`message` as the history keeps it, the arguments of its calls JSON objects, as every service wants them back.
+
+    What was read leniently is kept as it was read. What could not be read is kept as cut off, so that it never runs.
+    """
+    changed: dict[str, ToolCallPart] = {}
+    for job in jobs:
+        call = job.call
+        if _is_object(call.arguments):
+            continue
+        if job.error is None:
+            job.call = changed[call.id] = replace(call, arguments=to_json(_plain(job)).decode())
+        else:
+            changed[call.id] = replace(call, arguments="{}", truncated=True)
+    if not changed:
+        return message
+    parts = [changed.get(part.id, part) if isinstance(part, ToolCallPart) else part for part in message.parts]
+    return Message(message.role, tuple(parts))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text), dict)
+    except ValueError:
+        return False
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    """The arguments that the tool would run with, as plain data by the names the model knows."""
+    assert job.tool is not None
+    plain: dict[str, Any] = to_jsonable_python(job.tool.named(job.read.value), fallback=str, bytes_mode="base64")
+    return plain
+
+
+def _denied(reason: str) -> PermissionDenied:
+    return PermissionDenied(f"permission denied: {reason}")

@@ -1,0 +1,339 @@
+"""mcp.py: real servers, over stdio and HTTP, called in every way; and what goes wrong with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from faces import Face
+from toolcast import ToolCallPart, ValidationError
+from toolcast.agents.engine import Engine
+from toolcast.agents.mcp import MCPServer, _listed
+from toolcast.agents.mcp_links import Opening
+from toolcast.errors import MCPError, MCPToolError, OutputTypeError, ToolTimeout, TurnCancelled
+from toolcast.tool_context import ToolContext
+from toolcast.tools import CallableTool, as_tools
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+
+Tools = dict[str, CallableTool]
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[MCPServer]:
+    with MCPServer.stdio(sys.executable, [SERVER], env={"EXTRA": "1"}, name="t") as server:
+        yield server
+    assert mcp_threads() == []
+
+
+@pytest.fixture
+def tools(server: MCPServer) -> Tools:
+    return {tool.name: tool for tool in server.tools()}
+
+
+@pytest.fixture(scope="module")
+def http_process() -> Generator[tuple[subprocess.Popen[str], str]]:
+    with subprocess.Popen([sys.executable, SERVER, "http"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+        process.kill()
+
+
+def mcp_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("mcp ")]
+
+
+def program(code: str) -> MCPServer:
+    return MCPServer.stdio(sys.executable, ["-c", code], name="broken")
+
+
+# Tools.
+
+
+def test_what_a_server_offers(tools: Tools) -> None:
+    add = tools["t_add"]
+    assert add.description == "The sum of two numbers."
+    assert add.parameters == {
+        "properties": {
+            "a": {"title": "A", "type": "integer"},
+            "b": {"default": 1, "title": "B", "type": "integer"},
+        },
+        "required": ["a"],
+        "title": "addArguments",
+        "type": "object",
+    }
+    assert {(tool.read_only, tool.destructive, tool.idempotent) for tool in tools.values()} == {(False, True, False)}
+
+
+def test_hints_count_where_the_server_is_trusted(server: MCPServer) -> None:
+    trusted = {tool.name: tool for tool in server.tools(prefix=False, trust_hints=True)}
+    known = {name: (tool.read_only, tool.destructive, tool.idempotent) for name, tool in trusted.items()}
+    assert known["add"] == (True, False, True)
+    assert known["greet"] == (False, False, True)
+    assert known["crash"] == (False, True, False)
+
+
+def test_what_cannot_be_offered_is_left_out(server: MCPServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert "t_elsewhere" not in {tool.name for tool in server.tools()}
+    assert "left out the tool 'elsewhere': its schema refers to another document" in caplog.text
+
+
+def test_names_that_collide_are_refused(server: MCPServer) -> None:
+    with pytest.raises(OutputTypeError, match="several tools are named"):
+        as_tools([*server.tools(), *server.tools()])
+
+
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        (MCPServer.stdio("uvx", ["--quiet", "mcp-server-git", "/tmp"]), "mcp-server-git"),
+        (MCPServer.stdio("npx", ["-y", "@modelcontextprotocol/server-everything"]), "server-everything"),
+        (MCPServer.stdio("/usr/bin/files.exe"), "files"),
+        (MCPServer.http("https://mcp.example.com/mcp", headers={"authorization": "Bearer s3cret"}), "mcp_example_com"),
+        (MCPServer.http("nonsense"), "mcp"),
+    ],
+)
+def test_a_server_is_named_by_what_you_wrote(server: MCPServer, name: str) -> None:
+    assert server.name == name
+    assert repr(server) == f"MCPServer({name!r})"
+
+
+# Calls.
+
+
+def test_a_call(face: Face, tools: Tools) -> None:
+    output = face.method(tools["t_add"], "call", '{"a": "1", "b": 2}')
+    assert (output.content, output.raw_output, output.is_error) == ("3", {"result": 3}, False)
+    assert output.tool_name == "t_add"
+
+
+def test_the_tools_are_listed_in_every_way(face: Face, server: MCPServer) -> None:
+    assert "add" in {tool.name for tool in face.method(server, "tools", prefix=False)}
+
+
+def test_a_picture(tools: Tools) -> None:
+    part = tools["t_picture"].call({}).part()
+    assert part.content == "a dot"
+    assert [(image.data, image.media_type) for image in part.images] == [(b"\x89PNG", "image/png")]
+
+
+def test_arguments_that_do_not_fit_are_not_sent(tools: Tools) -> None:
+    with pytest.raises(ValidationError, match="a: Field required"):
+        tools["t_add"].call({"b": 2})
+
+
+def test_a_tool_that_fails(tools: Tools) -> None:
+    output = tools["t_fail"].call({"why": "No such file."})
+    assert output.is_error
+    assert "No such file." in output.content
+    assert isinstance(output.error, MCPToolError)
+
+
+def test_a_server_sees_little_of_the_environment(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tools["t_environment"].call({}).content.splitlines()
+    assert "EXTRA" in seen
+    assert "PATH" in seen
+    assert not [name for name in seen if name.startswith("PYTEST")]
+
+
+def test_an_engine_calls(face: Face, tools: Tools) -> None:
+    from toolcast.testing import ScriptedLLM
+
+    calls = [ToolCallPart("c1", "t_add", '{"a": 1, "b": 2}'), ToolCallPart("c2", "t_fail", '{"why": "Never."}')]
+    engine = Engine(ScriptedLLM(calls, "3"), tools.values())
+    assert face.method(engine, "submit", "1 + 2?").text == "3"
+    first, second = [part for message in engine.history if message.role == "tool" for part in message.parts]
+    assert (first.content, first.is_error) == ("3", False)
+    assert second.is_error
+    assert "Never." in second.content
+
+
+# Breaking off.
+
+
+async def test_a_cancelled_caller_cancels_the_call(tools: Tools, anyio_backend: str) -> None:
+    wait, key = tools["t_wait"], {"key": anyio_backend}
+    began = threading.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait.arun, wait.read(key).value, ToolContext(tell=lambda _: began.set()))
+        await to_thread.run_sync(began.wait)
+        group.cancel_scope.cancel()
+    assert (await tools["t_was_cancelled"].acall(key)).raw_output == {"result": True}
+
+
+def test_a_cancelled_turn_cancels_the_call(tools: Tools) -> None:
+    wait, told = tools["t_wait"], []
+
+    def tell(progress: Any) -> None:
+        told.append(progress.data)
+        context.cancellation.cancel()
+
+    context = ToolContext[None](tell=tell)
+    with pytest.raises(TurnCancelled):
+        wait.run(wait.read({"key": "turn"}).value, context)
+    assert told == [{"progress": 1.0, "total": 2.0, "message": "waiting"}]
+    assert tools["t_was_cancelled"].call({"key": "turn"}).content == "true"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not interrupt a thread that waits")
+def test_ctrl_c_cancels_the_call(tools: Tools) -> None:
+    wait, main = tools["t_wait"], threading.get_ident()
+    context = ToolContext[None](tell=lambda _: signal.pthread_kill(main, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        wait.run(wait.read({"key": "ctrl-c"}).value, context)
+    assert tools["t_was_cancelled"].call({"key": "ctrl-c"}).content == "true"
+
+
+def test_a_call_that_takes_too_long(face: Face, server: MCPServer, tools: Tools) -> None:
+    impatient = {tool.name: tool for tool in server.tools(timeout=0.05)}
+    with pytest.raises(ToolTimeout, match=r"wait took longer than 0\.05 s"):
+        face.method(impatient["t_wait"], "call", {"key": f"late {face.name}"})
+    assert tools["t_was_cancelled"].call({"key": f"late {face.name}"}).content == "true"
+
+
+# Servers that go.
+
+
+def test_a_server_that_ends_during_a_call_is_started_again(tools: Tools) -> None:
+    before = tools["t_pid"].call({}).content
+    with pytest.raises(MCPError, match="the connection to the MCP server t was lost"):
+        tools["t_crash"].call({})
+    assert tools["t_pid"].call({}).content != before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_a_server_that_ends_between_calls_is_started_again(server: MCPServer, tools: Tools) -> None:
+    before = int(tools["t_pid"].call({}).content)
+    os.kill(before, signal.SIGKILL)
+    server._links[-1].join()
+    assert int(tools["t_pid"].call({}).content) != before
+
+
+def test_a_lost_session_is_begun_again(server: MCPServer, tools: Tools) -> None:
+    from mcp import MCPError as Refusal
+
+    async def lose(client: Any) -> None:
+        raise Refusal(-32600, "Session terminated")
+
+    link = server._links[-1]
+    with pytest.raises(MCPError, match=r"was lost during the call \(Session terminated\)"):
+        server._submit(lose).result()
+    assert tools["t_add"].call({"a": 1}).content == "2"
+    assert server._links[-1] is not link
+
+
+def test_what_a_server_refuses(server: MCPServer) -> None:
+    async def ask(client: Any) -> None:
+        await client.session.call_tool("add", {"a": 1}, read_timeout_seconds=0)
+
+    with pytest.raises(MCPError, match=r"answered with an error: .*timed out"):
+        server._submit(ask).result()
+
+
+def test_what_is_closed_stays_closed(face: Face) -> None:
+    server = MCPServer.stdio(sys.executable, [SERVER])
+    face.method(server, "close")
+    with pytest.raises(MCPError, match=r"the MCP server mcp_server is closed; start\(\) opens it again"):
+        face.method(server, "tools")
+    assert "mcp mcp_server" not in mcp_threads()
+
+
+async def test_the_async_with() -> None:
+    async with MCPServer.stdio(sys.executable, [SERVER]) as server:
+        tools = {tool.name: tool for tool in await server.atools(prefix=False)}
+        pid = int((await tools["pid"].acall({})).content)
+        await server.aclose()
+    assert "mcp mcp_server" not in mcp_threads()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_closed_during_a_call_and_started_again() -> None:
+    with MCPServer.stdio(sys.executable, [SERVER]) as server:
+        wait = next(tool for tool in server.tools() if tool.name.endswith("_wait"))
+        closing = threading.Thread(target=server.close)
+        context = ToolContext[None](tell=lambda _: closing.start())
+        with pytest.raises(MCPError, match="mcp_server was closed during the call"):
+            wait.run(wait.read({"key": "x"}).value, context)
+        closing.join()
+        server.start()
+        assert wait.name in {tool.name for tool in server.tools()}
+
+
+# Servers that do not start.
+
+
+@asynccontextmanager
+async def never() -> AsyncGenerator[Any]:
+    await anyio.sleep_forever()
+    yield
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (MCPServer.stdio("no-such-program-anywhere"), "No such file|cannot find"),
+        (program("print('no JSON'); raise SystemExit(3)"), "could not be started: Connection closed"),
+        (MCPServer.http("http://127.0.0.1:1/mcp"), r"All connection attempts failed\. Is it running"),
+        (MCPServer(Opening(never, "Wait."), "slow"), r"the MCP server slow did not start in time; .* 0\.5 s\. Wait\."),
+    ],
+    ids=["no program", "no server", "nobody listens", "hangs"],
+)
+def test_a_server_that_does_not_start(face: Face, server: MCPServer, why: str) -> None:
+    with pytest.raises(MCPError, match=why):
+        face.method(server, "start", timeout=0.5)
+    face.method(server, "close")
+
+
+async def test_a_list_without_an_end() -> None:
+    class Client:
+        async def list_tools(self, cursor: str | None = None) -> Any:
+            return SimpleNamespace(tools=[cursor], next_cursor=f"{cursor or ''}x")
+
+    with pytest.raises(MCPError, match="more than 100 pages"):
+        await _listed(Client())  # type: ignore[arg-type]  # as much of a client as is needed
+
+
+# Over HTTP.
+
+
+def test_over_http(face: Face, http_process: tuple[subprocess.Popen[str], str]) -> None:
+    server = MCPServer.http(http_process[1], headers={"x-key": "1"}, name="web")
+    add = next(tool for tool in face.method(server, "tools") if tool.name == "web_add")
+    assert face.method(add, "call", {"a": 1}).content == "2"
+    face.method(server, "close")
+
+
+async def test_a_cancelled_caller_cancels_the_call_over_http(
+    http_process: tuple[subprocess.Popen[str], str], anyio_backend: str
+) -> None:
+    async with MCPServer.http(http_process[1]) as server:
+        tools = {tool.name: tool for tool in await server.atools(prefix=False)}
+        await test_a_cancelled_caller_cancels_the_call(
+            {f"t_{name}": tool for name, tool in tools.items()}, anyio_backend
+        )
+
+
+def test_an_http_server_that_ends_during_a_call(http_process: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = http_process
+    with MCPServer.http(url) as server:
+        tools = {tool.name: tool for tool in server.tools(prefix=False)}
+        wait = tools["wait"]
+        context = ToolContext[None](tell=lambda _: process.kill())
+        with pytest.raises(MCPError, match="was lost"):
+            wait.run(wait.read({"key": "x"}).value, context)
+        process.wait()
+        with pytest.raises(MCPError):
+            tools["add"].call({"a": 1})

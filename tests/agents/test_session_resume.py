@@ -1,0 +1,357 @@
+"""sessions.py and saved_sessions.py: what a store has of a session is enough to go on with it, wherever it was left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agents.session_program as program
+from talking import Talk, call, sound
+from toolcast.agents.engine import Engine
+from toolcast.agents.permissions import Permissions
+from toolcast.agents.sessions import Session
+from toolcast.approvals import Answer, PermissionRequest
+from toolcast.errors import IllegalState, SessionTaken, ToolcastError
+from toolcast.messages import Message, ToolResultPart, assistant, user
+from toolcast.stores.jsonl import JSONLStore
+from toolcast.stores.memory import MemoryStore
+from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.store import Store
+from toolcast.testing import ScriptedLLM, VirtualClock
+from toolcast.tools import CallableTool
+from user.session import environment
+
+Batch = Sequence[Any]
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Makes empty stores of each kind in turn."""
+    made: list[Any] = []
+
+    def make() -> Store:
+        path = tmp_path / f"store{len(made)}"
+        kinds = {"memory": MemoryStore, "sqlite": lambda: SQLiteStore(path), "jsonl": lambda: JSONLStore(path)}
+        made.append(kinds[request.param]())
+        return made[-1]
+
+    yield make
+    for store in made:
+        if isinstance(store, SQLiteStore):
+            store.close()
+
+
+# What is kept.
+
+
+def test_a_session_is_found_again(new_store: Callable[[], Store]) -> None:
+    store = new_store()
+    with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+        session.run("Hi.")
+    with Session.resume("mine", Engine(llm := ScriptedLLM("again")), store) as session:
+        assert session.engine.history == (user("Hi."), assistant("hello"))
+        assert session.engine.usage.total_tokens == 15
+        assert (session.status.turn_count, session.unfinished, session.pending) == (1, False, ())
+        assert session.run("And?").text == "again"
+    assert llm.requests[0].messages == (user("Hi."), assistant("hello"), user("And?"))
+    with Session.resume("mine", Engine(ScriptedLLM()), store) as session:
+        assert (len(session.engine.history), session.status.turn_count) == (4, 2)
+
+
+def test_only_what_is_new_is_written() -> None:
+    class Counting(MemoryStore):
+        written = 0
+
+        def append(self, id: str, records: Batch, /) -> None:
+            self.written += len(records)
+            super().append(id, records)
+
+    store = Counting()
+    session = Session(Engine(ScriptedLLM(*["hello"] * 50)), id="mine", store=store)
+    costs = []
+    for _ in range(50):
+        before = store.written
+        session.run("Hi.")
+        costs.append(store.written - before)
+    assert set(costs[1:]) == {costs[1]}
+    assert costs[0] == costs[1] + 1  # the first record says what it is
+
+
+def test_a_session_begins_when_its_clock_says() -> None:
+    store = MemoryStore()
+    llm = ScriptedLLM("hello", "again")
+    llm.clock = VirtualClock(wall=1_800_000_000.0)
+    with Session(Engine(llm), id="mine", store=store) as session:
+        session.run("Hi.")
+    llm.clock.advance(60)
+    with Session.resume("mine", Engine(llm), store) as session:
+        session.run("And?")
+    opened, *others = store.read("mine")
+    assert (opened["kind"], opened["time"]) == ("opened", 1_800_000_000.0)
+    assert "opened" not in [record["kind"] for record in others]
+
+
+def test_an_id_is_made_where_none_is_given() -> None:
+    store = MemoryStore()
+    ids = []
+    for _ in range(2):
+        with Session(Engine(ScriptedLLM("hello")), store=store) as session:
+            session.run("Hi.")
+            ids.append(session.id)
+    assert store.ids() == ids
+    assert ids[0] != ids[1]
+
+
+def test_a_session_that_was_never_used_leaves_nothing() -> None:
+    store = MemoryStore()
+    Session(Engine(ScriptedLLM()), id="mine", store=store).close()
+    assert store.ids() == []
+
+
+def test_an_engine_brings_its_history_along() -> None:
+    store = MemoryStore()
+    with Session(Engine(ScriptedLLM("hello"), history=[user("a"), assistant("b")]), id="mine", store=store) as session:
+        session.run("c")
+    with Session.resume("mine", Engine(ScriptedLLM()), store) as session:
+        assert [message.text for message in session.engine.history] == ["a", "b", "c", "hello"]
+
+
+# Whose it is.
+
+
+def test_nobody_else_may_have_it_open(new_store: Callable[[], Store]) -> None:
+    store = new_store()
+    with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+        session.run("Hi.")
+        with pytest.raises(SessionTaken, match="open already"):
+            Session.resume("mine", Engine(ScriptedLLM()), store)
+        with pytest.raises(SessionTaken):
+            Session(Engine(ScriptedLLM()), id="mine", store=store)
+    Session.resume("mine", Engine(ScriptedLLM()), store).close()
+
+
+def test_an_id_that_is_there_already() -> None:
+    store = MemoryStore()
+    with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+        session.run("Hi.")
+    with pytest.raises(ValueError, match=r"there is a session 'mine' already; Session.resume\('mine', ...\) goes on"):
+        Session(Engine(ScriptedLLM()), id="mine", store=store)
+    Session.resume("mine", Engine(ScriptedLLM()), store).close()  # nothing is held
+
+
+def test_an_id_that_is_not_there() -> None:
+    store = MemoryStore()
+    for known in ("it has: none", "it has: 'mine'"):
+        with pytest.raises(LookupError, match=f"there is no session 'other' in the store; {known}"):
+            Session.resume("other", Engine(ScriptedLLM()), store)
+        with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+            session.run("Hi.")
+        store.claim("other").release()
+        if known.endswith("none"):
+            continue
+        break
+
+
+def test_an_engine_that_is_busy_takes_over_no_session() -> None:
+    store = MemoryStore()
+    with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+        session.run("Hi.")
+    engine = Engine(ScriptedLLM("hello"))
+    with engine.stream("go") as stream:
+        next(stream)
+        with pytest.raises(IllegalState, match="cannot restore while it is streaming"):
+            Session.resume("mine", engine, store)
+    Session.resume("mine", engine, store).close()
+
+
+def test_records_that_cannot_be_read_are_held_by_nobody() -> None:
+    store = MemoryStore()
+    store.append("mine", [{"kind": "what"}])
+    for _ in range(2):
+        with pytest.raises(ToolcastError, match="record 1"):
+            Session.resume("mine", Engine(ScriptedLLM()), store)
+
+
+# A crash after any append.
+
+SCRIPT = [
+    call("c1", "look"),
+    [call("c2", "write", '{"text": "a"}'), call("c3", "write", '{"text": "b"}'), call("c4", "look")],
+    call("c5", "read"),
+    "done",
+]
+
+
+class Recording(MemoryStore):
+    """A store that remembers what was appended together, and what had been run before that."""
+
+    def __init__(self, ran: list[str]) -> None:
+        super().__init__()
+        self.batches: list[Batch] = []
+        self.ran: list[list[str]] = []
+        self._ran = ran
+
+    def append(self, id: str, records: Batch, /) -> None:
+        self.batches.append(records)
+        self.ran.append(list(self._ran))
+        super().append(id, records)
+
+
+def agent(ran: list[str], answers: Sequence[Any], asked: list[str]) -> Engine:
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "nothing"
+
+    def write(text: str) -> str:
+        """Write."""
+        ran.append(f"write {text}")
+        return "written"
+
+    def read() -> str:
+        """Read."""
+        ran.append("read")
+        return "ab"
+
+    def approve(request: PermissionRequest) -> Answer:
+        asked.append(request.call_id)
+        return request.allow() if request.tool != "write" else request.allow_session()
+
+    tools = [
+        CallableTool.from_function(look).with_(parallel=False),
+        write,
+        CallableTool.from_function(read).with_(idempotent=True, read_only=True),
+    ]
+    return Engine(ScriptedLLM(*answers), tools, permissions=Permissions(approve=approve))
+
+
+def answered(history: Sequence[Message]) -> Counter[str]:
+    """How many results each call has."""
+    return Counter(part.call_id for message in history for part in message.parts if isinstance(part, ToolResultPart))
+
+
+def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
+    ran: list[str] = []
+    whole = Recording(ran)
+    with Session(agent(ran, SCRIPT, []), id="mine", store=whole) as session:
+        assert talk.run(session, "go").text == "done"
+    assert ran == ["look", "write a", "write b", "look", "read"]
+    whole.ran.append(list(ran))
+    for cut in range(1, len(whole.batches) + 1):
+        store, before, after = new_store(), Counter(whole.ran[cut]), list[str]()
+        for batch in whole.batches[:cut]:
+            store.append("mine", batch)
+        told = [message for batch in whole.batches[:cut] for message in batch if message["kind"] == "message"]
+        rounds = sum(message["message"]["role"] == "assistant" for message in told)
+        asked: list[str] = []
+        session = Session.resume("mine", agent(after, SCRIPT[rounds:], asked), store)
+        assert session.state == "idle"
+        assert session.unfinished == (rounds < len(SCRIPT))
+        if session.unfinished:
+            assert talk.run(session).text == "done"
+        sound(session.engine)
+        assert answered(session.engine.history) == Counter(["c1", "c2", "c3", "c4", "c5"])
+        for effect, times in (before + Counter(after)).items():
+            assert times <= (2 if effect in ("look", "read") else 1), (cut, effect)
+        # Only a tool that was in the middle of it may run no more, or, if it says so, once more.
+        assert len([*before.elements(), *after]) <= 5 + ("read" in after and "read" in before)
+        assert set(asked) <= {"c1", "c2", "c4", "c5"}  # for c3 there was an answer already
+        history = session.engine.history
+        talk.close(session)
+        with Session.resume("mine", agent([], [], []), store) as session:
+            assert session.engine.history == history
+            assert not session.unfinished
+
+
+def test_a_crash_after_any_append(new_store: Callable[[], Store]) -> None:
+    crashed_anywhere(new_store, Talk())
+
+
+def test_a_crash_after_any_append_through_every_face(talk: Talk) -> None:
+    crashed_anywhere(MemoryStore, talk)
+
+
+def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Store], talk: Talk) -> None:
+    ran: list[str] = []
+
+    def engine(*answers: Any) -> Engine:
+        made = agent(ran, answers, [])
+        return Engine(made.llm, made.tools, permissions=Permissions(approve="later"))
+
+    store = new_store()
+    session = Session(engine(call("c1", "write", '{"text": "a"}')), id="mine", store=store)
+    turn = talk.run(session, "go")
+    assert (turn.end, ran) == ("approval", [])
+    talk.close(session)
+    session = Session.resume("mine", engine("done"), store)
+    assert session.unfinished
+    assert session.pending == turn.pending
+    assert talk.run(session, answers=[session.pending[0].allow()]).text == "done"
+    assert ran == ["write a"]
+    sound(session.engine)
+    talk.close(session)
+
+
+# Killed.
+
+
+@contextmanager
+def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, come to where it waits; killed in the end."""
+    command = [sys.executable, "-W", "error", program.__file__, kind, str(path), where]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:  # type: ignore[call-overload]  # pipes are right
+        try:
+            assert process.stdout.readline() == f"{where}\n", process.stderr.read()
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("where", ["tool", "asked", "stream"])
+def test_a_session_that_was_killed_is_gone_on_with(kind: str, where: str, idempotent: bool, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    effects = Path(f"{path}.effects")
+    store = program.STORES[kind](path)
+    with running(kind, path, where) as process, pytest.raises(SessionTaken, match=f"open in process {process.pid}"):
+        Session.resume("tea", Engine(ScriptedLLM()), store)
+    assert effects.exists() == (where != "asked")
+    engine = program.engine(effects, idempotent=idempotent, answers=program.ANSWERS[2:])
+    with Session.resume("tea", engine, store) as session:
+        assert session.unfinished
+        assert [request.call_id for request in session.pending] == (
+            ["c2"] if where == "asked" or (idempotent and where == "tool") else []
+        )
+        assert session.run().text == "The tea is on its way."
+        assert not session.unfinished
+        sound(engine)
+        assert answered(engine.history) == Counter(["c1", "c2"])
+        result = engine.history[4].parts[0]
+        assert isinstance(result, ToolResultPart)
+        assert result.is_error == (where == "tool" and not idempotent)
+    assert effects.read_text() == "tea\n" * (2 if idempotent and where == "tool" else 1)
+    if kind == "sqlite":
+        store.close()
+
+
+def test_who_was_killed_while_a_person_was_asked_can_be_answered_later(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with running("sqlite", path, "asked"):
+        pass
+    effects = Path(f"{path}.effects")
+    with SQLiteStore(path) as store:
+        engine = program.engine(effects, answers=program.ANSWERS[2:], later=True)
+        with Session.resume("tea", engine, store) as session:
+            assert session.run().end == "approval"
+            (request,) = session.pending
+            assert session.run(answers=[request.edit({"what": "coffee"})]).text == "The tea is on its way."
+    assert effects.read_text() == "coffee\n"

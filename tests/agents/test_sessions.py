@@ -1,0 +1,724 @@
+"""sessions.py: E15 to E17 of the acceptance behaviours, and the rest that a session does, whatever its store."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from chunks import delta, sse, text_body
+from loopback import HOLD, Loopback, head, whole
+from talking import PATIENCE, Door, Talk, Walk, call, sound
+from toolcast import OpenAI
+from toolcast.agents import sessions
+from toolcast.agents.engine import Engine
+from toolcast.agents.permissions import Permissions
+from toolcast.agents.sessions import Session, Status
+from toolcast.errors import IllegalState, RateLimited, TurnCancelled
+from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
+from toolcast.messages import assistant, user
+from toolcast.metadata import LLMMetadata
+from toolcast.stores.memory import MemoryStore
+from toolcast.testing import ScriptedLLM
+from toolcast.tool_context import ToolContext
+from user.session import address, spoken
+
+WAIT = call("c1", "wait")
+
+
+class Colour(BaseModel):
+    """A colour."""
+
+    name: str
+
+
+def scripted(*answers: Any, tools: Sequence[Any] = (), **options: Any) -> Engine:
+    return Engine(ScriptedLLM(*answers), tools, **options)
+
+
+# E15: a turn goes on by itself.
+
+
+def test_E15_send_while_a_turn_goes_on_names_the_state(talk: Talk, door: Door) -> None:
+    session = Session(scripted(WAIT, "done", "again", tools=[door.wait]))
+    talk.send(session, "go")
+    door.reached()
+    with pytest.raises(IllegalState, match="cannot send while it is active") as raised:
+        talk.send(session, "go")
+    assert raised.value.state == "active"
+    with pytest.raises(IllegalState):
+        talk.run(session, "go")
+    assert session.state == "active"  # nobody else's turn was cancelled
+    door.let_in()
+    assert talk.result(session).text == "done"
+    assert session.state == "idle"
+    assert talk.run(session, "go").text == "again"
+    sound(session.engine)
+
+
+def test_E15_events_end_with_the_turn_and_the_result_is_there(talk: Talk) -> None:
+    session = Session(scripted(call("c1", "look"), "a b c d", tools=[look]))
+    talk.send(session, "go")
+    events = talk.events(session)
+    assert session.state == "idle"
+    assert [type(event) for event in events if isinstance(event, (ToolStarted, ToolResult))] == [
+        ToolStarted,
+        ToolResult,
+    ]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "a b c d"
+    turn = talk.result(session)
+    assert (turn.text, turn.end, turn.rounds) == ("a b c d", "end_turn", 2)
+    assert talk.result(session) is turn
+    assert talk.events(session) == events
+
+
+def look() -> str:
+    """Look."""
+    return "nothing there"
+
+
+def test_every_reader_sees_all_events(talk: Talk, door: Door) -> None:
+    session = Session(scripted(WAIT, "done", tools=[door.wait]))
+    talk.send(session, "go")
+    early = session.events()
+    seen: list[list[Any]] = [[], []]
+    readers = [threading.Thread(target=lambda to=to: to.extend(session.events())) for to in seen]
+    for reader in readers:
+        reader.start()
+    door.reached()
+    door.let_in()
+    everything = talk.events(session)
+    for reader in readers:
+        reader.join(PATIENCE)
+    assert seen == [everything, everything]
+    assert list(early) == everything
+
+
+def test_who_still_reads_the_last_turn_is_told_nothing_of_the_next(talk: Talk) -> None:
+    session = Session(scripted("one", "two"))
+    talk.run(session, "go")
+    reader = session.events()
+    talk.run(session, "go")
+    assert "".join(event.text for event in reader if isinstance(event, TextDelta)) == "one"
+
+
+def test_there_are_no_events_before_the_first_turn(talk: Talk) -> None:
+    assert talk.events(Session(scripted())) == []
+
+
+def test_there_is_no_result_before_the_first_turn(talk: Talk) -> None:
+    session = Session(scripted())
+    with pytest.raises(IllegalState, match="no turn to give the result of") as raised:
+        talk.result(session)
+    assert raised.value.state == "idle"
+
+
+def test_a_result_that_is_not_there_in_time(door: Door) -> None:
+    session = Session(scripted(WAIT, "done", tools=[door.wait]))
+    session.send("go")
+    door.reached()
+    with pytest.raises(TimeoutError, match=r"goes on after 0 seconds; cancel\(\) ends it"):
+        session.result(0)
+    assert session.state == "active"
+    door.let_in()
+    assert session.result(PATIENCE).text == "done"
+
+
+# E16: cancel and close.
+
+
+def test_E16_what_means_nothing_does_nothing(talk: Talk) -> None:
+    session = Session(scripted("hello"), observer=(walk := Walk()))
+    session.cancel()
+    assert session.state == "idle"
+    talk.run(session, "go")
+    session.cancel()
+    talk.close(session)
+    talk.close(session)
+    session.cancel()
+    assert session.state == "closed"
+    assert walk == ["idle", "active", "idle", "closed"]
+
+
+def test_E16_send_after_close_is_an_error(talk: Talk) -> None:
+    session = Session(scripted("hello"))
+    talk.close(session)
+    with pytest.raises(IllegalState, match="cannot send while it is closed"):
+        talk.send(session, "go")
+    assert session.engine.history == ()
+
+
+def test_E16_close_during_a_turn_cancels_it(talk: Talk, door: Door) -> None:
+    session = Session(scripted(WAIT, tools=[door.wait]), observer=(walk := Walk()))
+    talk.send(session, "go")
+    door.reached()
+    talk.close(session)
+    assert walk == ["idle", "active", "closed"]
+    with pytest.raises(TurnCancelled) as raised:
+        talk.result(session)
+    assert raised.value.turn is not None and raised.value.turn.end == "cancelled"
+    assert isinstance(talk.events(session)[-1], ErrorEvent)
+    sound(session.engine)
+
+
+def test_cancel_in_a_tool_and_the_next_send_works(talk: Talk, door: Door) -> None:
+    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
+    talk.send(session, "go")
+    door.reached()
+    session.cancel()
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert walk == ["idle", "active", "cancelling", "idle"]
+    sound(session.engine)
+    assert talk.run(session, "go").text == "again"
+    sound(session.engine)
+
+
+def test_send_while_a_cancelled_turn_ends(talk: Talk, door: Door) -> None:
+    session = Session(scripted(call("c1", "linger"), tools=[door.linger]))
+    talk.send(session, "go")
+    door.reached()
+    session.cancel()
+    session.cancel()
+    with pytest.raises(IllegalState, match="while it is cancelling"):
+        talk.send(session, "go")
+    door.let_in()
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert session.state == "idle"
+
+
+def test_close_while_a_cancelled_turn_ends(talk: Talk, door: Door) -> None:
+    session = Session(scripted(call("c1", "linger"), tools=[door.linger]), observer=(walk := Walk()))
+    talk.send(session, "go")
+    door.reached()
+    session.cancel()
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    door.let_in()
+    closing.join(PATIENCE)
+    talk.close(session)
+    assert walk == ["idle", "active", "cancelling", "closed"]
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+
+
+def test_cancel_while_a_person_is_asked(talk: Talk, door: Door) -> None:
+    permissions = Permissions(approve=door.ask)
+    session = Session(scripted(call("c1", "act"), "again", tools=[act], permissions=permissions))
+    talk.send(session, "go")
+    door.reached()
+    session.cancel()
+    door.let_in()
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    sound(session.engine)
+    assert talk.run(session, "go").text == "again"
+
+
+def act() -> str:
+    """Do something."""
+    raise AssertionError("it may not run")
+
+
+STALLED: dict[str, tuple[Any, ...]] = {
+    "before the first byte": (HOLD,),
+    "before the first event": (head(200, "content-type: text/event-stream"), HOLD),
+    "in the answer": tuple(spoken(*sse(delta(content="Once upon"), done=False), HOLD)),
+}
+
+
+@pytest.mark.parametrize("where", STALLED)
+def test_cancel_while_a_server_says_nothing(talk: Talk, where: str) -> None:
+    with Loopback() as server:
+        server.answer(*STALLED[where])
+        server.answer(whole(text_body("again"), 200, "content-type: application/json"))
+        llm = OpenAI("m-1", base_url=address(server), api_key="k", max_retries=0)
+        session = Session(Engine(llm))
+        talk.send(session, "go")
+        server.wait_requests(1)
+        if where == "in the answer":
+            assert isinstance(next(session.events()), TextDelta)
+        session.cancel()
+        with pytest.raises(TurnCancelled):
+            talk.result(session)
+        server.wait_open(0)
+        said = [user("go"), assistant("Once upon")] if where == "in the answer" else []
+        assert list(session.engine.history) == said
+        assert talk.run(session, "go").text == "again"
+        talk.close(session)
+        talk.call(llm.aclose if talk.awaits else llm.close)
+
+
+def test_cancel_while_the_service_wants_us_to_wait(talk: Talk) -> None:
+    with Loopback() as server:
+        server.answer(whole(b"{}", 429, "retry-after: 50"))
+        llm = OpenAI("m-1", base_url=address(server), api_key="k")
+        session = Session(Engine(llm))
+        talk.send(session, "go")
+        server.wait_requests(1)
+        session.cancel()
+        with pytest.raises(TurnCancelled):
+            talk.result(session)
+        talk.call(llm.aclose if talk.awaits else llm.close)
+
+
+def test_E17_nobody_has_to_read(talk: Talk) -> None:
+    session = Session(Engine(ScriptedLLM("x" * 5_000, chunk=1)))
+    assert len(talk.run(session, "go").text) == 5_000
+
+
+# How a turn is left by its own.
+
+
+def test_a_tool_that_closes_the_session(talk: Talk) -> None:
+    def close() -> str:
+        """Close."""
+        session.close()
+        return "closed"
+
+    session = Session(scripted(call("c1", "close"), tools=[close]), observer=(walk := Walk()))
+    talk.send(session, "go")
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert walk == ["idle", "active", "closed"]
+    sound(session.engine)
+
+
+def test_a_tool_in_a_thread_of_its_own_that_closes_the_session(talk: Talk) -> None:
+    closed = threading.Event()
+
+    def close(context: ToolContext[Any]) -> str:
+        """Close."""
+        session.close()
+        closed.set()
+        return "closed"
+
+    session = Session(scripted(call("c1", "close"), tools=[close]))
+    talk.send(session, "go")
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert closed.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("name", ["close", "aclose"])
+def test_an_async_tool_that_closes_the_session(talk: Talk, name: str) -> None:
+    async def close() -> str:
+        """Close."""
+        if name == "close":
+            session.close()
+        else:
+            await session.aclose()
+        return "closed"
+
+    session = Session(scripted(call("c1", "close"), tools=[close]))
+    talk.send(session, "go")
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert session.state == "closed"
+    sound(session.engine)
+
+
+def test_a_tool_cannot_wait_for_its_own_turn(talk: Talk) -> None:
+    def ask() -> str:
+        """Ask."""
+        return session.result().text
+
+    session = Session(scripted(call("c1", "ask"), "done", tools=[ask]))
+    talk.run(session, "go")
+    (asked,) = [event for event in talk.events(session) if isinstance(event, ToolResult)]
+    assert "the turn would wait for itself" in asked.content
+
+
+async def test_a_thread_cannot_wait_for_a_task_of_its_own() -> None:
+    session = Session(scripted("hello"))
+    await session.asend("go")
+    with pytest.raises(RuntimeError, match=r"await aresult\(\)"):
+        session.result()
+    session.close()
+    assert session.state == "closed"
+    with pytest.raises(TurnCancelled):
+        await session.aresult()
+    with pytest.raises(TurnCancelled):
+        session.result()
+
+
+def test_an_observer_may_call_what_it_likes(talk: Talk) -> None:
+    seen: list[str] = []
+
+    def observe(session_id: str, state: str) -> None:
+        seen.append(state)
+        if state == "active":
+            session.cancel()
+        elif state == "cancelling":
+            session.close()
+
+    session = Session(scripted("hello"), id="mine", observer=observe)
+    talk.send(session, "go")
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert seen == ["active", "cancelling", "closed"]
+    assert session.engine.history == ()
+
+
+def test_the_observer_hears_the_id() -> None:
+    heard: list[tuple[str, str]] = []
+    session = Session(scripted("hello"), id="mine", observer=lambda id, state: heard.append((id, state)))
+    session.run("go")
+    assert heard == [("mine", "active"), ("mine", "idle")]
+
+
+# Errors.
+
+
+def test_back_to_idle_after_an_error(talk: Talk) -> None:
+    session = Session(scripted(RateLimited("slower"), "hello"), observer=(walk := Walk()))
+    with pytest.raises(RateLimited):
+        talk.run(session, "go")
+    assert (session.state, session.engine.history, session.unfinished) == ("idle", (), False)
+    assert isinstance(talk.events(session)[-1], ErrorEvent)
+    with pytest.raises(RateLimited):
+        talk.result(session)
+    assert talk.run(session, "go").text == "hello"
+    assert walk == ["idle", "active", "idle", "active", "idle"]
+
+
+def test_a_turn_that_never_begins_leaves_the_session_idle(talk: Talk) -> None:
+    session = Session(scripted("hello"))
+    with pytest.raises(ValueError, match="nothing was said"):
+        talk.send(session)
+    assert session.state == "idle"
+    assert talk.run(session, "go").text == "hello"
+
+
+def test_the_engine_may_be_busy_without_its_session() -> None:
+    engine = scripted("one", "two")
+    session = Session(engine)
+    with engine.stream("go") as stream:
+        next(stream)
+        with pytest.raises(IllegalState, match="engine cannot begin a turn while it is streaming"):
+            session.send("go")
+        assert session.state == "idle"
+    assert session.run("go").text == "two"
+
+
+def test_without_a_thread_there_is_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = MemoryStore()
+    session = Session(scripted("hello"), id="mine", store=store, observer=(walk := Walk()))
+    with monkeypatch.context() as full:
+        full.setattr(sessions, "start_job", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            session.send("go")
+    assert walk == ["idle", "active", "idle"]
+    assert session.run("go").text == "hello"
+    session.close()
+
+
+def test_what_is_no_exception_of_a_tool_reaches_who_asks() -> None:
+    def leave() -> None:
+        """Leave."""
+        raise SystemExit(3)
+
+    session = Session(scripted(call("c1", "leave"), "again", tools=[leave]))
+    with pytest.raises(SystemExit):
+        session.run("go")
+    assert session.state == "idle"
+    sound(session.engine)
+    assert session.run("go on").text == "again"
+
+
+def test_a_turn_whose_event_loop_ends(door: Door) -> None:
+    store = MemoryStore()
+    session = Session(scripted(WAIT, "again", tools=[door.wait]), id="mine", store=store)
+
+    async def begin() -> None:
+        await session.asend("go")
+        await anyio.to_thread.run_sync(door.reached)
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(begin, backend=backend)
+        assert session.state == "idle"
+        with pytest.raises(TurnCancelled, match="the turn was cancelled") as raised:
+            session.result()
+        assert raised.value.turn is not None and raised.value.turn.end == "cancelled"
+        sound(session.engine)
+        session.engine.llm._answers.insert(0, WAIT)  # type: ignore[attr-defined]
+    session.close()
+
+
+# run and arun, interrupted.
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a signal to oneself")
+def test_ctrl_c_ends_run_and_its_turn(door: Door) -> None:
+    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
+    main = threading.main_thread().ident
+    assert main is not None
+    presses = threading.Thread(target=lambda: (door.reached(), signal.pthread_kill(main, signal.SIGINT)))
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run("go")
+    presses.join(PATIENCE)
+    assert walk == ["idle", "active", "cancelling", "idle"]
+    sound(session.engine)
+    assert session.run("go").text == "again"
+
+
+async def test_who_cancels_arun_cancels_its_turn(door: Door) -> None:
+    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
+    async with anyio.create_task_group() as group:
+        group.start_soon(session.arun, "go")
+        await anyio.to_thread.run_sync(door.reached)
+        group.cancel_scope.cancel()
+    assert walk == ["idle", "active", "cancelling", "idle"]
+    sound(session.engine)
+    assert (await session.arun("go")).text == "again"
+
+
+def test_a_task_that_is_cancelled_twice_still_leaves_an_idle_session() -> None:
+    async def main() -> None:
+        cleaning, release = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> None:
+            """Be slow."""
+            try:
+                cleaning.set()
+                await asyncio.sleep(PATIENCE)
+            finally:
+                cleaning.set()
+                await release.wait()
+
+        session = Session(scripted(call("c1", "slow"), "again", tools=[slow]))
+        task = asyncio.create_task(session.arun("go"))
+        await cleaning.wait()
+        cleaning.clear()
+        task.cancel()
+        await cleaning.wait()
+        assert session.state == "cancelling"
+        task.cancel()
+        await asyncio.sleep(0)
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert session.state == "idle"
+        sound(session.engine)
+        assert (await session.arun("go")).text == "again"
+
+    asyncio.run(main())
+
+
+async def test_who_stops_waiting_for_a_result_cancels_nothing(door: Door) -> None:
+    session = Session(scripted(WAIT, "done", tools=[door.wait]))
+    await session.asend("go")
+    await anyio.to_thread.run_sync(door.reached)
+    with anyio.move_on_after(0):
+        await session.aresult()
+    assert session.state == "active"
+    door.let_in()
+    assert (await session.aresult()).text == "done"
+
+
+def test_a_run_that_fails_cancels_no_later_turn(talk: Talk, door: Door) -> None:
+    session = Session(scripted(WAIT, WAIT, "done", tools=[door.wait]))
+    talk.send(session, "go")
+    door.reached()
+    first = session._turn
+    assert first is not None
+    session.cancel()
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    door.opened.clear()
+    talk.send(session, "go")
+    door.reached()
+    session._cancel(first)  # as a run() does that was interrupted when its turn had just ended
+    assert session.state == "active"
+    door.let_in()
+    assert talk.result(session).text == "done"
+
+
+# What else there is to know.
+
+
+def test_a_typed_result(talk: Talk) -> None:
+    session = Session(scripted(Colour(name="red"), "hello"))
+    turn = talk.run(session, "go", output_cls=Colour)
+    assert turn.output == Colour(name="red")
+    assert not session.unfinished
+    assert talk.run(session, "go").text == "hello"
+    assert not session.unfinished
+
+
+def test_pending_calls_wait_for_answers(talk: Talk) -> None:
+    done: list[str] = []
+
+    def write(text: str) -> str:
+        """Write."""
+        done.append(text)
+        return "written"
+
+    engine = scripted(
+        call("c1", "write", '{"text": "a"}'), "done", tools=[write], permissions=Permissions(approve="later")
+    )
+    session = Session(engine)
+    assert talk.run(session, "go").end == "approval"
+    assert session.unfinished
+    (request,) = session.pending
+    assert (request.tool, request.call_id) == ("write", "c1")
+    assert talk.run(session, answers=[request.allow()]).text == "done"
+    assert (done, session.pending, session.unfinished) == (["a"], (), False)
+
+
+def test_nothing_is_pending_while_the_turn_goes_on(talk: Talk, door: Door) -> None:
+    permissions = Permissions(approve=lambda request: True)
+    session = Session(scripted([WAIT, call("c2", "wait")], "done", tools=[door.wait], permissions=permissions))
+    talk.send(session, "go")
+    door.reached()
+    assert session.pending == ()
+    door.let_in()
+    assert talk.result(session).text == "done"
+
+
+def test_a_history_that_ends_with_a_question_is_unfinished(talk: Talk) -> None:
+    session = Session(scripted("hello", history=[user("Hi.")]))
+    assert session.unfinished
+    assert talk.run(session).text == "hello"
+    assert not session.unfinished
+
+
+class Windowed(ScriptedLLM):
+    """A model that is known to take so many tokens."""
+
+    window: int | None = 100
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        known = super().metadata
+        return replace(known, capabilities=replace(known.capabilities, context_window=self.window))
+
+
+def test_status() -> None:
+    llm = Windowed("hello")
+    session = Session(Engine(llm, history=[user("x" * 80)]))
+    assert session.status == Status("idle", "scripted", "scripted", 20, 100, "ok", 0)  # estimated
+    session.run("go")
+    assert session.status == Status("idle", "scripted", "scripted", 15, 100, "ok", 1)  # as the service counted
+    assert session.status.token_percent == 15
+    levels = []
+    for llm.window in (19, 18, 17):
+        levels.append(session.status.token_state)
+    assert levels == ["ok", "warning", "critical"]
+    llm.window = None
+    assert (session.status.token_percent, session.status.token_state) == (None, "ok")
+
+
+def test_send_and_asend_may_be_mixed() -> None:
+    session = Session(scripted("one", "two", "three", "four"))
+    texts = [session.run("go").text]
+
+    async def more() -> None:
+        texts.append((await session.arun("go")).text)
+        session.send("go")
+        texts.append((await session.aresult()).text)
+
+    for backend in ("asyncio", "trio"):
+        session.engine.reset()
+        session.engine.llm._answers.extend(["five", "six"])  # type: ignore[attr-defined]
+        anyio.run(more, backend=backend)
+    assert texts == ["one", "two", "three", "four", "five"]
+
+
+async def test_a_block_closes_the_session() -> None:
+    async with Session(scripted("hello")) as session:
+        assert (await session.arun("go")).text == "hello"
+    assert session.state == "closed"
+    with Session(scripted("hello")) as session:
+        assert session.run("go").text == "hello"
+    assert session.state == "closed"
+
+
+# A store that fails.
+
+
+class Failing(MemoryStore):
+    """A store some of whose appends fail."""
+
+    def __init__(self, *failing: int) -> None:
+        super().__init__()
+        self.batches: list[Sequence[Any]] = []
+        self._failing = failing
+
+    def append(self, id: str, records: Sequence[Any], /) -> None:
+        self.batches.append(records)
+        if len(self.batches) in self._failing:
+            raise OSError("the disk is full")
+        super().append(id, records)
+
+
+def test_no_tool_runs_where_the_store_fails(talk: Talk) -> None:
+    ran: list[str] = []
+
+    def write() -> str:
+        """Write."""
+        ran.append("write")
+        return "written"
+
+    def begun(id: str, store: MemoryStore) -> Session:
+        llm = ScriptedLLM(call("c1", "write"), "done", "again", "again")
+        return Session(Engine(llm, [write]), id=id, store=store)
+
+    whole = Failing()
+    begun("whole", whole).run("go")
+    starts = next(n for n, records in enumerate(whole.batches, 1) if records[0]["kind"] == "started")
+    for failing in range(1, len(whole.batches) + 1):
+        ran.clear()
+        store = Failing(failing)
+        session = begun("mine", store)
+        with pytest.raises(OSError, match="the disk is full"):
+            talk.run(session, "go")
+        assert ran == (["write"] if failing > starts else [])
+        assert session.state == "idle"
+        sound(session.engine)
+        assert talk.run(session, "go on").text in ("done", "again")
+        sound(session.engine)
+        history = session.engine.history
+        talk.close(session)
+        assert Session.resume("mine", scripted(), store).engine.history == history
+
+
+def test_a_store_that_fails_for_good(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
+    session = Session(scripted("hello"), id="mine", store=Failing(*range(10)))
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is full"):
+            talk.run(session, "go")
+        assert session.state == "idle"
+    assert "the end of a turn could not be saved in session mine: the disk is full" in caplog.text
+    talk.close(session)
+
+
+def test_what_ended_the_turn_counts_more_than_that_it_is_not_saved(talk: Talk) -> None:
+    session = Session(scripted(RateLimited("slower")), store=Failing(2))
+    with pytest.raises(RateLimited):
+        talk.run(session, "go")
+    assert session.state == "idle"
+
+
+def test_the_end_of_a_turn_is_not_saved(talk: Talk) -> None:
+    store = Failing(4)
+    session = Session(scripted("hello", "again"), id="mine", store=store)
+    with pytest.raises(OSError, match="the disk is full"):
+        talk.run(session, "go")
+    assert session.engine.history == (user("go"), assistant("hello"))
+    talk.run(session, "go")
+    talk.close(session)
+    assert len(Session.resume("mine", scripted(), store).engine.history) == 4

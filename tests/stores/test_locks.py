@@ -1,0 +1,125 @@
+"""locks.py, beside what test_store.py tells of all claims."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from toolcast.errors import SessionTaken
+from toolcast.stores import locks
+from toolcast.stores.locks import claim_file
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and files removed while they are open")
+
+
+def open_files() -> int:
+    listing = Path("/proc/self/fd")
+    return len(list(listing.iterdir())) if listing.exists() else 0
+
+
+def test_the_file_names_the_owner_and_goes_with_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    before = open_files()
+    with claim_file(path, "a"):
+        assert path.read_text() == str(os.getpid())
+    assert sys.platform == "win32" or not path.exists()
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("left", ["", "99999999999", "no number", "x" * 100])
+def test_a_file_that_was_left_behind_does_no_harm(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "a.lock"
+    path.write_text(left)
+    with claim_file(path, "a"):
+        assert path.read_text() == str(os.getpid())
+
+
+def test_an_owner_that_has_not_yet_said_who_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    before = open_files()
+    with claim_file(path, "a"):
+        path.write_text("")
+        with pytest.raises(SessionTaken, match="open in another process"):
+            claim_file(path, "a")
+    assert open_files() == before
+
+
+@posix
+def test_the_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.lock"
+    real, before = locks._lock, open_files()
+    tries: list[int] = []
+
+    def lock_too_late(fd: int) -> bool:
+        tries.append(fd)
+        if len(tries) == 1:
+            path.unlink()  # as its owner does between our opening and our locking
+        return real(fd)
+
+    monkeypatch.setattr(locks, "_lock", lock_too_late)
+    with claim_file(path, "a"):
+        assert path.read_text() == str(os.getpid())
+        assert len(tries) == 2
+        assert open_files() == before + (1 if before else 0)
+
+
+@posix
+def test_a_removed_file_does_not_hinder_the_release(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    claim = claim_file(path, "a")
+    path.unlink()
+    claim.release()
+    claim_file(path, "a").release()
+
+
+@posix
+def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # test_store.py forks; here, in one process, each half of it is looked at.
+    path = tmp_path / "a.lock"
+    claim = claim_file(path, "a")
+    with monkeypatch.context() as child:
+        child.setattr(locks.os, "getpid", lambda: -1)
+        claim.release()
+    with pytest.raises(SessionTaken):
+        claim_file(path, "a")
+    locks._let_go()
+    assert not locks._held
+    claim_file(path, "a").release()
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module as Windows loads it. Its locks are the system's here, and its bytes are not guarded from readers."""
+    import fcntl
+
+    def locking(fd: int, how: int, count: int) -> None:
+        assert count == 1 and os.lseek(fd, 0, os.SEEK_CUR) == 1 << 30  # never one of the bytes that are read
+        fcntl.flock(fd, how)
+
+    fake = SimpleNamespace(locking=locking, LK_NBLCK=fcntl.LOCK_EX | fcntl.LOCK_NB, LK_UNLCK=fcntl.LOCK_UN)
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    spec = importlib.util.spec_from_file_location("toolcast.stores.windows_locks", locks.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with monkeypatch.context() as loading:
+        loading.setattr(sys, "platform", "win32")
+        spec.loader.exec_module(module)
+    return module
+
+
+@posix
+def test_on_windows_the_file_stays(windows: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    before = open_files()
+    for _ in range(2):
+        with windows.claim_file(path, "a"):
+            assert path.read_text() == str(os.getpid())
+            with pytest.raises(SessionTaken, match=f"process {os.getpid()}"):
+                windows.claim_file(path, "a")
+    assert path.exists()
+    assert open_files() == before

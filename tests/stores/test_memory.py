@@ -1,0 +1,12 @@
+"""memory.py, beside what test_store.py tells of all stores."""
+
+from __future__ import annotations
+
+from toolcast.stores.memory import MemoryStore
+
+
+def test_two_stores_share_nothing() -> None:
+    one, other = MemoryStore(), MemoryStore()
+    one.append("a", [{"n": 1}])
+    with one.claim("a"), other.claim("a"):
+        assert other.read("a") == []

@@ -1,0 +1,80 @@
+"""What an editor shows for agents. Checked by mypy and pyright; never run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, assert_type
+
+from pydantic import BaseModel
+
+from toolcast import (
+    AgentEvent,
+    Answer,
+    AsyncTurnStream,
+    Engine,
+    Message,
+    PermissionRequest,
+    Permissions,
+    Session,
+    ToolContext,
+    Turn,
+    TurnStream,
+    Usage,
+)
+
+
+class Album(BaseModel):
+    title: str
+
+
+def turns(engine: Engine) -> None:
+    assert_type(engine.submit("hello"), Turn[None])
+    assert_type(engine.submit("hello", output_cls=Album), Turn[Album])
+    assert_type(engine.submit("hello", output_cls=Album).output, Album | None)
+    assert_type(engine.submit("hello", output_cls=list[Album] | None), Turn[list[Album] | None])
+    assert_type(engine.submit("hello", output_cls=Literal["yes", "no"]), Turn[Literal["yes", "no"]])
+    assert_type(engine.stream("hello"), TurnStream[None])
+    assert_type(engine.stream("hello", output_cls=Album), TurnStream[Album])
+    assert_type(engine.stream("hello", output_cls=Album).result(), Turn[Album])
+    assert_type(engine.history, tuple[Message, ...])
+    assert_type(engine.usage, Usage)
+    assert_type(engine.pending, tuple[PermissionRequest, ...])
+    for event in engine.stream("hello"):
+        assert_type(event, AgentEvent)
+
+
+async def turns_awaited(engine: Engine) -> None:
+    assert_type(await engine.asubmit("hello"), Turn[None])
+    assert_type(await engine.asubmit("hello", output_cls=Album), Turn[Album])
+    assert_type(engine.astream("hello", output_cls=Album), AsyncTurnStream[Album])
+    async for event in engine.astream("hello"):
+        assert_type(event, AgentEvent)
+
+
+def approvals(request: PermissionRequest) -> Answer:
+    assert_type(request.allow(), Answer)
+    return request.edit({"path": "notes.txt"})
+
+
+async def approve(request: PermissionRequest) -> bool:
+    return request.tool == "read"
+
+
+Permissions("plan", approve=approvals)
+Permissions(approve=approve)
+Permissions(approve="later")
+
+
+class Shop:
+    name = "shop"
+
+
+def price(item: str, context: ToolContext[Shop]) -> str:
+    assert_type(context.deps, Shop)
+    return context.deps.name
+
+
+def sessions(engine: Engine) -> None:
+    session = Session(engine)
+    assert_type(session.result(), Turn[Any])
+    for event in session.events():
+        assert_type(event, AgentEvent)
