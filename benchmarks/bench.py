@@ -18,6 +18,7 @@ from page import circumstances, table, write
 from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
 from wires import by_wire
 
+import agents
 import turns
 
 LIST = "40 KB list"
@@ -79,6 +80,7 @@ def report() -> Iterator[str]:
     yield turns.report(MOST_ROUNDS)
     yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
     yield memory()
+    yield agents.report()
     yield "**Import** (ms of wall clock in a fresh interpreter, least of 5)"
     yield imports()
     yield from calls.report()

@@ -5,6 +5,7 @@ Tests are plain functions. An event loop, where there is one, runs in another th
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -53,7 +54,8 @@ class Talk:
         return turn
 
     def events(self, session: Session) -> list[Any]:
-        return self.call(lambda: list(session.events()))  # type: ignore[no-any-return]
+        events: list[Any] = self.call(lambda: list(session.events()))
+        return events
 
     def close(self, session: Session) -> None:
         self.call(session.close)
@@ -101,7 +103,8 @@ class Async(InLoop):
         async def read() -> list[Any]:
             return [event async for event in session.aevents()]
 
-        return self.call(read)  # type: ignore[no-any-return]
+        events: list[Any] = self.call(read)
+        return events
 
     def close(self, session: Session) -> None:
         self.call(session.aclose)
@@ -151,6 +154,28 @@ class Door:
     def let_in(self) -> None:
         """Open it, for one who stands before it."""
         self.opened.set()
+
+
+@contextmanager
+def ctrl_c(after: Callable[[], object], session: Session) -> Generator[None]:
+    """Inside, Ctrl-C is pressed `after` something, and again if nothing comes of it.
+
+    Python does not notice one that comes in the very moment in which its main thread begins to wait.
+    """
+    main, over = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def press() -> None:
+        after()
+        while session.state == "active":
+            signal.pthread_kill(main, signal.SIGINT)
+            over.wait(0.5)
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    yield
+    over.set()
+    presses.join(PATIENCE)
 
 
 class Walk(list[str]):

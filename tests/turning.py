@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -121,7 +122,6 @@ class Async(Turning):
 TURNINGS = [Turning(), Async("asyncio"), Async("trio"), InLoop("asyncio")]
 
 
-
 def call(id: str, tool: str, arguments: str = "{}", **more: Any) -> ToolCallPart:
     return ToolCallPart(id, tool, arguments, **more)
 
@@ -147,7 +147,7 @@ def walked(engine: Engine) -> None:
     """The engine has gone only where the table lets it."""
     trace = engine.trace
     assert trace[0] == "idle"
-    for before, after in zip(trace, trace[1:], strict=False):
+    for before, after in pairwise(trace):
         assert after in TURN[before].values(), f"{before} -> {after}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from functools import partial
 from threading import Condition
 from types import coroutine
 from typing import Any
@@ -120,7 +121,7 @@ class _Model(ScriptedLLM):
         self._world.enter("model")
         try:
             await self._world.pause()
-            for event in ScriptedLLM(chunk=8)._play(answer, None):  # type: ignore[arg-type]  # no tools are asked for
+            for event in ScriptedLLM(chunk=8)._play(answer, None):
                 await self._world.pause()
                 yield event
         finally:
@@ -132,7 +133,7 @@ def counted(call: Callable[[], Awaitable[Any]], strikes: dict[int, Callable[[], 
     """What `call()` gives; makes the n-th of `strikes` just before it waits for the n-th time."""
     step = call().__await__()
     number = 0
-    resume: Callable[[], Any] = lambda: next(step)  # noqa: E731  # it is another each time
+    resume: Callable[[], Any] = partial(next, step)
     while True:
         try:
             wanted = resume()
@@ -143,9 +144,9 @@ def counted(call: Callable[[], Awaitable[Any]], strikes: dict[int, Callable[[], 
         try:
             sent = yield wanted
         except BaseException as error:
-            resume = lambda error=error: step.throw(error)  # type: ignore[misc]  # noqa: E731
+            resume = partial(step.throw, error)
         else:
-            resume = lambda sent=sent: step.send(sent)  # type: ignore[misc]  # noqa: E731
+            resume = partial(step.send, sent)
 
 
 def _living(backend: str) -> int:

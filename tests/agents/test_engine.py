@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -44,12 +46,7 @@ def fail(city: str = "") -> str:
     raise LookupError(f"no such city: {city}")
 
 
-def scripted(*answers: Any, **options: Any) -> ScriptedLLM:
-    return ScriptedLLM(*answers, **options)
-
-
-def twice(text: str) -> Usage:
-    return ONCE + ONCE
+scripted = ScriptedLLM
 
 
 # E1, E2
@@ -219,7 +216,9 @@ def test_E6_without_permissions_tools_run_but_for_protected_paths(turning: Turni
 
 @pytest.mark.parametrize("mode, runs", [("plan", True), ("auto", True), ("accept_edits", True), ("deny", False)])
 def test_E7_what_only_reads(turning: Turning, mode: Any, runs: bool) -> None:
-    engine = Engine(scripted(LOOK, "x"), [CallableTool.from_function(look).with_(read_only=True)], permissions=Permissions(mode))
+    engine = Engine(
+        scripted(LOOK, "x"), [CallableTool.from_function(look).with_(read_only=True)], permissions=Permissions(mode)
+    )
     turning.submit(engine, "Go.")
     assert results(engine.history)[0].is_error is not runs
 
@@ -284,7 +283,6 @@ def test_E12_what_was_complete_before_the_error_stays(turning: Turning) -> None:
 
 
 def test_E12_the_text_of_an_answer_that_broke_is_dropped(turning: Turning) -> None:
-    engine = Engine(scripted([TextDelta("Half"), RateLimited], "x"), history=[user("a"), assistant("b")])
     engine = Engine(scripted([TextDelta("Half")]), history=[user("a"), assistant("b")])
     told = turning.tell(engine, "Go.")
     assert isinstance(told.error, StreamTruncated)
@@ -346,6 +344,56 @@ def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
             assert caught.value.state == "streaming"
         assert stream.result().text == "Hello!"
     check(engine)
+
+
+def test_of_many_threads_one_has_a_turn_at_a_time() -> None:
+    engine = Engine(llm := scripted(*["ok"] * 16))
+    start = threading.Barrier(16)
+    ended: list[str] = []
+
+    def ask() -> None:
+        start.wait(10)
+        try:
+            ended.append(engine.submit("Hi.").text)
+        except IllegalState as error:
+            ended.append(error.state)
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(ended) == 16 and ended.count("ok") == len(llm.requests) >= 1
+    assert sequence(engine) == ["user", "assistant"] * len(llm.requests)
+    check(engine)
+
+
+def test_context_variables_reach_tools_and_approvers(turning: Turning) -> None:
+    seen: list[str] = []
+
+    def look_here() -> str:
+        """Look."""
+        seen.append(where.get())
+        return "ok"
+
+    async def look_there(context: ToolContext) -> str:
+        """Look."""
+        seen.append(where.get())
+        return "ok"
+
+    def approve(request: PermissionRequest) -> bool:
+        seen.append(where.get())
+        return True
+
+    where: ContextVar[str] = ContextVar("where", default="nowhere")
+    calls = [call("a", "look_here"), call("b", "look_there")]
+    engine = Engine(scripted(calls, "ok"), [look_here, look_there], permissions=Permissions(approve=approve))
+    token = where.set("here")
+    try:
+        turning.submit(engine, "Go.")
+    finally:
+        where.reset(token)
+    assert seen == ["here"] * 4
 
 
 # inject, reset, snapshot, restore, fork
@@ -496,7 +544,7 @@ def test_E9_cancel_in_streaming_keeps_the_text_and_the_next_turn_works(turning: 
 
 
 def test_E9_cancel_before_any_text_takes_back_what_was_said(turning: Turning) -> None:
-    engine = Engine(scripted([ToolStartedText(), Finish("end_turn")], "Hello!"), history=[user("a"), assistant("b")])
+    engine = Engine(scripted([TextDelta("  "), Finish("end_turn")], "Hello!"), history=[user("a"), assistant("b")])
 
     def watch(stream: Any, event: Any) -> None:
         engine.cancel()
@@ -505,10 +553,6 @@ def test_E9_cancel_before_any_text_takes_back_what_was_said(turning: Turning) ->
     assert isinstance(told.error, TurnCancelled)
     assert engine.history == (user("a"), assistant("b"))
     check(engine)
-
-
-def ToolStartedText() -> TextDelta:  # stands among events
-    return TextDelta("  ")
 
 
 def test_E9_a_call_that_was_being_written_is_dropped(turning: Turning) -> None:
@@ -632,7 +676,7 @@ def test_an_inner_engine_is_cancelled_with_the_outer(turning: Turning) -> None:
         return "stopped"
 
     inner = Engine(inner_llm := scripted(call("i1", "stop"), "never said"), [stop])
-    engine = Engine(llm := scripted(call("c1", "ask_agent", '{"prompt": "?"}'), "Hm?"), [inner])
+    engine = Engine(scripted(call("c1", "ask_agent", '{"prompt": "?"}'), "Hm?"), [inner])
     with pytest.raises(TurnCancelled):
         turning.submit(engine, "Go.")
     assert len(inner_llm.requests) == 1

@@ -60,9 +60,7 @@ def test_a_budget_is_checked_before_each_request(
         clock.advance(3)
         return "ok"
 
-    engine = Engine(
-        llm := ScriptedLLM(*[call("c", "work")] * 9), [work], budget=None if of_the_turn else budget
-    )
+    engine = Engine(llm := ScriptedLLM(*[call("c", "work")] * 9), [work], budget=None if of_the_turn else budget)
     llm.clock = clock
     error = stopped(turning, engine, BudgetExceeded, **({"budget": budget} if of_the_turn else {}))
     assert isinstance(error, BudgetExceeded) and error.limit == limit

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from toolcast import ToolOrchestratingLLM
+from chunks import USAGE, delta, sse
+from toolcast import Capabilities, OpenAI, ToolOrchestratingLLM
 from toolcast.agents.engine import Engine
+from toolcast.approvals import PermissionRequest
 from toolcast.events import (
     Finish,
-    PermissionRequest,
     Restarted,
     TextDelta,
     ToolCallDelta,
@@ -22,7 +24,7 @@ from toolcast.events import (
     ToolResult,
     ToolStarted,
 )
-from toolcast.testing import ScriptedLLM
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from turning import Told, Turning, call, check, results, sound_requests
 
 OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallDone)
@@ -115,7 +117,7 @@ def test_the_arguments_of_a_function_grow(turning: Turning) -> None:
     assert seen[0] is None or seen[0] == {}
     assert seen[-1] == {"city": "Longyearbyen", "days": 3}
     cities = [each["city"] for each in seen if each and each.get("city")]
-    assert all(after.startswith(before) for before, after in zip(cities, cities[1:], strict=False))
+    assert all(after.startswith(before) for before, after in pairwise(cities))
     assert len(set(cities)) > 1
 
 
@@ -182,4 +184,33 @@ def test_whatever_ids_a_service_gives_the_history_is_sound(rounds: list[list[str
     engine = Engine(llm := ScriptedLLM(*answers, "ok"), [look])
     engine.submit("Go.")
     list(sound_requests(llm.requests))
+    check(engine)
+
+
+# A model of which it is known that it has no tools
+
+
+def said_by_one_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, OpenAI]:
+    """A service's model without tools, and what goes over its network; it says `text`."""
+    body = b"".join(sse(delta(content=text), delta("stop"), USAGE))
+    network = ReplayNetwork(Recorded([body], headers={"content-type": "text/event-stream"}))
+    return network, OpenAI("m", api_key="k", network=network, capabilities=Capabilities(tools=False, **known))
+
+
+def test_it_is_offered_none(turning: Turning) -> None:
+    network, llm = said_by_one_without_tools("Hello!")
+    engine = Engine(llm, [look])
+    assert turning.submit(engine, "Hi.").text == "Hello!"
+    (request,) = network.requests
+    assert b"tool" not in request.body
+    check(engine)
+
+
+@pytest.mark.parametrize(("schema", "where"), [(True, b"json_schema"), (False, b"Answer with JSON")])
+def test_a_typed_result_is_asked_for_by_a_schema_or_in_words(turning: Turning, schema: bool, where: bytes) -> None:
+    network, llm = said_by_one_without_tools('{"artist": "Ys"}', json_schema=schema)
+    engine = Engine(llm, [look])
+    assert turning.submit(engine, "An album.", output_cls=Album).output == Album(artist="Ys")
+    (request,) = network.requests
+    assert where in request.body and b'"tools"' not in request.body
     check(engine)

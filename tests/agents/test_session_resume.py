@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import agents.session_program as program
 from talking import Talk, call, sound
@@ -29,6 +30,12 @@ from toolcast.tools import CallableTool
 from user.session import environment
 
 Batch = Sequence[Any]
+
+
+class Sum(BaseModel):
+    """A sum."""
+
+    total: int
 
 
 @pytest.fixture(params=["memory", "sqlite", "jsonl"])
@@ -148,15 +155,13 @@ def test_an_id_that_is_there_already() -> None:
 
 def test_an_id_that_is_not_there() -> None:
     store = MemoryStore()
-    for known in ("it has: none", "it has: 'mine'"):
-        with pytest.raises(LookupError, match=f"there is no session 'other' in the store; {known}"):
-            Session.resume("other", Engine(ScriptedLLM()), store)
-        with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
-            session.run("Hi.")
-        store.claim("other").release()
-        if known.endswith("none"):
-            continue
-        break
+    with pytest.raises(LookupError, match="there is no session 'other' in the store; it has: none"):
+        Session.resume("other", Engine(ScriptedLLM()), store)
+    with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
+        session.run("Hi.")
+    with pytest.raises(LookupError, match="it has: 'mine'"):
+        Session.resume("other", Engine(ScriptedLLM()), store)
+    store.claim("other").release()  # nothing is held
 
 
 def test_an_engine_that_is_busy_takes_over_no_session() -> None:
@@ -260,7 +265,7 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
         assert answered(session.engine.history) == Counter(["c1", "c2", "c3", "c4", "c5"])
         for effect, times in (before + Counter(after)).items():
             assert times <= (2 if effect in ("look", "read") else 1), (cut, effect)
-        # Only a tool that was in the middle of it may run no more, or, if it says so, once more.
+        # What had begun is not run again, but for the one tool that says it may be.
         assert len([*before.elements(), *after]) <= 5 + ("read" in after and "read" in before)
         assert set(asked) <= {"c1", "c2", "c4", "c5"}  # for c3 there was an answer already
         history = session.engine.history
@@ -276,6 +281,45 @@ def test_a_crash_after_any_append(new_store: Callable[[], Store]) -> None:
 
 def test_a_crash_after_any_append_through_every_face(talk: Talk) -> None:
     crashed_anywhere(MemoryStore, talk)
+
+
+def crashed_in(tool: str, new_store: Callable[[], Store]) -> Store:
+    """A store as it is when the process dies in the middle of a tool."""
+    whole = Recording([])
+    with Session(
+        agent([], [call("c1", tool, '{"text": "a"}' if tool == "write" else "{}"), "done"], []), id="mine", store=whole
+    ) as session:
+        session.run("go")
+    store = new_store()
+    for batch in whole.batches:
+        store.append("mine", batch)
+        if batch[0]["kind"] == "started":
+            break
+    return store
+
+
+def test_after_a_crash_something_else_is_asked(new_store: Callable[[], Store], talk: Talk) -> None:
+    ran: list[str] = []
+    store = crashed_in("write", new_store)
+    session = Session.resume("mine", agent(ran, ["no matter"], []), store)
+    assert talk.run(session, "Never mind.").text == "no matter"
+    sound(session.engine)
+    (result,) = session.engine.history[2].parts
+    assert isinstance(result, ToolResultPart)
+    assert "it may have had its effect" in result.content
+    assert ran == []
+    talk.close(session)
+
+
+def test_a_typed_result_is_wanted_again_after_a_crash(new_store: Callable[[], Store], talk: Talk) -> None:
+    ran: list[str] = []
+    store = crashed_in("read", new_store)
+    session = Session.resume("mine", agent(ran, [Sum(total=3)], []), store)
+    turn = talk.run(session, output_cls=Sum)
+    assert (turn.output, turn.end, ran) == (Sum(total=3), "output", ["read"])
+    talk.close(session)
+    with Session.resume("mine", agent([], [], []), store) as session:
+        assert not session.unfinished
 
 
 def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Store], talk: Talk) -> None:

@@ -91,7 +91,7 @@ def raising(request: PermissionRequest) -> bool:
 def test_E5_E13_what_the_approver_says(
     turning: Turning, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
 ) -> None:
-    shelf, llm, engine = shelf_and_engine(put("c1", "a"), kind(say))
+    shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(say))
     heard = turning.tell(engine, "Go.")
     assert heard.turn is not None and heard.turn.text == "Done."
     assert shelf.put_there == runs
@@ -112,9 +112,7 @@ def test_E13_without_an_approver_it_is_denied_and_nobody_is_asked(turning: Turni
     assert "permission_wait" not in engine.trace
 
 
-def test_E13_an_approver_that_raises_is_told_to_the_log(
-    turning: Turning, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_E13_an_approver_that_raises_is_told_to_the_log(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
     _, _, engine = shelf_and_engine(put("c1", "a"), raising)
     with caplog.at_level(logging.ERROR, "toolcast"):
         turning.submit(engine, "Go.")
@@ -210,12 +208,31 @@ def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None
     check(engine)
 
 
-def test_later_answers_that_are_not_enough_leave_the_turn_waiting(turning: Turning) -> None:
+def test_answers_may_come_one_by_one(turning: Turning) -> None:
     shelf, llm, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
     turn = turning.submit(engine, "Go.")
     again = turning.submit(engine, answers=[turn.pending[0].allow()])
     assert (again.end, [one.call_id for one in again.pending], shelf.put_there) == ("approval", ["b"], [])
-    assert len(llm.requests) == 1
+    assert again.pending == engine.pending and len(llm.requests) == 1
+    assert turning.submit(engine, answers=[again.pending[0].deny()]).text == "Done."
+    assert shelf.put_there == ["1"] and engine.transcript.answers == {}
+    check(engine)
+
+
+def test_an_answer_can_be_taken_back_while_others_are_missing(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, two = turning.submit(engine, "Go.").pending
+    turning.submit(engine, answers=[one.allow()])
+    turning.submit(engine, answers=[one.deny(), two.allow()])
+    assert shelf.put_there == ["2"]
+
+
+def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, _ = turning.submit(engine, "Go.").pending
+    turning.submit(engine, answers=[one.allow()])
+    turning.submit(engine, "Forget it.")
+    assert (shelf.put_there, engine.transcript.answers) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -353,7 +370,7 @@ def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turni
 @pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "3"])
 def test_arguments_that_nobody_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
     calls = [call("a", "put", arguments), put("b", "x")]
-    shelf, llm, engine = shelf_and_engine(calls, "later")
+    shelf, _, engine = shelf_and_engine(calls, "later")
     turning.submit(engine, "Go.")
     made, _ = engine.history[1].tool_calls
     assert (made.arguments, made.truncated) == ("{}", True)

@@ -10,8 +10,7 @@ from hypothesis import given
 from histories import broken, sound
 from toolcast.agents.histories import faults, repaired, unanswered
 from toolcast.agents.permissions import Rule
-from toolcast.agents.transcripts import BROKEN_OFF, Transcript
-from toolcast.agents.transcripts import sound as made_sound
+from toolcast.agents.transcripts import BROKEN_OFF, Transcript, sound as made_sound
 from toolcast.messages import assistant, tool_result, user
 from toolcast.usage import Budget, Usage
 from turning import call, results
@@ -65,7 +64,10 @@ def test_any_history_becomes_one_that_can_be_gone_on_with(history: Any) -> None:
     left = unanswered(transcript.history)
     transcript.answer_left("not run")
     assert faults(transcript.history) == []
-    assert all(result.content != "not run" or result.call_id in {each.id for each in left} for result in results(transcript.history))
+    assert all(
+        result.content != "not run" or result.call_id in {each.id for each in left}
+        for result in results(transcript.history)
+    )
     assert tuple(repaired(transcript.history, "never said")) == tuple(transcript.history)
 
 

@@ -78,7 +78,8 @@ def test_a_union_is_one_tool_for_each_member(turning: Turning) -> None:
 
 
 @pytest.mark.parametrize(
-    "output_cls, value", [(list[int], [1, 2, 3]), (int, 7), (list[Book], [Book(title="Emma"), Book(title="Persuasion")])]
+    "output_cls, value",
+    [(list[int], [1, 2, 3]), (int, 7), (list[Book], [Book(title="Emma"), Book(title="Persuasion")])],
 )
 def test_other_types(turning: Turning, output_cls: Any, value: Any) -> None:
     engine = Engine(ScriptedLLM(value))
@@ -118,7 +119,28 @@ def test_a_function_that_raises_ends_the_turn(turning: Turning) -> None:
     engine = Engine(ScriptedLLM(call("c", "rate", '{"title": "Emma"}')))
     with pytest.raises(LookupError):
         turning.submit(engine, "Rate.", output_cls=rate)
-    assert engine.trace[-3:] == ("complete", "error", "idle")
+    assert engine.trace[-3:] == ("tool_exec", "error", "idle")
+    check(engine)
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_function_may_have_the_model_asked_again(turning: Turning, as_text: bool) -> None:
+    def rate(stars: int) -> int:
+        """Rate a book."""
+        if stars > 5:
+            raise TryAgain("at most 5 stars")
+        return stars
+
+    first: Any = '{"stars": 9}' if as_text else call("a", "rate", '{"stars": 9}')
+    engine = Engine(llm := ScriptedLLM(first, call("b", "rate", '{"stars": 4}')))
+    turn = turning.submit(engine, "Rate.", output_cls=rate)
+    assert (turn.output, turn.rounds) == (4, 2)
+    assert "at most 5 stars" in llm.requests[1].messages[-1].text
+    check(engine)
+    engine = Engine(ScriptedLLM(first), max_attempts=1)
+    with pytest.raises(ValidationError, match="at most 5 stars") as caught:
+        turning.submit(engine, "Rate.", output_cls=rate)
+    assert isinstance(caught.value.__cause__, TryAgain)
     check(engine)
 
 
@@ -247,9 +269,7 @@ def test_a_refusal_is_an_error(turning: Turning) -> None:
 
 
 def test_a_turn_with_a_result_can_wait_for_an_approval(turning: Turning) -> None:
-    engine = Engine(
-        llm := ScriptedLLM([call("a", "look"), RIGHT]), [look], permissions=Permissions(approve="later")
-    )
+    engine = Engine(llm := ScriptedLLM([call("a", "look"), RIGHT]), [look], permissions=Permissions(approve="later"))
     turn = turning.submit(engine, "An album.", output_cls=Album)
     assert (turn.end, turn.output) == ("approval", None)
     other = turning.submit(engine, output_cls=Album, answers=[turn.pending[0].allow()])

@@ -16,12 +16,14 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+from albums import SEA, Album
 from servers.llmock_protocols import CHAT, MISTRAL, PROTOCOLS, Protocol, findings
 from toolcast import (
     AuthFailed,
     Finish,
     Permissions,
     StreamInterrupted,
+    StreamTruncated,
     TextDelta,
     ToolCallDone,
     ToolResult,
@@ -391,6 +393,68 @@ def test_a_connection_cut_in_the_second_round(
     assert turning.submit(engine).text.startswith("It is sunny in Oslo, and will")
     went_back(server, protocol, "Let me see.", engine.history)
     assert ran == ["Oslo"]
+    check(engine)
+
+
+def test_a_stream_that_ends_before_its_end_runs_no_tool(
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning
+) -> None:
+    album = ("Album", SEA.model_dump(mode="json"))
+    calls(server, album, text="Let me look at the sea")
+    calls(server, album)
+    server.reply("Here it is.")
+    server.truncate(after_chunks=protocol.breaks[1])
+    engine = Engine(llm, [Album])
+    told = turning.tell(engine, "An album, please.")
+    assert type(told.error) is StreamTruncated
+    assert told.of(TextDelta) and not told.of(ToolStarted)
+    assert engine.history == ()
+    again = turning.tell(engine, "An album, please.")
+    assert [event.output for event in again.of(ToolResult)] == [SEA]
+    check(engine)
+
+
+def test_a_call_that_nobody_can_read(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+    """It comes back as an object, which every service takes, with what was wrong; then the model does it right."""
+    server.break_tool_call("malformed_arguments")
+    calls(server, ("weather", {"city": "Oslo"}), text="Let me see.")
+    calls(server, ("weather", {"city": "Oslo"}))
+    server.reply(SUNNY)
+    engine = Engine(llm, [weather])
+    turn = turning.submit(engine, QUESTION)
+    assert (turn.text, turn.rounds) == (SUNNY, 3)
+    assert [result.is_error for result in results(engine.history)] == [True, False]
+    for call in (call for message in engine.history for call in message.tool_calls):
+        assert isinstance(json.loads(call.arguments), dict)
+    check(engine)
+
+
+def test_a_tool_that_is_not_there(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+    server.break_tool_call("unknown_tool")
+    calls(server, ("weather", {"city": "Oslo"}))
+    server.reply(SUNNY)
+    engine = Engine(llm, [weather])
+    turn = turning.submit(engine, QUESTION)
+    assert (turn.text, turn.rounds) == (SUNNY, 2)
+    (result,) = results(engine.history)
+    assert result.is_error and "weather" in result.content
+    check(engine)
+
+
+def test_a_history_that_is_too_long_is_compacted_once(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+    """The service refuses it; the oldest turns go, no call without its result; what is left is asked again."""
+    engine = Engine(llm, [weather])
+    for city in ("Oslo", "Rome"):
+        calls(server, ("weather", {"city": city}))
+        server.reply(SUNNY)
+        turning.submit(engine, f"{QUESTION} Or rather in {city}? {'Do tell. ' * 400}")
+    server.context_overflow()
+    server.reply("Good night.")
+    before = len(engine.history)
+    assert turning.submit(engine, "Thank you.").text == "Good night."
+    assert len(engine.history) < before
+    assert engine.history[-2:] == (user("Thank you."), assistant("Good night."))
+    assert engine.trace.count("streaming") == 2
     check(engine)
 
 

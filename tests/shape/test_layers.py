@@ -113,6 +113,7 @@ LAYERS = {
     "faces": [
         "orchestrator",
         "agents.saved_sessions",
+        "agents.session_turns",
         "agents.sessions",
         "agents.elves",
         "agents.elf_runs",

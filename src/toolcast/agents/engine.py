@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -45,7 +45,7 @@ from .turn_streams import AsyncTurnStream, TurnStream
 from .turns import Turn
 from .typed_output import TypedOutput
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=None)
 
 MAX_ROUNDS: Final = 50
 OUTPUT_LIMIT: Final = 100_000
@@ -149,32 +149,14 @@ class Engine:
 
     # Turns.
 
-    @overload
     def submit(
         self,
         said: Messages | None = None,
         *,
-        output_cls: TypeForm[T],
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[Answer] = (),
         budget: Budget | None = None,
-    ) -> Turn[T]: ...
-    @overload
-    def submit(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: None = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> Turn[None]: ...
-    def submit(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: Any = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> Turn[Any]:
+    ) -> Turn[T]:
         """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`.
 
         With nothing `said` the engine goes on where it is: it runs the calls that have no result yet, with the
@@ -183,92 +165,38 @@ class Engine:
         flow = self._begin(self._task(said, output_cls, answers, budget), self.llm.sync_outside())
         return without_loop.run(flow.finish())
 
-    @overload
     async def asubmit(
         self,
         said: Messages | None = None,
         *,
-        output_cls: TypeForm[T],
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[Answer] = (),
         budget: Budget | None = None,
-    ) -> Turn[T]: ...
-    @overload
-    async def asubmit(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: None = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> Turn[None]: ...
-    async def asubmit(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: Any = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> Turn[Any]:
+    ) -> Turn[T]:
         """A whole turn, awaited: see `submit`."""
         flow = self._begin(self._task(said, output_cls, answers, budget), self.llm.async_outside())
         return await flow.finish()
 
-    @overload
     def stream(
         self,
         said: Messages | None = None,
         *,
-        output_cls: TypeForm[T],
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[Answer] = (),
         budget: Budget | None = None,
-    ) -> TurnStream[T]: ...
-    @overload
-    def stream(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: None = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> TurnStream[None]: ...
-    def stream(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: Any = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> TurnStream[Any]:
+    ) -> TurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is asked for. See `submit`."""
         task = self._task(said, output_cls, answers, budget)
         return TurnStream(lambda: self._begin(task, self.llm.sync_outside()))
 
-    @overload
     def astream(
         self,
         said: Messages | None = None,
         *,
-        output_cls: TypeForm[T],
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[Answer] = (),
         budget: Budget | None = None,
-    ) -> AsyncTurnStream[T]: ...
-    @overload
-    def astream(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: None = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> AsyncTurnStream[None]: ...
-    def astream(
-        self,
-        said: Messages | None = None,
-        *,
-        output_cls: Any = None,
-        answers: Iterable[Answer] = (),
-        budget: Budget | None = None,
-    ) -> AsyncTurnStream[Any]:
+    ) -> AsyncTurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is awaited. See `submit`."""
         task = self._task(said, output_cls, answers, budget)
         return AsyncTurnStream(lambda: self._begin(task, self.llm.async_outside()))

@@ -17,6 +17,7 @@ from ..events import (
     ToolCallStart,
 )
 from ..parsing.partials import MISSING, Growing, plan_for
+from ..providers.wire import Mode
 from ..runtime.network import Outside
 from ..sources import start_call
 from ..usage import Usage
@@ -100,14 +101,20 @@ class Round:
 
 
 def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None) -> Ask:
-    """The question: the whole history, and the tools. A typed result must be given, other tools may be called."""
+    """The question: the whole history, and the tools. A typed result must be given, other tools may be called.
+
+    A model that is known to have no tools is offered none; a typed result is then asked for without them.
+    """
     llm = setup.llm
     messages = llm.extended((*setup.instructions, *transcript.history))
     settings = llm.merged(setup.settings)
-    can_call = llm.metadata.is_function_calling_model
+    known = llm.metadata
+    can_call = known.is_function_calling_model and known.capabilities.tools is not False
     if typed is None:
         return Ask(messages, setup.tools if can_call else (), None, settings, parallel=True, stream=True)
     if not can_call:
-        return Ask(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode="prompted")
+        # A model of a service may be held to a schema: its LLM knows.
+        mode: Mode | None = None if known.is_function_calling_model else "prompted"
+        return Ask(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
     choice = "required" if setup.tools else typed.choice
     return Ask(messages, (*setup.tools, *typed.tools), choice, settings, parallel=True, stream=True)

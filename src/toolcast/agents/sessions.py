@@ -8,9 +8,7 @@ matters, so that it is resumed after a crash in any state. Its states are the ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock, get_ident
@@ -25,22 +23,21 @@ from ..errors import IllegalState
 from ..events import AgentEvent
 from ..runtime.channels import AsyncReader, Channel, Reader
 from ..runtime.side_jobs import ended, start_job
-from ..runtime.waiting import Waiters
 from ..states import SESSION, Observer, Trace
 from ..stores.store import Store
 from .compaction import token_state
 from .engine import Engine
 from .histories import estimated_tokens
 from .saved_sessions import SavedSession
-from .turn_flow import TurnFlow
+from .session_turns import SessionTurn
 from .turns import Turn
 
 T = TypeVar("T")
 
 logger: Final = logging.getLogger("toolcast")
 
-GRACE: Final = 5.0
-"""Seconds that a turn has to end, where somebody waits for it who has cancelled it."""
+_NOTHING: Final[Channel[AgentEvent]] = Channel()
+_NOTHING.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Session:
         self._trace = Trace(SESSION, observer)
         self._trace.call_id = self.id
         self._lock = RLock()  # an observer may call what it likes
-        self._turn: _Turn | None = None  # that is going on, or was the last
+        self._turn: SessionTurn | None = None  # that is going on, or was the last
 
     @classmethod
     def resume(cls, id: str, engine: Engine, store: Store, *, observer: Observer | None = None) -> Self:
@@ -131,13 +128,13 @@ class Session:
 
     def send(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> None:
         """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
-        self._start(False, said, output_cls, answers)
+        self._start(SessionTurn(), said, output_cls, answers)
 
     async def asend(
         self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
-        self._start(True, said, output_cls, answers)
+        self._start(SessionTurn(get_ident()), said, output_cls, answers)
 
     def events(self) -> Reader[AgentEvent]:
         """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
@@ -170,12 +167,13 @@ class Session:
     ) -> Turn[None]: ...
     def run(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> Turn[Any]:
         """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
-        turn = self._start(False, said, output_cls, answers)
+        turn = SessionTurn()
         try:
+            self._start(turn, said, output_cls, answers)
             turn.wait()
         except BaseException:
-            self._cancel(turn)
-            turn.wait(GRACE)
+            if self._cancel(turn):
+                turn.wait(turn.grace)
             raise
         return turn.result()
 
@@ -191,12 +189,13 @@ class Session:
         self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
     ) -> Turn[Any]:
         """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
-        turn = self._start(True, said, output_cls, answers)
+        turn = SessionTurn(get_ident())
         try:
+            self._start(turn, said, output_cls, answers)
             await turn.join()
         except BaseException:
-            self._cancel(turn)
-            await ended([turn], GRACE)
+            if self._cancel(turn):
+                await ended([turn], turn.grace)
             raise
         return turn.result()
 
@@ -209,13 +208,13 @@ class Session:
         """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
         turn = self._close()
         if turn is not None and not turn.would_wait_for_itself:
-            turn.wait(GRACE)
+            turn.wait(turn.grace)
 
     async def aclose(self) -> None:
         """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
         turn = self._close()
         if turn is not None and not turn.is_around:
-            await ended([turn], GRACE)
+            await ended([turn], turn.grace)
 
     def __enter__(self) -> Self:
         return self
@@ -231,23 +230,27 @@ class Session:
 
     # How a turn goes.
 
-    def _start(self, concurrent: bool, said: Messages | None, output_cls: Any, answers: Iterable[Answer]) -> _Turn:
+    def _start(self, turn: SessionTurn, said: Messages | None, output_cls: Any, answers: Iterable[Answer]) -> None:
+        """Begin `turn`. Where this raises and it is the session's turn all the same, somebody has begun to work."""
         with self._lock:
             if self.state != "idle":
                 raise IllegalState(f"the session cannot send while it is {self.state}", state=self.state)
-            flow = self.engine.begin(said, output_cls, answers, concurrent=concurrent, checkpoint=self._save)
-            self._turn = turn = _Turn(flow, get_ident() if concurrent else 0)
+            concurrent = bool(turn.thread)
+            turn.flow = self.engine.begin(said, output_cls, answers, concurrent=concurrent, checkpoint=self._save)
+            self._turn = turn
             with turn.around():
                 self._trace.step("sent")
                 try:
                     start_job(partial(self._work, turn), concurrent=concurrent, name=f"session {self.id}")
-                except RuntimeError:  # the system gives no more threads
-                    flow.abandon()
-                    self._end(turn)
+                except BaseException:  # there are no more threads; or Ctrl-C, and then a thread may work already
+                    if turn.taken():
+                        turn.flow.abandon()
+                        self._end(turn)
                     raise
-            return turn
 
-    async def _work(self, turn: _Turn) -> None:
+    async def _work(self, turn: SessionTurn) -> None:
+        if not turn.taken():
+            return
         try:
             while events := await turn.flow.pull():
                 for event in events:
@@ -258,7 +261,7 @@ class Session:
         finally:
             self._end(turn)
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, turn: SessionTurn) -> None:
         try:
             self._save()
         except Exception as error:
@@ -277,15 +280,17 @@ class Session:
         if self._saved is not None:
             self._saved.save(self.engine)
 
-    def _cancel(self, turn: _Turn) -> None:
-        """Cancel this turn, and no other that may have begun since."""
+    def _cancel(self, turn: SessionTurn) -> bool:
+        """Cancel this turn, and no other that may have begun since. Gives whether it is to end now."""
         with self._lock:
-            if self.state != "active" or turn is not self._turn:
-                return
-            self._trace.step("cancelled")
+            if turn is not self._turn or turn.done:
+                return False
+            if self.state == "active":
+                self._trace.step("cancelled")
         turn.flow.cancellation.cancel()
+        return True
 
-    def _close(self) -> _Turn | None:
+    def _close(self) -> SessionTurn | None:
         """Close, and give the turn that must end now, if there is one."""
         with self._lock:
             idle = self.state == "idle"
@@ -306,70 +311,7 @@ class Session:
     def _events(self) -> Channel[AgentEvent]:
         return _NOTHING if self._turn is None else self._turn.events
 
-    def _begun(self) -> _Turn:
+    def _begun(self) -> SessionTurn:
         if self._turn is None:
             raise IllegalState("the session has no turn to give the result of; send() starts one", state=self.state)
         return self._turn
-
-
-_around: ContextVar[tuple[_Turn, ...]] = ContextVar("turns of sessions that this code is part of", default=())
-
-_NOTHING: Final[Channel[AgentEvent]] = Channel()
-_NOTHING.close()
-
-
-class _Turn:
-    """A turn that goes on by itself: in the thread `thread`, if that is the event loop's."""
-
-    def __init__(self, flow: TurnFlow, thread: int) -> None:
-        self.flow: TurnFlow = flow
-        self.events: Channel[AgentEvent] = Channel()
-        self.done: bool = False
-        self.error: BaseException | None = None  # where it is not the flow's
-        self._thread = thread
-        self._waiters = Waiters()
-
-    @contextmanager
-    def around(self) -> Generator[None]:
-        """What is done inside, and by threads and tasks that are started there, is part of the turn."""
-        before = _around.set((*_around.get(), self))
-        try:
-            yield
-        finally:
-            _around.reset(before)
-
-    def end(self) -> None:
-        """Have everybody know that it is over."""
-        self.done = True
-        self.events.close()
-        self._waiters.wake()
-
-    @property
-    def is_around(self) -> bool:
-        """Whether who asks is part of the turn: one of its tools, an observer."""
-        return self in _around.get()
-
-    @property
-    def would_wait_for_itself(self) -> bool:
-        """Whether the turn needs the thread that asks, or what is done there."""
-        return not self.done and (self.is_around or self._thread == get_ident())
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the end, or for `timeout` seconds. Gives whether the turn has ended."""
-        if self.would_wait_for_itself:
-            raise RuntimeError("the turn would wait for itself here: `await aresult()`, and not in one of its tools")
-        return self._waiters.block(self._is_done, timeout)
-
-    async def join(self) -> None:
-        """Wait for the end. Being cancelled here cancels nothing but the waiting."""
-        await self._waiters.suspend(self._is_done)
-
-    def result(self) -> Turn[Any]:
-        """The turn that has ended; raises what ended it, or that it could not be saved."""
-        error = self.error or self.flow.error
-        if error is not None:
-            raise error
-        return self.flow.turn
-
-    def _is_done(self) -> bool:
-        return self.done

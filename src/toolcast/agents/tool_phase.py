@@ -78,10 +78,9 @@ class ToolPhase:
         if approve == "later":
             self.pending.append(request)
             return
+        assert approve is not None  # where nobody is there to be asked, no call is asked about
         try:
-            said: object = False
-            if callable(approve):
-                said = await called(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
+            said: object = await called(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
         except Exception as error:
             if self._cancellation.cancelled:
                 raise
@@ -181,7 +180,7 @@ class ToolPhase:
         if job.edited is not None:
             part = replace(part, content=f"(The user changed the arguments to {job.edited}.)\n{part.content}")
         self._transcript.add(Message("tool", (part,)))
-        self._transcript.started.discard(job.call.id)
+        self._transcript.settle(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
 
 
@@ -200,7 +199,8 @@ def requests_for(setup: Setup, transcript: Transcript, calls: Sequence[ToolCallP
     """What somebody has to be asked before these calls may run."""
     jobs = jobs_of(calls, setup.by_name, transcript.started)
     phase = ToolPhase(setup, transcript, jobs, Cancellation(), Spending(), concurrent=False)
-    return tuple(iter(lambda: phase.next_request({}), None))
+    requests = iter(lambda: phase.next_request({}), None)
+    return tuple([request for request in requests if request.call_id not in transcript.answers])
 
 
 def kept(message: Message, jobs: Iterable[Job]) -> Message:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ..approvals import Answer
 from ..messages import Message, ToolResultPart, tool_result
 from ..usage import NO_USAGE, Budget, Spending, Usage
 from .compaction import Compaction, compacted
@@ -36,6 +37,7 @@ class Transcript:
         self.spending: Spending = Spending(budget, parent)
         self.remembered: list[Rule] = []
         self.started: set[str] = set()
+        self.answers: dict[str, Answer] = {}  # what people said of calls that have no result yet
         self.injected: list[Message] = []
         self.turns: int = 0
         self.end: str | None = None  # how the last turn ended; None while it goes on
@@ -66,7 +68,12 @@ class Transcript:
         """Give each call that has no result one that says `words`, or that the call had begun."""
         for call in unanswered(self.history):
             self.add(tool_result(call, BROKEN_OFF if call.id in self.started else words, is_error=True))
-            self.started.discard(call.id)
+            self.settle(call.id)
+
+    def settle(self, id: str) -> None:
+        """The call has its result."""
+        self.started.discard(id)
+        self.answers.pop(id, None)
 
     def take_injected(self) -> None:
         """Put what was injected meanwhile at the end of the history."""
@@ -113,7 +120,7 @@ class Transcript:
         self.spending.restore({"usage": state.usage.to_dict(), "tool_calls": calls, "seconds": 0.0})
         self.remembered = [Rule.from_dict(rule) for rule in state.remembered]
         self.started = set(state.started)
-        self.added, self.injected, self.context_tokens = [], [], 0
+        self.added, self.injected, self.answers, self.context_tokens = [], [], {}, 0
 
 
 def sound(history: Iterable[Message]) -> list[Message]:

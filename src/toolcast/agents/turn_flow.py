@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ..approvals import Answer, PermissionRequest
-from ..calls import run_reads
 from ..cancellation import Cancellation
 from ..errors import ContextTooLong, IllegalState, TurnCancelled, TurnStopped
 from ..events import AgentEvent, ChatResponse, ErrorEvent
@@ -58,7 +57,8 @@ class TurnFlow:
         self.ended: bool = False
         self.error: BaseException | None = None
         self.cancellation: Cancellation = cancellation
-        self.answers: dict[str, Answer] = {answer.call_id: answer for answer in task.answers}
+        self.answers: dict[str, Answer] = transcript.answers
+        self.answers.update((answer.call_id, answer) for answer in task.answers)
         self.trace: Trace = trace
         self.states: list[str] = [trace.state]  # all that were walked through
         self._setup = setup
@@ -75,9 +75,7 @@ class TurnFlow:
         self._heard: Round | None = None  # the last that was heard to its end, and paid for
         self._tools: ToolPhase | None = None
         self._request: PermissionRequest | None = None
-        self._compacted = False
-        self._pulled = False
-        self._unheard = False
+        self._compacted = self._pulled = self._unheard = False
         transcript.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
             "idle": self._begin,
@@ -220,7 +218,7 @@ class TurnFlow:
             self._limits.call(calls, self._outside.now())
             self._use(jobs)
             self._step("tools_called")
-        elif (words := self._asks_again(response)) is not None:
+        elif (words := await self._asks_again(response)) is not None:
             self._transcript.answer_left(CUT_OFF)
             self._transcript.add(user(words))
             self._step("asked_again")
@@ -229,10 +227,10 @@ class TurnFlow:
             self._step("answered")
         return []
 
-    def _asks_again(self, response: ChatResponse) -> str | None:
+    async def _asks_again(self, response: ChatResponse) -> str | None:
         """What the model is told when its answer was not enough; None when it was."""
         if self._task.typed is not None:
-            return self._task.typed.read_text(response)
+            return self._task.typed.read_text(response) or await self._task.typed.make(self._outside)
         cut = response.stop_reason == "max_tokens" and not response.message.tool_calls
         return CONTINUE if cut and self._setup.auto_continue else None
 
@@ -254,8 +252,9 @@ class TurnFlow:
         if started is not None:
             self._save()
             return started
-        typed = self._task.typed
-        self._tools = None
+        self._tools, typed = None, self._task.typed
+        if typed is not None and (words := await typed.make(self._outside)) is not None:
+            self._transcript.add(user(words))
         self._step("tools_executed" if typed is None or typed.found is None else "answered")
         return []
 
@@ -273,8 +272,7 @@ class TurnFlow:
     async def _complete(self) -> list[AgentEvent]:
         typed = self._task.typed
         if typed is not None and typed.found is not None:
-            (self._output,) = await run_reads([typed.found], self._outside)
-            self._end = "output"
+            self._output, self._end = typed.output, "output"
         self._transcript.answer_left(CUT_OFF)
         self._wind_up(None, "returned", self._end)
         return []

@@ -7,15 +7,17 @@ its call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..answers import ReadCall, Reader, explained
+from ..calls import run_reads
 from ..errors import CallError, NoToolCallError, ToolcastError, TryAgain, ValidationError
 from ..events import AgentEvent, ChatResponse, Event, OutputDelta
-from ..messages import TAKEN, ToolCallPart
+from ..messages import TAKEN, Message, ToolCallPart
 from ..objects import StreamingObjectProcessor
 from ..providers.wire import NamedTool, ToolChoice
+from ..runtime.network import Outside
 from ..runtime.tool_runner import Job
 from ..tools import CallableTool, Read, ToolOutput, output_tools
 
@@ -30,7 +32,9 @@ class TypedOutput:
         self.tools: tuple[CallableTool, ...] = output_tools(output_cls)
         self.names: frozenset[str] = frozenset(tool.name for tool in self.tools)
         self.found: ReadCall | None = None
+        self.output: Any = None
         self._failure: CallError | None = None
+        self._response = ChatResponse(Message("assistant"))  # the last that was read
         self._reader = Reader({tool.name: tool for tool in self.tools})
         self._attempts = max_attempts
         self.listen()
@@ -55,9 +59,18 @@ class TypedOutput:
 
     def read_text(self, response: ChatResponse) -> str | None:
         """Take the result from an answer without a call. None, or what the model is to be told; see `check`."""
-        words = self._tried(lambda: self._reader.read(response)[0], response)
-        self.check()
-        return None if words is None else f"{words}\n{_AGAIN}"
+        return self._again(self._tried(lambda: self._reader.read(response)[0], response))
+
+    async def make(self, outside: Outside) -> str | None:
+        """Make the `output` of what was found, if it was. None, or what the model is to be told; see `check`."""
+        if self.found is None:
+            return None
+        try:
+            (self.output,) = await run_reads([self.found], outside)
+        except TryAgain as error:
+            self.found = None
+            return self._again(self._told(error))
+        return None
 
     def check(self) -> None:
         """Raises what was wrong with the last answer, if the model was told often enough."""
@@ -77,15 +90,23 @@ class TypedOutput:
             return Job(call, error=ToolcastError(said), done=True, made=made)
         return Job(call, self.found.tool, Read(self.found.value), done=True, made=made)
 
-    def _tried(self, read: Any, response: ChatResponse) -> str | None:
+    def _tried(self, read: Callable[[], ReadCall], response: ChatResponse) -> str | None:
+        self._response = response
         try:
             self.found = read()
         except (ValidationError, NoToolCallError, TryAgain) as error:
-            self._attempts -= 1
-            if self._attempts < 1:
-                self._failure = _final(error, response)
-            return explained(error)
+            return self._told(error)
         return None
+
+    def _told(self, error: ValidationError | NoToolCallError | TryAgain) -> str:
+        self._attempts -= 1
+        if self._attempts < 1:
+            self._failure = _final(error, self._response)
+        return explained(error)
+
+    def _again(self, words: str | None) -> str | None:
+        self.check()
+        return None if words is None else f"{words}\n{_AGAIN}"
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

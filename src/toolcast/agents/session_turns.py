@@ -1,0 +1,100 @@
+"""One turn of a session: it goes on by itself, and others wait for its end.
+
+Whoever waits where the turn needs him to go on would wait for ever: one of its tools, or the thread of its event loop.
+So a turn knows what is done within it, by a context variable, which tools see in whatever thread they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock, get_ident
+from time import monotonic
+from typing import Any, Final
+
+from ..events import AgentEvent
+from ..runtime.channels import Channel
+from ..runtime.waiting import Waiters
+from .turn_flow import TurnFlow
+from .turns import Turn
+
+GRACE: Final = 5.0
+"""Seconds that a turn has to end, where somebody waits for it who has cancelled it."""
+
+_around: ContextVar[tuple[SessionTurn, ...]] = ContextVar("turns of sessions that this code is part of", default=())
+
+
+class SessionTurn:
+    """A turn that goes on by itself: in the event loop of `thread`, or in a thread of its own.
+
+    It has a `flow` from the moment on at which it is the session's turn.
+    """
+
+    flow: TurnFlow
+
+    def __init__(self, thread: int = 0) -> None:
+        self.thread: int = thread
+        self.events: Channel[AgentEvent] = Channel()
+        self.done: bool = False
+        self.error: BaseException | None = None  # where it is not the flow's
+        self._free = Lock()
+        self._until: float | None = None
+        self._waiters = Waiters()
+
+    def taken(self) -> bool:
+        """Whether it is for who asks to work on it: for the first."""
+        return self._free.acquire(blocking=False)
+
+    @property
+    def grace(self) -> float:
+        """Seconds that it still has to end. They begin when first asked for, so that nobody waits twice."""
+        now = monotonic()
+        if self._until is None:
+            self._until = now + GRACE
+        return max(self._until - now, 0.0)
+
+    @contextmanager
+    def around(self) -> Generator[None]:
+        """What is done inside, and by threads and tasks that are started there, is part of the turn."""
+        before = _around.set((*_around.get(), self))
+        try:
+            yield
+        finally:
+            _around.reset(before)
+
+    def end(self) -> None:
+        """Have everybody know that it is over."""
+        self.done = True
+        self.events.close()
+        self._waiters.wake()
+
+    @property
+    def is_around(self) -> bool:
+        """Whether who asks is part of the turn: one of its tools, an observer."""
+        return self in _around.get()
+
+    @property
+    def would_wait_for_itself(self) -> bool:
+        """Whether the turn needs the thread that asks, or what is done there."""
+        return not self.done and (self.is_around or self.thread == get_ident())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until the end, or for `timeout` seconds. Gives whether the turn has ended."""
+        if self.would_wait_for_itself:
+            raise RuntimeError("the turn would wait for itself here: `await aresult()`, and not in one of its tools")
+        return self._waiters.block(self._is_done, timeout)
+
+    async def join(self) -> None:
+        """Wait for the end. Being cancelled here cancels nothing but the waiting."""
+        await self._waiters.suspend(self._is_done)
+
+    def result(self) -> Turn[Any]:
+        """The turn that has ended; raises what ended it, or that it could not be saved."""
+        error = self.error or self.flow.error
+        if error is not None:
+            raise error
+        return self.flow.turn
+
+    def _is_done(self) -> bool:
+        return self.done
