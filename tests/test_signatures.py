@@ -201,7 +201,7 @@ def test_what_was_not_passed_is_left_to_the_function() -> None:
 
 
 def test_none_as_a_default_allows_null() -> None:
-    def take(a: int = None) -> Any:  # type: ignore[assignment] # noqa: RUF013
+    def take(a: int = None) -> Any:  # type: ignore[assignment]
         return a
 
     assert called(take, '{"a": null}') is None

@@ -49,9 +49,21 @@ class Ask:
 
 def as_messages(messages: Messages) -> list[Message]:
     """Messages from what a caller may pass: a string is a user message."""
-    if isinstance(messages, (str, Message)):
-        messages = [messages]
-    return [user(message) if isinstance(message, str) else message for message in messages]
+    listed = [messages] if isinstance(messages, (str, Message)) else messages
+    if not isinstance(listed, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it is what a user passed
+        raise TypeError(f"{listed!r:.100} cannot be said: {_MESSAGE}")
+    return [_as_message(message) for message in listed]
+
+
+_MESSAGE = "a message is a text, a Message, or several of them in a list"
+
+
+def _as_message(message: object) -> Message:
+    if isinstance(message, Message):
+        return message
+    if isinstance(message, str):
+        return user(message)
+    raise TypeError(f"{message!r:.100} cannot be said: {_MESSAGE}")
 
 
 def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:

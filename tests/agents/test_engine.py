@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from toolcast import Configs, MissingLLMError
 from toolcast.agents.engine import Engine
+from toolcast.agents.histories import faults
 from toolcast.agents.permissions import Permissions, Rule
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import (
@@ -21,10 +22,11 @@ from toolcast.errors import (
     RateLimited,
     RoundsExceeded,
     StreamTruncated,
+    ToolcastError,
     TurnCancelled,
 )
 from toolcast.events import ErrorEvent, Finish, TextDelta, ToolResult, ToolStarted, UsageReport
-from toolcast.messages import ToolCallPart, assistant, tool_result, user
+from toolcast.messages import Message, ToolCallPart, assistant, tool_result, user
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
@@ -691,3 +693,83 @@ def test_an_inner_engine_whose_turn_would_wait_for_a_person_asks_nobody(turning:
     turning.submit(engine, "Go.")
     assert results(engine.history)[0].content == "I may not look."
     assert results(inner_llm.requests[1].messages)[0].is_error
+
+
+# What cannot be meant is said before anything is sent
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"permissions": "bypass"},
+        {"budget": 5},
+        {"settings": {}},
+        {"compaction": "soon"},
+        {"tool_timeout": 0},
+        {"tool_timeout": "1"},
+        {"max_rounds": 1.5},
+        {"max_rounds": "5"},
+        {"max_attempts": 0},
+        {"max_repeats": 0},
+        {"output_limit": 0},
+        {"observer": 5},
+    ],
+    ids=str,
+)
+def test_options_that_are_none(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name}="):
+        Engine(scripted("x"), **options)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", tool_result("c9", "42"), Message("assistant", (LOOK,)), ["Hello.", Message("assistant", (LOOK,))]],
+    ids=["nothing", "a result", "a call", "a call behind a text"],
+)
+def test_what_cannot_be_said(said: Any) -> None:
+    engine = Engine(llm := scripted("x"))
+    with pytest.raises(ValueError, match="cannot be said"):
+        engine.submit(said)
+    if not isinstance(said, list):
+        with pytest.raises(ValueError, match="cannot be said"):
+            engine.inject(said)
+    assert (engine.history, llm.requests, engine.state) == ((), [], "idle")
+
+
+@pytest.mark.parametrize("said", [5, [5]], ids=str)
+def test_what_is_no_message(said: Any) -> None:
+    with pytest.raises(TypeError, match="a message is a text"):
+        Engine(scripted("x")).submit(said)
+
+
+@pytest.mark.parametrize("data", [{}, {"records": []}], ids=str)
+def test_nothing_to_restore(data: Any) -> None:
+    with pytest.raises(ToolcastError):
+        Engine(scripted("x")).restore(data)
+
+
+def test_a_turn_that_nobody_has_begun_is_in_nobodys_way() -> None:
+    """Ctrl-C may come between the two."""
+    engine = Engine(scripted("One.", "Two."))
+    left = engine.begin("First.", None, (), concurrent=False)
+    with pytest.raises(IllegalState):
+        engine.submit("Second.")
+    engine.cancel()
+    assert left.ended and engine.state == "idle"
+    assert engine.submit("Second.").text == "One."
+    assert [message.text for message in engine.history] == ["Second.", "One."]
+
+
+@pytest.mark.parametrize("state", ["streaming", "complete", "idle", "error"])
+def test_an_observer_that_stops_the_program_leaves_the_engine_idle(state: str) -> None:
+    def observe(id: str, now: str) -> None:
+        if now == state:
+            raise SystemExit
+
+    engine = Engine(scripted(RuntimeError("no") if state == "error" else "Hello.", "Again."), observer=observe)
+    with pytest.raises(SystemExit):
+        engine.submit("Go.")
+    assert engine.state == "idle" and not faults(engine.history)
+    engine._observer = None
+    assert engine.submit("Go.").end == "end_turn"

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 import agents.session_program as program
-from talking import Talk, call, sound
+from talking import Door, Talk, call, sound
 from toolcast.agents.engine import Engine
 from toolcast.agents.permissions import Permissions
 from toolcast.agents.sessions import Session
@@ -184,6 +184,21 @@ def test_records_that_cannot_be_read_are_held_by_nobody() -> None:
             Session.resume("mine", Engine(ScriptedLLM()), store)
 
 
+def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
+    new_store: Callable[[], Store], talk: Talk, door: Door
+) -> None:
+    store = new_store()
+    session = Session(Engine(ScriptedLLM(call("c1", "wait")), [door.wait]), id="mine", store=store)
+    talk.send(session, "go")
+    door.reached()
+    talk.close(session)
+    with Session.resume("mine", Engine(ScriptedLLM("done")), store) as resumed:
+        assert resumed.engine.history == session.engine.history
+        assert resumed.engine.transcript.end == "cancelled"
+        sound(resumed.engine)
+        assert resumed.run().text == "done"
+
+
 # A crash after any append.
 
 SCRIPT = [
@@ -350,8 +365,10 @@ def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Sto
 def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]]:
     """The program, come to where it waits; killed in the end."""
     command = [sys.executable, "-W", "error", program.__file__, kind, str(path), where]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:  # type: ignore[call-overload]  # pipes are right
+    with subprocess.Popen(
+        command, text=True, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
         try:
             assert process.stdout.readline() == f"{where}\n", process.stderr.read()
             yield process

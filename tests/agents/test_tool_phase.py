@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -584,3 +585,93 @@ def test_E9_without_one_a_sync_approver_has_the_turn_wait_and_is_not_heard() -> 
         engine.submit("Go.")
     assert shelf.put_there == []
     check(engine)
+
+
+# What was found out about answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        (lambda request: [request.allow(), request.deny()], "or it got two"),
+        (lambda request: [PermissionRequest("x", "put", request.arguments).allow()], "no call 'x' waits"),
+        (lambda request: [True], r"request\.allow"),
+    ],
+    ids=["two to one call", "to no call", "no answer at all"],
+)
+def test_answers_that_cannot_be_taken(answers: Any, error: str) -> None:
+    shelf, llm, engine = shelf_and_engine([put("a", "1")], "later")
+    (request,) = engine.submit("Go.").pending
+    with pytest.raises((ValueError, TypeError), match=error):
+        engine.submit(answers=answers(request))
+    assert (shelf.put_there, len(llm.requests), engine.pending) == ([], 1, (request,))
+    with pytest.raises(ValueError, match="without text"):
+        engine.submit("And?", answers=[request.allow()])
+    with pytest.raises(TypeError, match=r"request\.allow"):
+        engine.stream().answer(True)  # type: ignore[arg-type]  # that is what is tried
+    assert engine.state == "idle"
+
+
+def test_an_answer_to_another_conversation_approves_nothing_later() -> None:
+    old = PermissionRequest("a", "put", '{"item": "1"}').allow()
+    shelf, _, engine = shelf_and_engine([put("a", "1")], "later")
+    with pytest.raises(ValueError, match="nothing was said"):
+        engine.submit(answers=[old])
+    engine.inject("Hello.")
+    with pytest.raises(ValueError, match="no call 'a' waits"):
+        engine.submit(answers=[old])
+    assert engine.submit("Go.").end == "approval" and shelf.put_there == []
+
+
+def test_answers_that_wait_for_others_are_kept_over_a_restart() -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, two = engine.submit("Go.").pending
+    engine.submit(answers=[one.deny("not that")])
+    engine.inject("Be quick.")
+    stored = json.loads(json.dumps(engine.snapshot()))
+    llm = ScriptedLLM("Done.")
+    later = Engine(llm, engine.tools, permissions=engine.permissions)
+    later.restore(stored)
+    assert later.pending == (two,)
+    later.submit(answers=[two.allow()])
+    assert shelf.put_there == ["2"]
+    assert [one.content for one in results(later.history)] == ["permission denied: not that", "2 is there"]
+    assert llm.requests[0].messages[-1].text == "Be quick."
+    check(later)
+
+
+def test_what_is_said_twice_is_shown_as_it_will_run() -> None:
+    doubled = ToolCallPart("a", "put", '{"item": "nothing", "item": "1"}')
+    shelf, _, engine = shelf_and_engine([doubled], "later")
+    (request,) = engine.submit("Go.").pending
+    assert json.loads(request.arguments) == {"item": "1"} and "nothing" not in request.arguments
+    engine.submit(answers=[request.allow()])
+    assert shelf.put_there == ["1"]
+
+
+def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, turning: Turning) -> None:
+    """What was a file when it was asked about may be a way to something else by now."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "key").write_text("secret")
+
+    def unpack(archive: str) -> str:
+        """Unpack an archive."""
+        (tmp_path / "x").symlink_to(tmp_path / ".ssh")
+        return "done"
+
+    def read(path: str) -> str:
+        """Read a file."""
+        return Path(path).read_text()
+
+    wanted = ToolCallPart("b", "read", json.dumps({"path": str(tmp_path / "x" / "key")}))
+    engine = Engine(ScriptedLLM([call("a", "unpack", '{"archive": "x.zip"}'), wanted], "Hm."), [unpack, read])
+    turning.submit(engine, "Go.")
+    (tmp_path / "x").unlink(missing_ok=True)
+    assert [one.is_error for one in results(engine.history)] == [False, True]
+    assert "protected" in results(engine.history)[1].content
+
+
+def test_long_changed_arguments_are_told_shortened() -> None:
+    _, _, engine = shelf_and_engine([put("a", "1")], lambda request: request.edit({"item": "2" * 5_000}))
+    engine.submit("Go.")
+    assert len(results(engine.history)[0].content.splitlines()[0]) < 600

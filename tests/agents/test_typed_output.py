@@ -10,7 +10,8 @@ from pydantic import BaseModel, field_validator
 
 from toolcast.agents.engine import Engine
 from toolcast.agents.permissions import Permissions
-from toolcast.errors import OutputTruncated, Refused, TryAgain, ValidationError
+from toolcast.agents.rules import Rule
+from toolcast.errors import OutputTruncated, PermissionDenied, Refused, TryAgain, ValidationError
 from toolcast.events import Finish, OutputDelta, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import TAKEN, user
 from toolcast.providers.wire import NamedTool
@@ -111,37 +112,80 @@ def test_an_async_function(turning: Turning) -> None:
     assert turning.submit(engine, "Rate.", output_cls=rate).output == "EMMA"
 
 
-def test_a_function_that_raises_ends_the_turn(turning: Turning) -> None:
+def test_a_function_that_raises_tells_the_model_and_in_the_end_the_caller(turning: Turning) -> None:
     def rate(title: str) -> str:
         """Rate a book."""
         raise LookupError(title)
 
-    engine = Engine(ScriptedLLM(call("c", "rate", '{"title": "Emma"}')))
+    calls = [call(id, "rate", '{"title": "Emma"}') for id in ("a", "b")]
+    engine = Engine(llm := ScriptedLLM(*calls), max_attempts=2)
     with pytest.raises(LookupError):
         turning.submit(engine, "Rate.", output_cls=rate)
-    assert engine.trace[-3:] == ("tool_exec", "error", "idle")
+    assert [one.content for one in results(engine.history)] == ["LookupError: Emma"] * 2
+    assert (len(llm.requests), engine.trace[-3:]) == (2, ("tool_exec", "error", "idle"))
     check(engine)
 
 
-@pytest.mark.parametrize("as_text", [True, False])
-def test_a_function_may_have_the_model_asked_again(turning: Turning, as_text: bool) -> None:
+def test_a_function_may_have_the_model_asked_again(turning: Turning) -> None:
     def rate(stars: int) -> int:
         """Rate a book."""
         if stars > 5:
             raise TryAgain("at most 5 stars")
         return stars
 
-    first: Any = '{"stars": 9}' if as_text else call("a", "rate", '{"stars": 9}')
-    engine = Engine(llm := ScriptedLLM(first, call("b", "rate", '{"stars": 4}')))
+    first = call("a", "rate", '{"stars": 9}')
+    engine = Engine(ScriptedLLM(first, call("b", "rate", '{"stars": 4}')))
     turn = turning.submit(engine, "Rate.", output_cls=rate)
     assert (turn.output, turn.rounds) == (4, 2)
-    assert "at most 5 stars" in llm.requests[1].messages[-1].text
+    assert [one.content for one in results(engine.history)] == ["at most 5 stars", "4"]
     check(engine)
     engine = Engine(ScriptedLLM(first), max_attempts=1)
     with pytest.raises(ValidationError, match="at most 5 stars") as caught:
         turning.submit(engine, "Rate.", output_cls=rate)
     assert isinstance(caught.value.__cause__, TryAgain)
     check(engine)
+
+
+def test_a_function_is_not_run_on_mere_text(turning: Turning) -> None:
+    """Nobody could be asked about it: a text is no call."""
+    ran: list[int] = []
+
+    def rate(stars: int) -> int:
+        """Rate a book."""
+        ran.append(stars)
+        return stars
+
+    engine = Engine(llm := ScriptedLLM('{"stars": 3}', call("b", "rate", '{"stars": 4}')))
+    assert turning.submit(engine, "Rate.", output_cls=rate).output == 4
+    assert ran == [4] and "calling the tool" in llm.requests[1].messages[-1].text
+
+
+def test_of_two_calls_of_a_function_the_first_counts(turning: Turning) -> None:
+    def rate(stars: int) -> int:
+        """Rate a book."""
+        return stars
+
+    engine = Engine(ScriptedLLM([call("a", "rate", '{"stars": 3}'), call("b", "rate", '{"stars": 4}')]))
+    assert turning.submit(engine, "Rate.", output_cls=rate).output == 3
+    assert [one.is_error for one in results(engine.history)] == [False, True]
+
+
+@pytest.mark.parametrize("permissions", [Permissions("deny"), Permissions(rules=[Rule("write", "deny")])])
+def test_a_function_needs_permission_like_any_tool(turning: Turning, permissions: Permissions) -> None:
+    ran: list[str] = []
+
+    def write(path: str) -> str:
+        """Write a file."""
+        ran.append(path)
+        return path
+
+    engine = Engine(ScriptedLLM(call("a", "write", '{"path": ".env"}')), permissions=permissions, max_attempts=1)
+    with pytest.raises(PermissionDenied):
+        turning.submit(engine, "Write.", output_cls=write)
+    engine = Engine(ScriptedLLM(call("a", "write", '{"path": ".env"}')), max_attempts=1)
+    with pytest.raises(PermissionDenied, match="protected"):
+        turning.submit(engine, "Write.", output_cls=write)
+    assert ran == []
 
 
 def test_a_wrong_one_is_asked_for_again(turning: Turning) -> None:
@@ -284,3 +328,10 @@ def test_the_next_turn_needs_no_result(turning: Turning) -> None:
     turn = turning.submit(engine, "Thanks.")
     assert (turn.output, turn.text) == (None, "Fine.")
     assert llm.requests[1].tools == () and llm.requests[1].messages[-1] == user("Thanks.")
+
+
+def test_in_the_last_round_only_the_result_is_offered(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM(call("a", "look"), ALBUM), [look], max_rounds=2)
+    assert turning.submit(engine, "An album.", output_cls=Album).output == ALBUM
+    assert [[tool.name for tool in asked.tools] for asked in llm.requests] == [["look", "Album"], ["Album"]]
+    assert llm.requests[1].tool_choice == NamedTool("Album")

@@ -34,7 +34,7 @@ from ..tool_context import ToolContext
 from ..tools import CallableTool, as_tools
 from ..usage import Budget, Spending, Usage
 from .compaction import Compaction
-from .histories import unanswered
+from .histories import faults, unanswered
 from .permissions import Permissions
 from .session_log import SessionState, difference, fold, opened
 from .setup import Setup, Task
@@ -87,16 +87,18 @@ class Engine:
             llm=_found(llm),
             tools=as_tools(tools),
             permissions=Permissions("bypass") if permissions is None else permissions,
-            max_rounds=_positive("max_rounds", max_rounds),
+            max_rounds=max_rounds,
             settings=settings,
             instructions=(system(system_prompt),) if system_prompt else (),
             deps=deps,
             compaction=Compaction() if compaction == "default" else compaction,
             tool_timeout=tool_timeout,
-            output_limit=_positive("output_limit", output_limit),
-            max_repeats=max_repeats if max_repeats is None else _positive("max_repeats", max_repeats),
-            max_attempts=_positive("max_attempts", max_attempts),
+            output_limit=output_limit,
+            max_repeats=max_repeats,
+            max_attempts=max_attempts,
             auto_continue=auto_continue,
+            budget=budget,
+            observer=observer,
         )
         self._observer = observer
         self._budget = budget
@@ -163,7 +165,10 @@ class Engine:
         `answers` to its requests, or asks the model once more. `output_cls` gives the turn a typed `output`.
         """
         flow = self._begin(self._task(said, output_cls, answers, budget), self.llm.sync_outside())
-        return without_loop.run(flow.finish())
+        try:
+            return without_loop.run(flow.finish())
+        finally:
+            flow.abandon()  # where Ctrl-C came before it began
 
     async def asubmit(
         self,
@@ -205,11 +210,11 @@ class Engine:
         """End the turn that is going on, from any thread. Without one, nothing happens."""
         flow = self._flow
         if flow is not None and not flow.ended:
-            flow.cancellation.cancel()
+            flow.cancel()
 
     def inject(self, message: Message | str) -> None:
         """Put a message into the history: now, or during a turn (also one that waits) before its next request."""
-        (message,) = as_messages(message)
+        (message,) = _sound(as_messages(message))
         self.transcript.injected.append(message)
         if (self._flow is None or self._flow.ended) and not unanswered(self.transcript.history):
             self.transcript.take_injected()
@@ -230,7 +235,9 @@ class Engine:
     def restore(self, data: Mapping[str, Any] | SessionState) -> None:
         """Remember what `snapshot` made `data` from."""
         self._must_be_idle("restore")
-        self.transcript.restore(data if isinstance(data, SessionState) else fold(data["records"]))
+        if not isinstance(data, SessionState):
+            data = fold(data.get("records", ()))
+        self.transcript.restore(data)
 
     def fork(
         self,
@@ -290,14 +297,29 @@ class Engine:
         return self._begin(task, self.llm.async_outside() if concurrent else self.llm.sync_outside())
 
     def _task(self, said: Messages | None, output_cls: Any, answers: Iterable[Answer], budget: Budget | None) -> Task:
-        messages: Sequence[Message] = () if said is None else as_messages(said)
+        messages: Sequence[Message] = () if said is None else _sound(as_messages(said))
         if not messages and not self.transcript.history:
             raise ValueError("nothing was said, and there is no history to go on with; submit() wants some text")
+        given = tuple(answers)
+        if given:
+            self._check_answers(given, messages)
         typed = None if output_cls is None else TypedOutput(output_cls, self._setup.max_attempts)
         if typed is not None:
             as_tools((*self.tools, *typed.tools))  # raises where two have one name
         spending = None if budget is None else Spending(budget, self.transcript.spending)
-        return Task(tuple(messages), typed, tuple(answers), spending)
+        return Task(tuple(messages), typed, given, spending)
+
+    def _check_answers(self, answers: Sequence[object], said: Sequence[Message]) -> None:
+        """Raises where an answer would be lost, or could be taken for one to another call."""
+        if said:
+            raise ValueError("answers go on with the turn that waits for them: submit(answers=[...]) without text")
+        waiting = {call.id for call in unanswered(self.transcript.history)}
+        for answer in answers:
+            if not isinstance(answer, Answer):
+                raise TypeError(f"{answer!r:.100} is no answer; a request of engine.pending makes one: request.allow()")
+            if answer.call_id not in waiting:
+                raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
+            waiting.remove(answer.call_id)
 
     def _begin(self, task: Task, outside: Outside) -> TurnFlow:
         """The turn that the engine is in from now on."""
@@ -322,7 +344,9 @@ def _found(llm: FunctionCallingLLM | str | None) -> FunctionCallingLLM:
     return as_llm(chosen)
 
 
-def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name}={value} must be at least 1")
-    return value
+def _sound(messages: Sequence[Message]) -> Sequence[Message]:
+    """`messages`, as they may be said: raises for what no service would take."""
+    wrong = faults(messages)
+    if wrong:
+        raise ValueError(f"this cannot be said: {wrong[0]}. Say it with user(...), or give a whole history=")
+    return messages

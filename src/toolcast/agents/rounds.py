@@ -31,14 +31,17 @@ _OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)
 class Round:
     """A request that goes out with the first `pull`, and what has been heard of its answer."""
 
-    def __init__(self, setup: Setup, transcript: Transcript, typed: TypedOutput | None, outside: Outside) -> None:
+    def __init__(
+        self, setup: Setup, transcript: Transcript, typed: TypedOutput | None, outside: Outside, *, last: bool = False
+    ) -> None:
+        """`last`: no other follows, so that a typed result must be given now."""
         self.folded: Accumulator = Accumulator()
         self._setup = setup
         self._ids = transcript.ids
         self._typed = typed
         self._named: dict[str, str] = {}  # the ids of calls, by those that the service gave them
         self._growing: dict[str, Growing] = {}  # arguments that somebody looks at
-        ask = _ask(setup, transcript, typed)
+        ask = _ask(setup, transcript, typed, last)
         if typed is not None:
             typed.listen()
         self._call = start_call(ask.settings, outside)
@@ -100,8 +103,8 @@ class Round:
         return event
 
 
-def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None) -> Ask:
-    """The question: the whole history, and the tools. A typed result must be given, other tools may be called.
+def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None, last: bool) -> Ask:
+    """The question: the whole history, and the tools. A typed result must be given, other tools may be called before.
 
     A model that is known to have no tools is offered none; a typed result is then asked for without them.
     """
@@ -116,5 +119,6 @@ def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None) -> Ask
         # A model of a service may be held to a schema: its LLM knows.
         mode: Mode | None = None if known.is_function_calling_model else "prompted"
         return Ask(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
-    choice = "required" if setup.tools else typed.choice
-    return Ask(messages, (*setup.tools, *typed.tools), choice, settings, parallel=True, stream=True)
+    others = () if last else setup.tools
+    choice = "required" if others else typed.choice
+    return Ask(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)

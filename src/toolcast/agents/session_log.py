@@ -32,6 +32,7 @@ class SessionState:
     `opened` is the time at which it was begun. `started` are the ids of calls that began to run and have no answer:
     after a crash nobody knows what they did. `remembered` are the rules that people's answers left, as data. `turns`
     counts those begun, and `end` is how the last one ended: None while it goes on, or was cut off by a crash.
+    `answers` were given to some of the calls that wait for one, and `injected` messages wait for the next request.
     """
 
     id: str
@@ -42,6 +43,8 @@ class SessionState:
     remembered: tuple[Mapping[str, Any], ...] = ()
     turns: int = 0
     end: str | None = None
+    answers: tuple[Mapping[str, Any], ...] = ()
+    injected: tuple[Message, ...] = ()
 
 
 def opened(id: str, time: float) -> Record:
@@ -57,6 +60,9 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
         records.append({"kind": "usage", "usage": asdict(after.usage)})
     if (after.turns, after.end) != (before.turns, before.end):
         records.append({"kind": "turn", "turns": after.turns, "end": after.end})
+    if (after.answers, after.injected) != (before.answers, before.injected):
+        injected = [message.to_dict() for message in after.injected]
+        records.append({"kind": "waiting", "answers": [dict(answer) for answer in after.answers], "injected": injected})
     return records
 
 
@@ -126,6 +132,8 @@ class _Log:
         self.remembered: list[Mapping[str, Any]] = []
         self.turns: int = 0
         self.end: str | None = None
+        self.answers: list[Mapping[str, Any]] = []
+        self.injected: list[Message] = []
         self.newer: bool = False
         self.ignored: set[str] = set()
 
@@ -152,6 +160,8 @@ class _Log:
             remembered=tuple(self.remembered),
             turns=self.turns,
             end=self.end,
+            answers=tuple(self.answers),
+            injected=tuple(self.injected),
         )
 
     def _ignore(self, kind: str) -> None:
@@ -203,6 +213,11 @@ def _turn(log: _Log, record: Mapping[str, Any]) -> None:
     log.turns, log.end = _is(int, record["turns"]), None if end is None else _is(str, end)
 
 
+def _waiting(log: _Log, record: Mapping[str, Any]) -> None:
+    log.answers = [_is(dict, answer) for answer in _is(list, record["answers"])]
+    log.injected = [Message.from_dict(_is(dict, message)) for message in _is(list, record["injected"])]
+
+
 _KINDS: Mapping[str, Callable[[_Log, Mapping[str, Any]], None]] = {
     "opened": _opened,
     "message": _message,
@@ -211,6 +226,7 @@ _KINDS: Mapping[str, Callable[[_Log, Mapping[str, Any]], None]] = {
     "replaced": _replaced_by,
     "usage": _usage,
     "turn": _turn,
+    "waiting": _waiting,
 }
 
 

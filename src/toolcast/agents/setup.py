@@ -10,11 +10,42 @@ from ..approvals import Answer
 from ..llms import FunctionCallingLLM
 from ..messages import Message
 from ..settings import Settings
+from ..states import Observer
 from ..tools import CallableTool
-from ..usage import Spending
+from ..usage import Budget, Spending
 from .compaction import Compaction
 from .permissions import Permissions
 from .typed_output import TypedOutput
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _a(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "permissions": (_a(Permissions), "Permissions: Permissions('default', approve=...)"),
+    "max_rounds": (_count, "a number of requests, at least 1"),
+    "settings": (_or_none(_a(Settings)), "Settings(...) or None"),
+    "compaction": (_or_none(_a(Compaction)), "Compaction(...) or None"),
+    "tool_timeout": (_or_none(_seconds), "a number of seconds above 0, or None"),
+    "output_limit": (_count, "a number of characters, at least 1"),
+    "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
+    "max_attempts": (_count, "a number of attempts, at least 1"),
+    "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
+    "observer": (_or_none(callable), "a function of (turn_id, state), or None"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,9 +65,15 @@ class Setup:
     max_repeats: int | None
     max_attempts: int
     auto_continue: bool
+    budget: Budget | None
+    observer: Observer | None
     by_name: Mapping[str, CallableTool] = field(init=False)
 
     def __post_init__(self) -> None:
+        for name, (fits, wanted) in _WANTED.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise ValueError(f"{name}={value!r:.100} is not {wanted}")
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
 
 

@@ -8,10 +8,11 @@ gets one that says why.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -30,6 +31,8 @@ from .setup import Setup
 from .transcripts import BROKEN_OFF, Transcript
 
 logger: Final = logging.getLogger("toolcast")
+
+_SHOWN: Final = 500  # characters of changed arguments that the model is told
 
 
 class ToolPhase:
@@ -57,6 +60,7 @@ class ToolPhase:
         self._groups: Iterator[list[Job]] | None = None
         self._group: list[Job] = []
         self._run: ToolRun | None = None
+        self._has_run = False
 
     # Deciding.
 
@@ -118,10 +122,15 @@ class ToolPhase:
         assert job.tool is not None
         edited = read_call(replace(job.call, arguments=arguments), {job.tool.name: job.tool})
         job.read, job.error, job.edited = edited.read, edited.error, arguments
-        if job.error is None:
-            decision = self._setup.permissions.decide(job.tool, _plain(job), self._transcript.remembered)
-            if decision.verdict == "deny":
-                job.error = _denied(decision.reason)
+        self._judge_again(job)
+
+    def _judge_again(self, job: Job) -> None:
+        """Deny what is forbidden by now: other arguments, or a path that leads elsewhere since a tool has run."""
+        if not job.ready or job.tool is None:
+            return
+        decision = self._setup.permissions.decide(job.tool, _plain(job), self._transcript.remembered)
+        if decision.verdict == "deny":
+            job.error = _denied(decision.reason)
 
     # Running.
 
@@ -138,6 +147,8 @@ class ToolPhase:
         if group is None:
             return None
         self._group = group
+        for job in group if self._has_run else ():
+            self._judge_again(job)
         ready = [job for job in group if job.ready]
         self._run = ToolRun(
             ready,
@@ -146,6 +157,7 @@ class ToolPhase:
             timeout=self._setup.tool_timeout,
             output_limit=self._setup.output_limit,
         )
+        self._has_run |= bool(ready)
         self._transcript.started.update(job.call.id for job in ready)
         return [ToolStarted(job.call.id, job.call.name) for job in ready]
 
@@ -178,7 +190,7 @@ class ToolPhase:
         output = job.output()
         part = output.part()
         if job.edited is not None:
-            part = replace(part, content=f"(The user changed the arguments to {job.edited}.)\n{part.content}")
+            part = replace(part, content=f"(The user changed the arguments to {job.edited:.{_SHOWN}}.)\n{part.content}")
         self._transcript.add(Message("tool", (part,)))
         self._transcript.settle(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
@@ -211,7 +223,7 @@ def kept(message: Message, jobs: Iterable[Job]) -> Message:
     changed: dict[str, ToolCallPart] = {}
     for job in jobs:
         call = job.call
-        if _is_object(call.arguments):
+        if _is_plain_object(call.arguments):
             continue
         if job.error is None:
             job.call = changed[call.id] = replace(call, arguments=to_json(_plain(job)).decode())
@@ -223,11 +235,19 @@ def kept(message: Message, jobs: Iterable[Job]) -> Message:
     return Message(message.role, tuple(parts))
 
 
-def _is_object(text: str) -> bool:
+def _is_plain_object(text: str) -> bool:
+    """Whether `text` is a JSON object that says nothing twice: whoever is asked about it must see what will run."""
     try:
-        return isinstance(from_json(text), dict)
+        value = from_json(text)
     except ValueError:
         return False
+    return isinstance(value, dict) and (text.count('":') <= len(cast("Any", value)) or not _says_twice(text))
+
+
+def _says_twice(text: str) -> bool:
+    twice: list[bool] = []
+    json.loads(text, object_pairs_hook=lambda pairs: twice.append(len(dict(pairs)) < len(pairs)))
+    return any(twice)
 
 
 def _plain(job: Job) -> dict[str, Any]:

@@ -110,6 +110,8 @@ class Transcript:
             remembered=tuple([rule.to_dict() for rule in self.remembered]),
             turns=self.turns,
             end=self.end,
+            answers=tuple([answer.to_dict() for answer in self.answers.values()]),
+            injected=tuple(self.injected),
         )
 
     def restore(self, state: SessionState) -> None:
@@ -120,7 +122,10 @@ class Transcript:
         self.spending.restore({"usage": state.usage.to_dict(), "tool_calls": calls, "seconds": 0.0})
         self.remembered = [Rule.from_dict(rule) for rule in state.remembered]
         self.started = set(state.started)
-        self.added, self.injected, self.answers, self.context_tokens = [], [], {}, 0
+        answers = [Answer.from_dict(answer) for answer in state.answers]
+        self.answers = {answer.call_id: answer for answer in answers}
+        self.injected = list(state.injected)
+        self.added, self.context_tokens = [], 0
 
 
 def sound(history: Iterable[Message]) -> list[Message]:

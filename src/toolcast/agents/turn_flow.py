@@ -90,7 +90,7 @@ class TurnFlow:
     @property
     def state(self) -> str:
         """Where the turn is."""
-        return self.trace.state
+        return "idle" if self.ended else self.trace.state
 
     @property
     def usage(self) -> Usage:
@@ -164,6 +164,12 @@ class TurnFlow:
         elif not self.ended:
             await self._break("its stream was closed before its end")
 
+    def cancel(self) -> None:
+        """Have the turn end: where it waits, or at once where nobody has begun it. From any thread."""
+        self.cancellation.cancel()
+        if not self._pulled and self.state == "idle":
+            self.abandon()
+
     def abandon(self) -> None:
         """Stop here, where nothing can be awaited: connections close themselves when they are collected."""
         if not self.ended:
@@ -218,7 +224,7 @@ class TurnFlow:
             self._limits.call(calls, self._outside.now())
             self._use(jobs)
             self._step("tools_called")
-        elif (words := await self._asks_again(response)) is not None:
+        elif (words := self._asks_again(response)) is not None:
             self._transcript.answer_left(CUT_OFF)
             self._transcript.add(user(words))
             self._step("asked_again")
@@ -227,10 +233,10 @@ class TurnFlow:
             self._step("answered")
         return []
 
-    async def _asks_again(self, response: ChatResponse) -> str | None:
+    def _asks_again(self, response: ChatResponse) -> str | None:
         """What the model is told when its answer was not enough; None when it was."""
         if self._task.typed is not None:
-            return self._task.typed.read_text(response) or await self._task.typed.make(self._outside)
+            return self._task.typed.read_text(response)
         cut = response.stop_reason == "max_tokens" and not response.message.tool_calls
         return CONTINUE if cut and self._setup.auto_continue else None
 
@@ -253,9 +259,9 @@ class TurnFlow:
             self._save()
             return started
         self._tools, typed = None, self._task.typed
-        if typed is not None and (words := await typed.make(self._outside)) is not None:
-            self._transcript.add(user(words))
-        self._step("tools_executed" if typed is None or typed.found is None else "answered")
+        if typed is not None:
+            typed.take_returned()
+        self._step("answered" if typed is not None and typed.found else "tools_executed")
         return []
 
     async def _wait_for_permission(self) -> list[AgentEvent]:
@@ -271,7 +277,7 @@ class TurnFlow:
 
     async def _complete(self) -> list[AgentEvent]:
         typed = self._task.typed
-        if typed is not None and typed.found is not None:
+        if typed is not None and typed.found:
             self._output, self._end = typed.output, "output"
         self._transcript.answer_left(CUT_OFF)
         self._wind_up(None, "returned", self._end)
@@ -287,7 +293,8 @@ class TurnFlow:
         limit = None if setup.compaction is None else setup.compaction.at
         if limit is not None and not self._compacted and estimated_tokens(transcript.history) > limit:
             await self._compact()
-        return Round(setup, transcript, self._task.typed, self._outside)
+        last = self._limits.rounds == setup.max_rounds
+        return Round(setup, transcript, self._task.typed, self._outside, last=last)
 
     async def _end_round(self) -> None:
         """Give the connection back, and count what the round cost."""
@@ -373,16 +380,15 @@ class TurnFlow:
             transcript.take_back(self._task.said)
         self._round, self.error, self._end = None, error, end
         self._limits.spending.end(self._outside.now())
-        self._step(event)
-        if self.trace.state != "idle":
-            self._step("returned")
         self._forget()
         self.cancellation.forget_parent()
-        self._kept = self.turn
-        transcript.end = end
+        self._kept, transcript.end = self.turn, end
         self._tools, self._heard, self.ended = None, None, True
         if isinstance(error, (TurnCancelled, TurnStopped)):
             error.turn = self._kept
+        self._step(event)
+        if self.trace.state != "idle":
+            self._step("returned")
         return last
 
     def _interrupt(self) -> None:

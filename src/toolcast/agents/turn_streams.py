@@ -52,6 +52,8 @@ class _TurnState(Generic[T]):
 
     def answer(self, answer: Answer) -> None:
         """Answer a `PermissionRequest` of this turn, before the approver is asked."""
+        if not isinstance(answer, Answer):  # pyright: ignore[reportUnnecessaryIsInstance] - True is soon said
+            raise TypeError(f"{answer!r:.100} is no answer; the request makes one: request.allow()")
         self._begun().answers[answer.call_id] = answer
 
     def arguments(self, call_id: str) -> Any:
