@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import Doc
 
 from toolcast.errors import OutputTypeError
 from toolcast.signatures import Signature, is_async, name_of_function
+from toolcast.tool_context import ToolContext
 
 
 class Song(BaseModel):
@@ -201,7 +202,7 @@ def test_what_was_not_passed_is_left_to_the_function() -> None:
 
 
 def test_none_as_a_default_allows_null() -> None:
-    def take(a: int = None) -> Any:  # type: ignore[assignment]
+    def take(a: int = None) -> Any:  # type: ignore[assignment]  # as people write it
         return a
 
     assert called(take, '{"a": null}') is None
@@ -321,3 +322,14 @@ def test_arguments_go_round(kinds: list[Any], data: st.DataObject) -> None:
     values = {parameter.name: data.draw(JSON) for parameter in parameters}
     text = Signature(function).dump(values)
     assert called(function, text) == values
+
+
+def test_the_arguments_as_a_typed_dict() -> None:
+    def take(x: int, /, words: Annotated[str, "a few"], *, context: ToolContext, rest: Any = None) -> None: ...
+
+    signature = Signature(take)
+    found = signature.typed_dict
+    assert found.__annotations__ == {"x": int, "words": Annotated[str, "a few"], "rest": Any}
+    assert found.__optional_keys__ == {"x", "words", "rest"}
+    assert signature.typed_dict is found
+    assert TypeAdapter(found).validate_python({"x": "1"}) == {"x": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, DirectoryPath, Field, FilePath
 
-from toolcast.tool_options import path_arguments
+from toolcast.tool_options import check_output_limit, check_timeout, path_arguments
 from toolcast.tools import as_tool
 
 
@@ -105,3 +107,22 @@ def test_an_unknown_option() -> None:
     unknown: Any = {"retries": 3}
     with pytest.raises(TypeError, match="retries"):
         as_tool(lone).with_(**unknown)
+
+
+@pytest.mark.parametrize("check", [check_timeout, check_output_limit])
+@pytest.mark.parametrize("wrong", [0, -1, "5", True, math.nan, [1], b"1"])
+def test_what_is_no_limit(check: Any, wrong: object) -> None:
+    with pytest.raises(ValueError, match=f"^mine={re.escape(repr(wrong))} leaves .* or None$"):
+        check(wrong, "mine")
+    check(None)
+    check(1)
+
+
+def test_seconds_may_be_parts_and_characters_may_not() -> None:
+    check_timeout(0.5)
+    check_timeout(math.inf)
+    with pytest.raises(ValueError, match=r"output_limit=0.5 leaves nothing to read; give a whole number above 0"):
+        check_output_limit(0.5)
+    wrong: Any = {"timeout": "5"}
+    with pytest.raises(ValueError, match="timeout='5'"):
+        as_tool(lone).with_(**wrong)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import anyio
@@ -20,7 +22,7 @@ from toolcast.errors import OutputTypeError, TryAgain, ValidationError
 from toolcast.messages import ImagePart, ToolResultPart
 from toolcast.providers.wire import ToolSpec
 from toolcast.tool_texts import text_of
-from toolcast.tools import CallableTool, ToolOutput, as_tool, as_tools, output_tools, tools_of
+from toolcast.tools import Asked, CallableTool, ToolOutput, as_tool, as_tools, output_tools, tools_of
 
 here: ContextVar[str] = ContextVar("here")
 
@@ -528,7 +530,7 @@ def test_a_tool_may_say_how_its_result_is_shown() -> None:
         return ToolOutput("x" * 20, "", raw_output=x, is_error=True, images=(image,))
 
     tool = as_tool(fails).with_(output_limit=4)
-    output = tool.output('{"x": 1}', tool.read('{"x": 1}'), tool.run(tool.read('{"x": 1}').value), 100, "c1")
+    output = tool.answer(Asked('{"x": 1}', tool.read('{"x": 1}'), 100, "c1"))
     assert output.part() == ToolResultPart("c1", "xxxx... [16 characters left out]", "fails", True, (image,))
     assert (output.raw_output, output.raw_input) == (1, '{"x": 1}')
 
@@ -554,3 +556,122 @@ def test_a_tool_may_return_images() -> None:
 def test_named(kind: Any, arguments: Any, named: Any) -> None:
     tool = as_tool(kind)
     assert tool.named(tool.read(arguments).value) == named
+
+
+# What gives its items one by one
+
+
+def counted() -> Any:
+    yield from itertools.count()
+
+
+async def counted_later() -> Any:
+    for number in itertools.count():
+        await anyio.lowlevel.checkpoint()
+        yield number
+
+
+async def returned_later() -> Any:
+    return counted()
+
+
+async def coroutine_of_items() -> Any:
+    return counted_later()
+
+
+def eventually_items() -> Any:
+    return coroutine_of_items()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [counted, counted_later, returned_later, coroutine_of_items, eventually_items, itertools.count, lambda: counted()],
+)
+async def test_of_what_yields_as_much_is_read_as_is_shown(function: Any, through: Callable[[Any], Call]) -> None:
+    tool = CallableTool.from_function(lambda: function()).with_(output_limit=10)
+    output = await through(tool)("")
+    assert output.content == "[0,1,2,3,4... [the rest was left out]"
+    assert output.raw_output == list(range(len(output.raw_output)))
+    assert len(output.raw_output) < 10
+
+
+async def test_an_async_generator_function_is_a_tool(through: Callable[[Any], Call]) -> None:
+    async def letters(many: int) -> Any:
+        for letter in "abc"[:many]:
+            yield letter
+
+    output = await through(letters)('{"many": 2}')
+    assert (output.content, output.raw_output) == ('["a","b"]', ["a", "b"])
+
+
+async def test_an_endless_file_is_read_no_further_than_it_is_shown(through: Callable[[Any], Call]) -> None:
+    output = await through(as_tool(Path("/dev/zero").open).with_(output_limit=12))("")
+    assert output.content == r'["\u0000\u00... [the rest was left out]'
+
+
+async def test_what_fails_while_it_yields_is_the_failure_of_the_tool(through: Callable[[Any], Call]) -> None:
+    def fails() -> Any:
+        yield 1
+        raise Boom("no")
+
+    async def fails_later() -> Any:
+        yield 1
+        raise Boom("no")
+
+    for function in (fails, fails_later):
+        with pytest.raises(Boom) as caught:
+            await through(function)("")
+        assert caught.value.__notes__ == [f"raised by the tool {function.__name__!r}"]
+
+
+async def test_what_a_sync_function_gives_is_read_in_its_own_thread() -> None:
+    threads: list[int] = []
+
+    def look() -> Any:
+        here = threading.get_ident()
+
+        def read() -> Any:
+            yield here == threading.get_ident() != threads[0]
+
+        return read()
+
+    threads.append(threading.get_ident())
+    assert (await as_tool(look).acall("")).raw_output == [True]
+
+
+async def test_what_an_async_function_gives_is_read_out_of_the_loop_if_it_may_be_slow() -> None:
+    loop = threading.get_ident()
+
+    async def look(lazy: bool) -> Any:
+        found = Named(lambda: str(threading.get_ident() == loop))
+        return (found for _ in range(1)) if lazy else [found]
+
+    tool = as_tool(look)
+    assert (await tool.acall('{"lazy": true}')).content == '["False"]'
+    assert (await tool.acall('{"lazy": false}')).content == '["True"]'
+
+
+class Named:
+    def __init__(self, name: Callable[[], str]) -> None:
+        self._name = name
+
+    def __str__(self) -> str:
+        return self._name()
+
+
+def test_a_generator_that_is_run_and_not_answered_is_left_alone() -> None:
+    made = as_tool(counted)
+    assert next(made.run(made.read("").value)) == 0
+
+
+# The type of the arguments
+
+
+def test_the_type_of_the_arguments() -> None:
+    assert as_tool(Album).arguments_type is Album
+    assert as_tool(list[int]).arguments_type == list[int]
+    made = CallableTool.from_call(Calls(), ("topic",), None, None, as_tool(Album))
+    assert made.arguments_type == dict[str, Any]
+    found = as_tool(add).arguments_type
+    assert (found.__annotations__, found.__total__) == ({"a": int, "b": int}, False)
+    assert as_tool(add).arguments_type is not found

@@ -202,8 +202,7 @@ def _no_call(response: ChatResponse) -> CallError:
             partial=text,
         )
     return NoToolCallError(
-        "Expected at least one tool call, but got 0 tool calls. "
-        f"The model wrote: {_shortened(text)}. Ask again with max_attempts=2, or try another model."
+        f"Expected at least one tool call, but got 0 tool calls. The model wrote: {_shortened(text)}"
     )
 
 

@@ -128,7 +128,7 @@ def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:
     if isinstance(error, CallError):
         return error
     made = ValidationError(
-        f"the answer was not accepted: {error}. max_attempts=2 asks again with these words.",
+        f"the answer was not accepted: {error}",
         provider=response.provider,
         model=response.model,
         request_id=response.request_id,

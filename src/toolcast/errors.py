@@ -160,10 +160,12 @@ class CallError(ToolcastError, ValueError):
 
     Attributes: `provider` and `model` as named by the LLM; `request_id` as the service gave it;
     `attempts`, one entry per request; `retryable`, whether the same call may succeed later;
-    `partial`, what had arrived, if anything; `response`, the `ChatResponse` it was read from.
+    `partial`, what had arrived, if anything; `response`, the `ChatResponse` it was read from;
+    `advice`, what people can try, until it was tried. A model that reads the `message` does not read that.
     """
 
     retryable: bool = False
+    advice: str = ""
 
     def __init__(
         self,
@@ -191,6 +193,8 @@ class CallError(ToolcastError, ValueError):
     def __str__(self) -> str:
         where = " ".join(part for part in (self.provider, self.model) if part)
         text = f"{where}: {self.message}" if where else self.message
+        if self.advice and len(self.attempts) < 2:
+            text = f"{text}. {self.advice}"
         return f"{text} [request {self.request_id}]" if self.request_id else text
 
 
@@ -304,6 +308,8 @@ class LimitExceeded(LLMError):
 class NoToolCallError(CallError):
     """The model answered without calling a tool. `response.message.text` is what it wrote."""
 
+    advice = "Ask again with max_attempts=2, or try another model."
+
 
 class UnknownToolError(CallError):
     """The model called a tool that it was not offered."""
@@ -319,6 +325,8 @@ class ValidationError(CallError):
     `.errors()` and `.error_count()` are Pydantic's, `.tool_name` the tool, `.arguments` the raw text,
     `__cause__` the Pydantic error. `.partial` holds what did validate.
     """
+
+    advice = "max_attempts=2 lets the model correct itself"
 
     def __init__(self, message: str = "", *, tool_name: str | None = None, arguments: str = "", **where: Any) -> None:
         super().__init__(message, **where)

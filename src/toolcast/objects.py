@@ -124,11 +124,11 @@ class StreamingObjectProcessor:
         if growing.text.strip() == "null":  # which stands for an empty object
             return None
         failure = ValidationError(
-            f"the arguments of {self._names[id]} cannot become valid any more; the answer was stopped early. "
-            "fail_fast=False reads it to its end.",
+            f"the arguments of {self._names[id]} cannot become valid any more; the answer was stopped early",
             tool_name=self._names[id],
             arguments=growing.text,
         )
+        failure.advice = "fail_fast=False reads it to its end"
         failure.__cause__ = error
         return failure
 

@@ -125,9 +125,10 @@ class Signature:
 
 
 def is_async(function: Function) -> bool:
-    """Whether calling `function` gives a coroutine."""
+    """Whether calling `function` gives a coroutine, or an async generator."""
     inner = _innermost(function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+    called = (inner, type(inner).__call__)
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
 
 
 def name_of_function(function: Function) -> str:

@@ -51,15 +51,29 @@ class Options(Protocol):
 
 def check(options: Options) -> None:
     """Raise `ValueError` where an option makes no sense."""
-    if options.timeout is not None and not options.timeout > 0:
-        raise ValueError(f"timeout={options.timeout!r} leaves a tool no time; give more than 0 seconds, or None")
-    if options.output_limit is not None and not options.output_limit > 0:
-        raise ValueError(f"output_limit={options.output_limit!r} leaves nothing to read; give more than 0, or None")
+    check_timeout(options.timeout)
+    check_output_limit(options.output_limit)
     if options.read_only and options.destructive:
         raise ValueError("a tool is either read_only or destructive; take one of them away")
     unknown = sorted(options.path_parameters - set(options.parameters.get("properties", ())))
     if unknown:
         raise ValueError(f"path_parameters names what is no argument of the tool: {', '.join(unknown)}")
+
+
+def check_timeout(seconds: object, name: str = "timeout") -> None:
+    """Raise `ValueError` where what was given as `name` is no time that a tool could take."""
+    if seconds is not None and not _is_positive(seconds, (int, float)):
+        raise ValueError(f"{name}={seconds!r} leaves a tool no time; give more than 0 seconds, or None")
+
+
+def check_output_limit(characters: object, name: str = "output_limit") -> None:
+    """Raise `ValueError` where what was given as `name` is no length that a text could have."""
+    if characters is not None and not _is_positive(characters, (int,)):
+        raise ValueError(f"{name}={characters!r} leaves nothing to read; give a whole number above 0, or None")
+
+
+def _is_positive(value: Any, kinds: tuple[type, ...]) -> bool:
+    return type(value) is not bool and isinstance(value, kinds) and cast("float", value) > 0
 
 
 def path_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:

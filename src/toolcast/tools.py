@@ -5,13 +5,15 @@ once), and what is then done with them (`run`, `arun`): nothing for an output ty
 result, and one call for a function. Either kind of function works from either face. Under the sync face an
 async function runs in a thread with an event loop of its own; under the async face a sync function runs in a
 worker thread. Context variables are copied both times. A caller who is cancelled waits until the thread has
-returned; one who gave a `ToolContext` does not, because that has told the function.
+returned; one who gave a `ToolContext` does not, because that has told the function. What a model reads of the result
+is made where the function ran, because a result may take its time too: what gives its items one by one is read there,
+and its items are the result.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType
@@ -30,10 +32,15 @@ from .schemas import ALLOWED, Schema, description_of, is_type_form, name_of, sha
 from .signatures import BoundCall, Signature, is_async, name_of_function
 from .tool_context import ToolContext
 from .tool_options import ToolChanges, check, path_arguments
-from .tool_texts import cut, pictured, text_of, unfit
+from .tool_texts import cut, gathered, gathered_later, is_quick, pictured, text_of, unfit
 
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]
+Then: TypeAlias = Callable[[Any], Any]
+
+
+def _as_it_is(result: Any) -> Any:
+    return result
 
 
 class Read(NamedTuple):
@@ -41,6 +48,15 @@ class Read(NamedTuple):
 
     value: Any
     repairs: tuple[str, ...] = ()
+
+
+class Asked(NamedTuple):
+    """A call that was read: its `arguments` as they came, and with at most how many characters it is answered."""
+
+    arguments: str | Mapping[str, Any]
+    read: Read
+    limit: int | None = None
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +218,33 @@ class CallableTool:
             return value.kwargs
         return {"value": value} if self.wrapped else value
 
-    def run(self, value: Any, context: ToolContext[Any] | None = None) -> Any:
-        """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
+    def run(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _as_it_is) -> Any:
+        """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool.
+
+        `then` makes something else of the result at once: in the same thread, and as a part of the tool.
+        """
         function = self.function or self.async_function
         if function is None:
-            return value
+            return then(value)
         bound = self._filled(value, context)
         with _Noting(self.name):
-            result = function(*bound.args, **bound.kwargs)
+            result = then(function(*bound.args, **bound.kwargs))
             if not inspect.isawaitable(result):
                 return result
             return awaited_in_thread(result, context.cancellation if context is not None else None)
 
-    async def arun(self, value: Any, context: ToolContext[Any] | None = None) -> Any:
-        """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool."""
+    async def arun(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _as_it_is) -> Any:
+        """What the tool makes of a `value` that `read` gave. See `run`."""
         function = self.async_function or self.function
         if function is None:
-            return value
+            return then(value)
         bound = self._filled(value, context)
+        call = partial(function, *bound.args, **bound.kwargs)
         with _Noting(self.name):
             if function is self.async_function:
-                return await function(*bound.args, **bound.kwargs)
-            result = await called_in_thread(partial(function, *bound.args, **bound.kwargs), abandon=context is not None)
+                result = then(call())
+            else:
+                result = await called_in_thread(lambda: then(call()), abandon=context is not None)
             return await result if inspect.isawaitable(result) else result
 
     def _filled(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
@@ -232,24 +253,51 @@ class CallableTool:
 
     def call(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
-        read = self.read(arguments, context)
-        return self.output(arguments, read, self.run(read.value))
+        return self.answer(Asked(arguments, self.read(arguments, context)))
 
     async def acall(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
-        read = self.read(arguments, context)
-        return self.output(arguments, read, await self.arun(read.value))
+        return await self.aanswer(Asked(arguments, self.read(arguments, context)))
 
-    def output(
-        self, arguments: str | Mapping[str, Any], read: Read, result: Any, limit: int | None = None, call_id: str = ""
-    ) -> ToolOutput:
-        """The `ToolOutput` of a run that gave `result`, with at most `limit` characters of it."""
+    def answer(self, asked: Asked, context: ToolContext[Any] | None = None) -> ToolOutput:
+        """The output of one call that was read, the tool run once; raises what it raises."""
+        output: ToolOutput = self.run(asked.read.value, context, partial(self._output, asked))
+        return output
+
+    async def aanswer(self, asked: Asked, context: ToolContext[Any] | None = None) -> ToolOutput:
+        """The output of one call that was read, the tool run once; raises what it raises."""
+        output: ToolOutput = await self.arun(asked.read.value, context, partial(self._output, asked))
+        return output
+
+    def _output(self, asked: Asked, result: Any) -> ToolOutput | Awaitable[ToolOutput]:
+        """The output of a run that gave `result`, or what to await for it in an event loop."""
+        if self.output_type is not None or isinstance(result, str):  # most are
+            return self._output_now(asked, result)
+        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
+            return self._output_later(asked, cast("Any", result))
+        return self._output_now(asked, result)
+
+    async def _output_later(self, asked: Asked, result: Any) -> ToolOutput:
+        while inspect.isawaitable(result):
+            result = await result
+        if isinstance(result, AsyncIterable):
+            result = await gathered_later(cast("Any", result), self.output_limit or asked.limit)
+        if is_quick(result):
+            return self._output_now(asked, result)
+        output: ToolOutput = await called_in_thread(partial(self._output_now, asked, result), abandon=True)
+        return output
+
+    def _output_now(self, asked: Asked, result: Any) -> ToolOutput:
+        arguments, read, limit, call_id = asked
         limit = self.output_limit or limit
-        shown = pictured(result) if self.output_type is None else None
-        text, images = (result, ()) if shown is None else shown
-        if self.output_type is None and isinstance(result, ToolOutput):
+        if self.output_type is not None:
+            return ToolOutput(text_of(result, limit), self.name, arguments, result, False, call_id, read.repairs)
+        if isinstance(result, ToolOutput):
             content = cut(result.content, limit)
             return replace(result, content=content, tool_name=self.name, raw_input=arguments, call_id=call_id)
+        if isinstance(result, Iterator):
+            result = gathered(cast("Any", result), limit)
+        text, images = pictured(result) or (result, ())
         return ToolOutput(
             text_of(text, limit), self.name, arguments, result, False, call_id, read.repairs, images=images
         )

@@ -89,6 +89,30 @@ def test_not_covered(pattern: str, text: str) -> None:
         ("git p*", "git [p]ush"),
         ("*", "ls"),
         ("*", "X=1"),
+        *(
+            ("rm", f"{word} rm x")
+            for word in ("taskset 1", "setarch", "prlimit", "pkexec", "SUDO", "linux64", "nsenter")
+        ),
+        *(
+            ("rm", text)
+            for text in ("sh <<< 'rm x'", "sh", "bash -s x", "bash -x", "sh -", "sudo sh", "sh < x", "su a")
+        ),
+        *(("rm", text) for text in ("sh /dev/stdin", "sh $X", "zsh --x y", ". /dev/stdin", "source <(a)", ". ")),
+        *(("rm", text) for text in ("echo 'rm x' | sh", "cat <<E | sh\nrm x\nE", "a | xargs env", "a | parallel nice")),
+        *(
+            ("rm", text)
+            for text in (
+                "sudo -s",
+                "sudo -iu a",
+                "sudo -u a -s",
+                "command . /dev/stdin",
+                "doas",
+                "ssh host",
+                "chroot /x",
+                "unshare -r",
+            )
+        ),
+        *(("rm", text) for text in ("alias g='rm'", "hash -p /bin/rm g", "at now", "crontab x")),
     ],
 )
 def test_forbidden(pattern: str, text: str) -> None:
@@ -108,6 +132,20 @@ def test_forbidden(pattern: str, text: str) -> None:
         ("git push", "git add $X"),
         ("git push", "git"),
         ("", "rm"),
+        *(("rm", text) for text in ("sh x.sh", "bash -ex x.sh a", "sh -c ls", "sudo bash x.sh", ". ./x", "source x")),
+        *(
+            ("rm", text)
+            for text in (
+                "a | xargs ls",
+                "echo sh",
+                "sudo ls",
+                "sudo sed -i x",
+                "find . -type f",
+                "ssh host ls",
+                "taskset 1 ls",
+                "ls <<< x",
+            )
+        ),
     ],
 )
 def test_not_forbidden(pattern: str, text: str) -> None:

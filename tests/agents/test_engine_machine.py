@@ -81,7 +81,7 @@ def answered(request: PermissionRequest, action: str) -> Any:
         case "edit":
             return request.edit({"value": 2})
         case "forged":
-            return PermissionRequest("x", "y", "{}").allow()
+            return PermissionRequest(request.call_id, "y", "{}").allow()
         case _:
             return request.allow()
 

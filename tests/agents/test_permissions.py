@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
 
+from toolcast.agents.engine import Engine
 from toolcast.agents.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, settled
 from toolcast.approvals import Answer, PermissionRequest
+from toolcast.messages import ToolCallPart, ToolResultPart
+from toolcast.testing import ScriptedLLM
+from toolcast.tools import CallableTool
 
 
 class Facts(NamedTuple):
@@ -22,6 +28,7 @@ class Facts(NamedTuple):
 
 
 BASH = Facts("bash")
+P = frozenset({"x"})
 KINDS = {
     "reads": Facts("look_up", read_only=True),
     "edits": Facts("fs_write"),
@@ -188,10 +195,11 @@ def test_a_command_that_cannot_be_read_is_denied(command: str) -> None:
         assert decision.reason.startswith("the command cannot be read with certainty: ")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": ["git"]}, {"cmd": "git"}])
+@pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": ["git", 1]}, {"line": "git"}])
 def test_a_shell_without_a_command_is_denied(arguments: Any) -> None:
     decision = Permissions("bypass").decide(BASH, arguments)
-    assert decision == Decision("deny", "bash is a shell tool, and has no text in its argument 'command'")
+    said = "bash is a shell tool, and has no text in its argument 'command'; if it is none, not_shells names it"
+    assert decision == Decision("deny", said)
 
 
 def test_allow_rules_cover_a_command_together() -> None:
@@ -216,12 +224,112 @@ def test_a_deny_rule_hits_a_line_by_any_of_its_commands(command: str) -> None:
     assert verdict(permissions, BASH, {"command": "git a"}) == "allow"
 
 
-def test_a_pattern_of_commands_is_for_shells_alone() -> None:
-    rules = [Rule("machine", "allow", {"command": "git"})]
+SHELLS = ["Bash", "BASH", "local_bash", "server-bash", "LocalBash", "a.shell", "mcp__host__shell", "x_sh", "Terminal"]
+ARGUMENTS = ["command", "cmd", "Command", "command_line", "shellCommand"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        *((name, "command") for name in SHELLS),
+        *((name, argument) for name in ("execute_command", "run", "hands") for argument in ARGUMENTS),
+        *((name, argument) for name in ("Bash", "my_bash") for argument in ("script", "code", "input")),
+    ],
+)
+def test_a_shell_is_known_by_its_name_or_by_its_command(name: str, argument: str) -> None:
+    shell, git = Facts(name), [Rule(name, "allow", {argument: "git *"})]
+    assert verdict(Permissions(rules=git), shell, {argument: "git status"}) == "allow"
+    assert verdict(Permissions(rules=git), shell, {argument: "git status && rm -rf /"}) == "deny"
+    bypass = Permissions("bypass", [Rule("*", "deny", {argument: "rm"})])
+    assert verdict(bypass, shell, {argument: "ls"}) == "allow"
+    assert verdict(bypass, shell, {argument: "cat .env"}) == "deny"
+    assert verdict(bypass, shell, {argument: "git a; sudo rm x"}) == "deny"
+    assert verdict(bypass, shell, {argument: "git '"}) == "deny"
+
+
+def test_a_rule_says_command_whatever_the_argument_is_called() -> None:
+    permissions = Permissions("bypass", [Rule("*", "deny", {"command": "rm"})])
+    assert verdict(permissions, Facts("run"), {"cmd": "rm x"}) == "deny"
+    assert verdict(permissions, Facts("run"), {"cmd": "ls"}) == "allow"
+
+
+def test_a_command_may_be_words_and_have_words_in_another_argument() -> None:
+    permissions = Permissions("bypass", [Rule("run", "deny", {"command": "git push"})])
+    run = Facts("run")
+    for arguments in ({"command": ["git", "push"]}, {"command": "git", "args": ["push"]}, {"command": ["cat", ".env"]}):
+        assert verdict(permissions, run, arguments) == "deny"
+    assert verdict(permissions, run, {"command": ["sh", "-c", "git push"]}) == "deny"
+    assert verdict(permissions, run, {"command": "cat", "args": ["a/.env"]}) == "deny"
+    assert verdict(permissions, run, {"command": "git", "args": ["fetch; git push"]}) == "allow"
+    assert verdict(Permissions("bypass"), run, {"command": 3}) == "allow"
+
+
+def test_what_is_no_shell_can_be_said() -> None:
+    rules = [Rule("machine", "allow", {"command": "g*"})]
     machine = Facts("machine")
-    assert verdict(Permissions(rules=rules, approve=approve), machine, {"command": "git status"}) == "ask"
-    assert verdict(Permissions(rules=rules), machine, {"command": "git"}) == "allow"
-    assert verdict(Permissions(rules=rules, shell_tools=["mach*"]), machine, {"command": "git status"}) == "allow"
+    assert verdict(Permissions(rules=rules), machine, {"command": "go left (slowly"}) == "deny"
+    permissions = Permissions(rules=rules, not_shells=["mach*"])
+    assert verdict(permissions, machine, {"command": "go left (slowly"}) == "allow"
+    assert permissions.rule_for_session(machine, {"command": "go"}) == Rule("machine", "allow")
+    assert verdict(Permissions("bypass", shell_tools=["robot"]), Facts("robot"), {"x": 1}) == "deny"
+
+
+def test_a_text_that_is_too_long_is_denied() -> None:
+    permissions = Permissions("bypass", [Rule("bash", "deny", {"command": "rm"})])
+    assert permissions.decide(KINDS["edits"], {"path": "a/" * 100_000}).reason.startswith("a path is longer than 16384")
+    assert "it is longer than 16384 signs" in permissions.decide(BASH, {"command": "a;" * 100_000}).reason
+    content = {"files": {"a.py": "x" * 20_000}}
+    assert verdict(Permissions("bypass"), KINDS["edits"], content) == "allow"
+
+
+# Rules over paths. A glob is for where the path leads.
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "allowed", "denied"),
+    [
+        ("/workspace/*", "/workspace/a/b", "allow", "deny"),
+        ("/workspace/*", "/workspace/../etc/passwd", "deny", "deny"),
+        ("/workspace/*", "a", "allow", "deny"),
+        ("/workspace/*", "../a", "deny", "allow"),
+        ("/workspace/*", "$X/a", "deny", "deny"),
+        ("/workspace/*", "~", "deny", "deny"),
+        ("/workspace/*", "a\0", "deny", "deny"),
+        ("/etc/*", "/tmp/../etc/passwd", "allow", "deny"),
+        ("/etc/passwd", "/etc/./passwd", "allow", "deny"),
+        ("/etc/*", "/etcetera", "deny", "allow"),
+        ("/*", "/etc", "allow", "deny"),
+        ("src/*", "src/a", "allow", "deny"),
+        ("src/*", "src/../a", "deny", "deny"),
+        ("src*", "src2/a", "allow", "deny"),
+        ("src*", "/src2/a", "deny", "allow"),
+        ("*.py", "/etc/a.py", "allow", "deny"),
+        ("notes.txt", "x/../notes.txt", "allow", "deny"),
+    ],
+)
+def test_a_glob_is_compared_with_where_a_path_leads(glob: str, path: str, allowed: str, denied: str) -> None:
+    for facts, name in ((KINDS["edits"], "path"), (KINDS["edits"], "o.path"), (Facts("t", False, False, P), "x")):
+        arguments = {"o": {"path": path}} if "." in name else {name: path}
+        allow = Permissions(rules=[Rule("*", "allow", {name: glob})], root="/workspace")
+        deny = Permissions("bypass", [Rule("*", "deny", {name: glob})], root="/workspace")
+        assert verdict(allow, facts, arguments) == allowed
+        assert verdict(deny, facts, arguments) == denied
+    typed = Permissions(rules=[Rule("*", "allow", {"x": glob})], root="/workspace")
+    assert verdict(typed, Facts("t"), {"x": Path(path)}) == allowed
+
+
+def test_a_glob_for_a_path_says_nothing_of_a_list() -> None:
+    permissions = Permissions(rules=[Rule("*", "allow", {"paths": "/a/*"})])
+    assert verdict(permissions, KINDS["edits"], {"paths": ["/a/b"]}) == "deny"
+
+
+def test_a_tool_is_told_whether_a_tilde_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/a")
+    permissions = Permissions(rules=[Rule("*", "allow", {"path": "/workspace/*"})], root="/workspace")
+    assert verdict(permissions, KINDS["edits"], {"path": "~/x"}) == "deny"
+    under = Permissions(rules=[Rule("*", "allow", {"path": Under("sub")})], root="/workspace")
+    assert verdict(under, KINDS["edits"], {"path": "sub/x"}) == "allow"
+    assert verdict(under, KINDS["edits"], {"path": "x"}) == "deny"
 
 
 # Safety. E6: it beats bypass, and looks at paths alone.
@@ -231,13 +339,17 @@ def test_a_pattern_of_commands_is_for_shells_alone() -> None:
     ("facts", "arguments"),
     [
         (KINDS["reads"], {"path": "a/../.env"}),
+        *((KINDS["edits"], {"files": files}) for files in ({".env": "X"}, {Path(".env"): "X"}, {"a": [{".env": 1}]})),
+        *((KINDS["other"], {"name": path}) for path in (Path(".env"), [Path("a/.env")], {Path(".env"): 1})),
+        *((KINDS["edits"], {"path": path}) for path in (b".env", SecretStr(".env"))),
+        *((KINDS["edits"], {name: ".env"}) for name in ("file_name", "dir_name", "pathName", "path1", "workdir", "wd")),
         (KINDS["edits"], {"edits": [{"file_path": "~/.ssh/config", "content": "x"}]}),
         (Facts("odd", path_parameters=frozenset({"x"})), {"x": [".git/config"]}),
         (KINDS["other"], {"url": "file:///home/a/id_rsa"}),
         *((BASH, {"command": text}) for text in ("cat .env", "cat <.env", "a >.git/x", "a --b=.env", "X=.env a")),
         *(
             (BASH, {"command": text})
-            for text in ("cat .e*", "cat .e''nv", "sh -c 'cat .env'", "a <<< .env", "a $(b .env)")
+            for text in ("cat .e*", "cat .[[:alpha:]]nv", "cat .e''nv", "sh -c 'cat .env'", "a <<< .env", "a $(b .env)")
         ),
         (BASH, {"command": "ls", "cwd": "~/.ssh"}),
     ],
@@ -286,6 +398,81 @@ def test_names_and_globs_are_a_choice() -> None:
     assert verdict(permissions, Facts("fs_write"), {"path": "a"}) == "deny"
 
 
+# What is judged is what the tool gets. Through an engine, with the arguments that a model writes.
+
+
+class Edit(BaseModel):
+    path: str = Field("", exclude=True)
+    file: Annotated[str, PlainSerializer(lambda _: "a")] = ""
+
+
+def as_path(text: str) -> Path:
+    return Path(text)
+
+
+class Broken(BaseModel):
+    file: Annotated[str, PlainSerializer(lambda _: 1 / 0)]
+
+
+def by_name(files: dict[str, str]) -> None: ...
+def by_path(files: dict[Path, str]) -> None: ...
+def in_bytes(path: bytes) -> None: ...
+def in_secret(path: SecretStr) -> None: ...
+def in_model(edit: Edit) -> None: ...
+def in_broken(edit: Broken) -> None: ...
+def in_type(name: Annotated[str, AfterValidator(as_path)]) -> None: ...
+def in_lines(path: Iterable[str]) -> None: ...
+def in_word(file_name: str) -> None: ...
+def in_command(cmd: str) -> None: ...
+
+
+def told(function: Any, arguments: str, permissions: Permissions | None = None) -> str:
+    """What the model is told of its call; `ran` if it ran."""
+    ran = functools.wraps(function)(lambda **_: "ran")
+    llm = ScriptedLLM(ToolCallPart("1", function.__name__, arguments), "Done.")
+    engine = Engine(llm, [CallableTool.from_function(ran)], permissions=permissions)
+    assert engine.submit("Go").text == "Done."
+    part = engine.history[2].parts[0]
+    assert isinstance(part, ToolResultPart)
+    return part.content
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (by_name, '{"files": {"%s": "X"}}'),
+        (by_path, '{"files": {"%s": "X"}}'),
+        (in_bytes, '{"path": "%s"}'),
+        (in_secret, '{"path": "%s"}'),
+        (in_model, '{"edit": {"path": "%s"}}'),
+        (in_model, '{"edit": {"file": "%s"}}'),
+        (in_broken, '{"edit": {"file": "%s"}}'),
+        (in_type, '{"name": "%s"}'),
+        (in_word, '{"file_name": "%s"}'),
+        (in_command, '{"cmd": "cat %s"}'),
+        (in_command, "{cmd: 'cat %s',}"),  # read leniently
+        (in_broken, "{edit: {file: '%s'},}"),
+    ],
+)
+def test_what_a_tool_gets_is_judged(function: Any, arguments: str) -> None:
+    assert told(function, arguments.replace("%s", "a.py")) == "ran"
+    for permissions in (None, Permissions("bypass", [Rule("*", "allow")])):
+        assert "is protected" in told(function, arguments.replace("%s", ".env"), permissions)
+
+
+@pytest.mark.parametrize("arguments", ['{"path": ["a"]}', "{path: ['a'],}"])
+def test_what_cannot_be_looked_at_is_denied(arguments: str) -> None:
+    assert "permission denied: an argument is 'ValidatorIterator'" in told(in_lines, arguments)
+
+
+def test_conditions_look_at_what_the_tool_gets() -> None:
+    for function, where in ((in_secret, {"path": "a*"}), (in_bytes, {"path": "a*"}), (in_model, {"edit.file": "b*"})):
+        arguments = '{"edit": {"file": "b"}}' if function is in_model else '{"path": "a"}'
+        where = {name: f"{Path.cwd()}/{glob}" for name, glob in where.items()}
+        assert told(function, arguments, Permissions(rules=[Rule("*", "allow", where)])) == "ran"
+        assert "denied by" in told(function, arguments, Permissions("bypass", [Rule("*", "deny", where)]))
+
+
 # What a session remembers.
 
 
@@ -304,6 +491,19 @@ def test_a_session_remembers_exactly_this_command() -> None:
         assert verdict(permissions, BASH, {"command": other}, [rule]) == "ask"
     nothing = permissions.rule_for_session(BASH, {})
     assert verdict(permissions, BASH, {"command": ""}, [nothing]) == "ask"
+
+
+def test_a_session_remembers_all_that_a_command_runs_with() -> None:
+    permissions = Permissions(approve=approve)
+    given = {"command": "make", "cwd": "a", "env": {"X": "1"}, "n": 1}
+    for facts in (BASH, Facts("run")):
+        rule = Rule.from_dict(permissions.rule_for_session(facts, given).to_dict())
+        assert verdict(permissions, facts, {**given, "env": {"X": "1"}}, [rule]) == "allow"
+        for changed in ({"cwd": "b"}, {"env": {"X": "2"}}, {"n": True}, {"more": 1}, {"command": "make x"}):
+            assert verdict(permissions, facts, {**given, **changed}, [rule]) == "ask"
+        assert verdict(permissions, facts, {"command": "make"}, [rule]) == "ask"
+    nothing = permissions.rule_for_session(Facts("run"), {"command": None})
+    assert verdict(permissions, Facts("run"), {"command": "ls"}, [nothing]) == "ask"
 
 
 # What an approver says.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.rules import AtLeast, AtMost, Condition, OneOf, Rule, Under
+from toolcast.agents.rules import AtLeast, AtMost, Condition, Exactly, OneOf, Rule, Under
 
 JUDGED: list[tuple[Condition, Any, bool | None]] = [
     ("*.py", "a.py", True),
@@ -43,6 +43,8 @@ JUDGED: list[tuple[Condition, Any, bool | None]] = [
     (AtMost(3), 3, True),
     (AtMost(3), 4, False),
     (AtMost(3), None, None),
+    (Exactly.of({"a": [1]}), {"a": [1]}, True),
+    (Exactly.of({"a": [1]}), {"a": [True]}, False),
 ]
 
 
@@ -112,6 +114,12 @@ def test_dots_reach_into_objects() -> None:
     assert rule.judge({"options.force": True, "options": {"force": False}}) is None
 
 
+def test_no_name_is_all_arguments() -> None:
+    rule = Rule("t", "allow", {"": Exactly.of({"a": 1})})
+    assert rule.judge({"a": 1}) is True
+    assert rule.judge({"a": 1, "b": 2}) is False
+
+
 def test_tools_are_named_by_globs_in_their_very_case() -> None:
     assert Rule("fs_*", "allow").concerns("fs_read")
     assert not Rule("fs_*", "allow").concerns("FS_read")
@@ -163,6 +171,7 @@ CONDITIONS = (
     | LIMITS.map(AtLeast)
     | LIMITS.map(AtMost)
     | st.text().map(Under)
+    | st.dictionaries(st.text(), PLAIN).map(Exactly.of)
 )
 
 

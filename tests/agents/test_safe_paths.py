@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.safe_paths import PROTECTED, path_texts, protected_name, word_texts
+from toolcast.agents.safe_paths import PROTECTED, is_path_name, path_texts, protected_name, word_texts
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ from toolcast.agents.safe_paths import PROTECTED, path_texts, protected_name, wo
         *("file:///a/.ssh/id", "FILE://localhost/a/.git/x", "file:.env", "~/.ssh/x", "$HOME/.gnupg", "${HOME}/.env"),
         *(".e*", ".en[v]", ".[e]nv", ".?nv", ".*", "**/.git*", "*.env", "c*", "id_*", ".[^x]nv", ".[e]nv.local"),
         *("{.env,x}", "{a,.e{nv,x}}", ".{a..e}nv", "{a,b}/.env", "$X/.env", "${X}nv", ".e$()nv", "$().env"),
+        *("id_dsa", "id_ecdsa", "key.pem", "a/server.KEY", "x.p12", "x.pfx", "credentials.json", ".git-credentials"),
+        *(".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".kube/config", ".docker/config.json", "server.p*"),
+        *(".[[:alpha:]]nv", ".[^[:digit:]]nv", ".[x[:alpha:]_]nv", ".[[=e=]]nv", ".[[.e.]]nv", "[[:alpha:]" * 99),
+        "a/" * 10_000,
         "{a,b}" * 9,  # too much to look at
         "[a" * 99 + "*",
     ],
@@ -34,6 +38,7 @@ def test_protected(text: str) -> None:
     [
         *("", "a", ".", "..", "/", "env", ".environment", "os.environ", "x.env", ".gitignore", ".github/x"),
         *(".env.example", ".env.sample", ".ENV.TEMPLATE", "id_rsa.pub", "my_credentials", "credentials.py", "ssh/x"),
+        *("key.pem.txt", "pem", "keys", "*.p[xy]", "credentials.yaml.txt", "[[:alpha:]]", "monkey"),
         *("*", "**/*.py", "src/*", "*.txt", "$X", "$X/a", "[a-z]*.py", "{a,b}", "https://a.b/c.git", "é"),
         *("ignore .env", "a" * 5000, "\ud800", "~nobody/x", "%zz", "a/\ud800"),
     ],
@@ -97,12 +102,34 @@ def test_arguments_named_like_paths() -> None:
         "baseFile": "16",
     }
     others = {"content": "no", "pathology": "no", "text": "no", "file_count": "no", "_": "no", "from_line": "no"}
-    assert set(path_texts({**paths, **others})) == {*map(str, range(1, 17)), "file", "file:14"}
+    assert set(path_texts({**paths, **others})) == {*map(str, range(1, 17)), "x", "file", "file:14"}
 
 
 def test_arguments_said_to_be_paths() -> None:
     assert sorted(path_texts({"x": "1", "y": "2", "path": "3"}, ["x", "z"])) == ["1", "3"]
-    assert list(path_texts({"x": [["1"], {"a": "2"}], "y": "3"}, ["x"])) == ["2", "1"]
+    assert list(path_texts({"x": [["1"], {"a": "2"}], "y": "3"}, ["x"])) == ["2", "a", "1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("file_name", "dir_name", "folder_name", "folderNames", "pathName", "path1", "file2", "file_2", "filename2"),
+        *("workdir", "wd", "working_dir", "Path", "FILE_NAME", "sourcePath1"),
+    ],
+)
+def test_names_of_paths(name: str) -> None:
+    assert is_path_name(name)
+
+
+@pytest.mark.parametrize("name", ["name", "user_name", "names", "1", "", "profile", "line1", "fromage"])
+def test_names_of_others(name: str) -> None:
+    assert not is_path_name(name)
+
+
+def test_paths_are_known_by_their_type_and_contents_by_their_length() -> None:
+    assert list(path_texts({"name": [Path("1")], "x": {Path("2"): "no"}})) == ["2", "1"]
+    assert list(path_texts({"files": {"1": "x" * 5000}})) == ["1"]
+    assert list(path_texts({"files": ["x" * 5000]})) == ["x" * 5000]
 
 
 @pytest.mark.parametrize("value", [None, 3, 1.5, True, [], {}, [3, None]])

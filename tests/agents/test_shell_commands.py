@@ -78,6 +78,9 @@ READ: list[tuple[str, list[str]]] = [
     ("bash -c", ["bash -c"]),
     ("eval 'a;' b", ["eval a; b", "a", "b"]),
     ("command eval a", ["command eval a", "a"]),
+    ("rbash -c 'a'", ["rbash -c a", "a"]),
+    ("pkexec sh -c 'a'", ["pkexec sh -c a", "a"]),
+    ("sudo -S env X=1 a", ["sudo -S env X=1 a"]),
     ("npm run watch x", ["npm run watch x"]),
 ]
 
@@ -88,6 +91,7 @@ def test_what_a_shell_would_run(text: str, expected: list[str]) -> None:
 
 
 REFUSED = [
+    *("env -S 'rm x'", "env -iS 'rm x'", "env --split-string='rm x'", "sudo env -vS 'a'", "a;" * 10_000),
     *("a &&", "a |", "; a", "a;;b", "a; ;", "&& a", "(", "(a", "a)", "(a) b", "a (b)", "! ; a", "( ; )"),
     *("if a; fi", "if a; then b", "then a", "fi", "do a; done", "{ a }", "{ a; } b", "if a; then fi", "while a; done"),
     *("case x in a) b;; esac", "f() { a; }", "function f { a; }", "[[ a ]]", "coproc a", "select x in a; do b; done"),

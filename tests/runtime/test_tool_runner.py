@@ -88,6 +88,17 @@ async def test_results_come_in_call_order(run: Callable[..., Any], raise_errors:
     assert not any(output.is_error or output.error for output in outputs)
 
 
+async def test_what_a_tool_raises_is_told_safely_and_kept_whole(run: Callable[..., Any]) -> None:
+    words = "GET https://a.example/?key=AIzaSyD-abc1234567: Bearer sk-ant-abcd1234, see /home/me/work/log.txt"
+
+    def fails() -> None:
+        raise RuntimeError(words)
+
+    [output] = await run([fails], [call("fails")], raise_errors=False)
+    assert output.content == "RuntimeError: GET https://a.example/?key=[key] Bearer [key], see log.txt"
+    assert str(output.error) == words
+
+
 async def test_no_calls(run: Callable[..., Any]) -> None:
     assert await run([double], [], raise_errors=True) == []
 
@@ -154,6 +165,7 @@ async def test_failures_become_results_a_model_can_read(run: Callable[..., Any])
         "2",
     ]
     assert "x: Input should be a valid integer" in outputs[2].content
+    assert "max_attempts" not in outputs[2].content
     assert outputs[4].error.__notes__ == ["raised by the tool 'boom'"]
     assert outputs[4].raw_input == '{"x": 7}'
 

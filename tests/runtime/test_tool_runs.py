@@ -480,6 +480,145 @@ def test_an_async_tool_whose_time_is_up_is_cancelled_and_has_ended(drive: Drive,
     assert fine.content == "2"
 
 
+@pytest.mark.parametrize("context", [False, True])
+async def test_a_result_that_comes_slowly_is_read_within_the_limit_and_beside_the_loop(context: bool) -> None:
+    release = threading.Event()
+
+    def lines() -> Any:
+        yield "one"
+        release.wait(FOREVER)
+
+    def lines_in(context: ToolContext) -> Any:
+        return lines()
+
+    async def lazy() -> Any:
+        return lines()
+
+    async def lazy_in(context: ToolContext) -> Any:
+        return lines()
+
+    tools = [lines_in, lazy_in] if context else [lines, lazy]
+    try:
+        jobs = jobs_of([*map(reading, tools)], *(call(tool.__name__, tool.__name__) for tool in tools))
+        with anyio.fail_after(FOREVER):
+            made = await Turn(concurrent=True).run(jobs, timeout=0.01)
+    finally:
+        release.set()
+    assert [type(output.error) for output in made] == [ToolTimeout, ToolTimeout]
+
+
+def test_an_async_generator_has_ended_when_its_time_is_up(drive: Drive) -> None:
+    ended = threading.Event()
+
+    async def items() -> Any:
+        try:
+            yield "one"
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    (output,) = outputs(drive, [items], call("items"), timeout=0.05)
+    assert isinstance(output.error, ToolTimeout)
+    assert ended.is_set()
+
+
+def test_what_yields_may_say_how_far_it_is(drive: Drive) -> None:
+    async def items(context: ToolContext) -> Any:
+        context.emit("half")
+        yield 1
+
+    def items_sync(context: ToolContext) -> Any:
+        context.emit("half")
+        yield 1
+
+    async def main(turn: Turn) -> Any:
+        made = await turn.run(jobs_of([items, items_sync], call("items"), call("items_sync", "b")))
+        return [output.content for output in made], [event.data for event in turn.said]
+
+    assert drive(main) == (["[1]", "[1]"], ["half", "half"])
+
+
+# How many at a time
+
+
+@pytest.mark.parametrize("kind", ["plain", "context", "async"])
+def test_so_many_calls_run_at_a_time_and_no_more(drive: Drive, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "TOGETHER", 3)
+    inside: list[int] = []
+    most: list[int] = []
+    barrier = threading.Barrier(3)
+
+    def meet(x: int) -> int:
+        inside.append(x)
+        most.append(len(inside))
+        barrier.wait(FOREVER)
+        inside.remove(x)
+        return x
+
+    def meet_in(x: int, context: ToolContext) -> int:
+        return meet(x)
+
+    async def meet_async(x: int) -> int:
+        return await anyio.to_thread.run_sync(meet, x)
+
+    tool = {"plain": meet, "context": meet_in, "async": meet_async}[kind]
+    made = outputs(drive, [reading(tool)], *(call(tool.__name__, f"c{x}", x=x) for x in range(12)))
+    assert [output.raw_output for output in made] == list(range(12))
+    assert max(most) == 3
+
+
+def test_thousands_of_calls_need_few_threads(drive: Drive) -> None:
+    most: list[int] = []
+
+    def look(x: int) -> int:
+        most.append(threading.active_count())
+        return x
+
+    before = threading.active_count()
+    made = outputs(drive, [reading(look)], *(call("look", f"c{x}", x=x) for x in range(500)))
+    assert [output.raw_output for output in made] == list(range(500))
+    assert max(most) <= before + tool_runner.TOGETHER + 2
+
+
+def test_the_time_of_a_call_begins_when_it_does(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "TOGETHER", 1)
+    release = threading.Event()
+    hang = reading(hang_here(release)).with_(timeout=0.05)
+    try:
+        made = outputs(
+            drive,
+            [hang, reading(double).with_(timeout=FOREVER)],
+            call("hang"),
+            call("hang", "b"),
+            call("double", "c", x=1),
+        )
+    finally:
+        release.set()
+    assert [type(output.error) for output in made] == [ToolTimeout, ToolTimeout, type(None)]
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "TOGETHER", 1)
+
+    def wait(context: ToolContext) -> None:
+        context.emit("begun")
+        stopped = threading.Event()
+        context.cancellation.then(stopped.set)
+        stopped.wait(FOREVER)
+
+    async def main(turn: Turn) -> list[Job]:
+        jobs = jobs_of([reading(wait)], call("wait"), call("wait", "b"))
+        run = turn.begin(jobs)
+        assert await run.more()
+        await run.stop()
+        return jobs
+
+    first, second = drive(main)
+    assert "while it ran" in first.output().content
+    assert second.output().content == "wait was not run: the turn was cancelled"
+
+
 # Output
 
 

@@ -50,6 +50,7 @@ ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contrac
 CAUGHT_WHOLE = {
     ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
     ("agents.mcp_links", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
+    ("agents.seen_values", "seen"): "values of the user's own types: what fails when looked at is denied",
     ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",

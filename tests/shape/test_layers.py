@@ -45,6 +45,7 @@ LAYERS = {
         "agents.permissions",
         "agents.rules",
         "agents.safe_paths",
+        "agents.seen_values",
         "agents.command_patterns",
         "agents.shell_commands",
         "agents.shell_words",

@@ -76,5 +76,7 @@ def price(item: str, context: ToolContext[Shop]) -> str:
 def sessions(engine: Engine) -> None:
     session = Session(engine)
     assert_type(session.result(), Turn[Any])
+    assert_type(session.run("hello"), Turn[None])
+    assert_type(session.run("hello", output_cls=Album), Turn[Album])
     for event in session.events():
         assert_type(event, AgentEvent)

@@ -1,6 +1,6 @@
 """Who may run what: `Permissions` decide whether a tool call runs, is denied, or is asked about.
 
-    1. arguments that are no object, a shell command that cannot be read with certainty    -> denied
+    1. arguments that cannot be looked at, a command that cannot be read with certainty      -> denied
     2. a deny rule: for a command line, one that hits any of its commands                    -> denied
     3. a path that is protected (safe_paths.py)                                              -> denied
     4. the ceilings: mode `deny` runs nothing, mode `plan` only what reads                   -> denied
@@ -10,12 +10,15 @@
     8. anything else                                               -> asked; denied where nobody is there to ask
 
 The first that applies decides. Deciding is pure, but for looking up where a path leads. Whatever is unclear is read
-against the call: it fails closed. A tool is taken for what its developer says it is.
+against the call: it fails closed. A tool is taken for what its developer says it is, and for a shell where one of
+its arguments is a command, as names say little. What is looked at is what the tool gets (seen_values.py).
 """
 
 from __future__ import annotations
 
 import glob
+import re
+import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fnmatch import fnmatchcase
@@ -24,8 +27,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, g
 
 from ..approvals import Answer, PermissionRequest
 from .command_patterns import covers, forbids
-from .rules import AtLeast, AtMost, Condition, OneOf, Rule, Under
-from .safe_paths import PROTECTED, path_texts, protected_name, resolved_path, word_texts
+from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Place, Rule, Under
+from .safe_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
+from .seen_values import UnseenValue, seen
 from .shell_commands import SimpleCommand, commands
 from .shell_words import UnparsedCommand
 
@@ -50,7 +54,14 @@ Approve: TypeAlias = Callable[[PermissionRequest], "Said | Awaitable[Said]"]
 """Says whether a call may run: sync or async."""
 
 _COMMAND: Final = "command"
+_COMMANDS: Final = frozenset(("command", "cmd", "commandline", "cmdline", "shellcommand", "bashcommand", "shellcmd"))
+"""Names of arguments that are commands, whatever the tool is called."""
+_SCRIPTS: Final = _COMMANDS | {"script", "code", "input"}
+"""Names of arguments that are commands of a tool that is called like a shell."""
+_WORDS_BEHIND: Final = ("args", "argv", "arguments")
 _MODES: Final = get_args(Mode)
+
+_joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
 class ToolFacts(Protocol):
@@ -85,10 +96,12 @@ class Decision(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call to decide on. `commands` are those of a shell tool; None for any other."""
+    """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for any other."""
 
     facts: ToolFacts
     arguments: Mapping[str, Any]
+    place: Place
+    texts: Sequence[str]
     commands: Sequence[SimpleCommand] | None
 
 
@@ -101,8 +114,9 @@ class Permissions:
     mode and every allow rule. `approve` is asked: a function of the request, sync or async, that gives an `Answer`, or
     True or False; `"later"`: the turn ends and the answers come with the next; None: nobody, so that it is denied.
 
-    `file_tools` and `shell_tools` are globs for names of tools; a shell tool has its command in the argument `command`.
-    Names in `protected` may be in no path, but in those of tools that `exempt` names; relative paths begin at `root`.
+    The others are globs for names of tools. `file_tools` handle files. `shell_tools` run commands, and so does every
+    tool with text in an argument such as `command` or `cmd`, but for `not_shells`. Names in `protected` may be in no
+    path, but in those of tools that `exempt` names; relative paths begin at `root`.
     """
 
     mode: Mode = "default"
@@ -110,7 +124,8 @@ class Permissions:
     approve: Approve | Literal["later"] | None = None
     _: KW_ONLY
     file_tools: Sequence[str] = ("fs.*", "fs_*")
-    shell_tools: Sequence[str] = ("bash", "shell", "sh")
+    shell_tools: Sequence[str] = ("bash", "shell", "sh", "zsh", "terminal", "*_bash", "*_shell", "*_sh", "*_zsh")
+    not_shells: Sequence[str] = ()
     exempt: Sequence[str] = ("agent", "spawn_elves")
     protected: Sequence[str] = PROTECTED
     root: str | None = None
@@ -125,17 +140,17 @@ class Permissions:
             raise ValueError(f"rules are a list of Rule, not {rules!r:.200}: rules=[Rule('read_*', 'allow')]")
         if not (self.approve in ("later", None) or callable(self.approve)):
             raise ValueError(f"approve is a function of the request, 'later' or None, not {self.approve!r}")
-        for name in ("rules", "file_tools", "shell_tools", "exempt", "protected"):
+        for name in ("rules", "file_tools", "shell_tools", "not_shells", "exempt", "protected"):
             values = cast("Sequence[Any]", getattr(self, name))
             if isinstance(values, str):
                 raise ValueError(f"{name} is a list of texts: {name}=[{values!r}]")
             object.__setattr__(self, name, tuple(values))
 
-    def decide(self, facts: ToolFacts, arguments: Mapping[str, Any], remembered: Sequence[Rule] = ()) -> Decision:
+    def decide(self, facts: ToolFacts, arguments: object, remembered: Sequence[Rule] = ()) -> Decision:
         """Whether the tool may run with these arguments; `remembered` are the rules of this session."""
         try:
-            call = self._read(facts, arguments)
-        except UnparsedCommand as error:
+            call = self._read(facts, seen(arguments))
+        except (UnparsedCommand, UnseenValue) as error:
             return Decision("deny", str(error))
         rules = [rule for rule in (*self.rules, *remembered) if rule.concerns(facts.name)]
         if against := _forbidden(call, rules) or self._protected(call) or self._ceiling(facts):
@@ -146,11 +161,12 @@ class Permissions:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
         return Decision("ask", f"the mode {self.mode} does not let {facts.name} run unasked")
 
-    def rule_for_session(self, facts: ToolFacts, arguments: Mapping[str, Any]) -> Rule:
-        """The rule that allows calls like this one: exactly this command of a shell tool, any call of another."""
-        name = glob.escape(facts.name)
-        if self._is_shell(facts):
-            return Rule(name, "allow", {_COMMAND: OneOf(arguments.get(_COMMAND))})
+    def rule_for_session(self, facts: ToolFacts, arguments: object) -> Rule:
+        """The rule that allows calls like this one: with exactly these arguments of a shell, any of another tool."""
+        name, given = glob.escape(facts.name), seen(arguments)
+        names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
+        if names is _SCRIPTS or any(_is_named(each, names) for each in given):
+            return Rule(name, "allow", {"": Exactly.of(given)})
         return Rule(name, "allow")
 
     def without_prompt(self) -> Permissions:
@@ -158,23 +174,33 @@ class Permissions:
         return replace(self, approve=None)
 
     def _read(self, facts: ToolFacts, arguments: object) -> _Call:
-        if not isinstance(arguments, Mapping):
+        if not isinstance(arguments, dict):
             raise UnparsedCommand(f"the arguments of {facts.name} are no object")
-        given = cast("Mapping[str, Any]", arguments)
-        if not self._is_shell(facts):
-            return _Call(facts, given, None)
-        text = given.get(_COMMAND)
-        if not isinstance(text, str):
-            raise UnparsedCommand(f"{facts.name} is a shell tool, and has no text in its argument {_COMMAND!r}")
+        given = cast("dict[str, Any]", arguments)
+        place = Place(facts.path_parameters, self.root)
+        names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
+        texts = {name: _command_in(given, name) for name in given if _is_named(name, names)}
+        texts = {name: text for name, text in texts.items() if text is not None}
+        if not texts:
+            if names is _SCRIPTS:
+                raise UnparsedCommand(
+                    f"{facts.name} is a shell tool, and has no text in its argument {_COMMAND!r}; "
+                    "if it is none, not_shells names it"
+                )
+            return _Call(facts, given, place, (), None)
         try:
-            return _Call(facts, given, commands(text))
+            found = [command for text in texts.values() for command in commands(text or "")]
         except UnparsedCommand as error:
             raise UnparsedCommand(f"the command cannot be read with certainty: {error}") from None
+        return _Call(facts, given, place, (*texts,), found)
 
     def _protected(self, call: _Call) -> str | None:
         if _is_one_of(call.facts.name, self.exempt):
             return None
-        paths = ((text, True) for text in path_texts(call.arguments, call.facts.path_parameters))
+        written = list(path_texts(call.arguments, call.facts.path_parameters))
+        if any(len(text) > LONGEST for text in written):
+            return f"a path is longer than {LONGEST} signs, too long to be judged"
+        paths = ((text, True) for text in written)
         texts = dict.fromkeys((*paths, *_paths_in(call.commands or ())))
         if not texts:
             return None
@@ -198,9 +224,6 @@ class Permissions:
         edits = self.mode == "accept_edits" and _is_one_of(facts.name, self.file_tools) and not facts.destructive
         reads = self.mode in ("plan", "auto", "accept_edits") and _only_reads(facts)
         return f"the mode {self.mode} lets {facts.name} run" if reads or edits else None
-
-    def _is_shell(self, facts: ToolFacts) -> bool:
-        return _is_one_of(facts.name, self.shell_tools)
 
 
 def settled(request: PermissionRequest, said: object) -> Answer:
@@ -244,10 +267,37 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
 
 def _judged(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:
     """The rule's pattern for commands, if it has one that means this call, and what its other conditions say."""
-    pattern = rule.where.get(_COMMAND) if call.commands is not None else None
-    if isinstance(pattern, str):
-        return pattern, rule.judge(call.arguments, without=_COMMAND)
-    return None, rule.judge(call.arguments)
+    names = () if call.commands is None else (*call.texts, _COMMAND)
+    name = next((name for name in names if isinstance(rule.where.get(name), str)), None)
+    pattern = None if name is None else cast("str", rule.where[name])
+    return pattern, rule.judge(call.arguments, without=name, place=call.place)
+
+
+def _command_in(given: Mapping[str, Any], name: str) -> str | None:
+    """The command in the argument of that name, with the words that stand in one of their own; None: it is no text."""
+    value = given[name]
+    text = shlex.join(cast("list[str]", value)) if _are_texts(value) else value
+    if not isinstance(text, str):
+        return None
+    return " ".join([text, *(shlex.join(given[each]) for each in _WORDS_BEHIND if _are_texts(given.get(each)))])
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+
+
+@lru_cache(maxsize=1_000)
+def _names_of_commands(tool: str, shells: tuple[str, ...], others: tuple[str, ...]) -> frozenset[str]:
+    """What arguments are called that are commands of this tool."""
+    if _is_one_of(tool, others):
+        return frozenset()
+    is_shell = _is_one_of(tool, shells) or _is_one_of(_joint.sub("_", tool).casefold(), shells)
+    return _SCRIPTS if is_shell else _COMMANDS
+
+
+@lru_cache(maxsize=1_000)
+def _is_named(argument: str, names: frozenset[str]) -> bool:
+    return re.sub(r"[^a-z]", "", argument.casefold()) in names
 
 
 def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:

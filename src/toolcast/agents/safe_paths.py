@@ -14,14 +14,17 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
 PROTECTED: Final = (
-    *(".env", ".env.*", ".git", "git~1", "credentials"),
-    *("id_rsa", "id_ed25519", ".ssh", ".gnupg", ".aws"),
+    *(".env", ".env.*", ".git", "git~1", "credentials", "credentials.json", ".git-credentials", ".netrc", "_netrc"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.pem", "*.key", "*.ppk"),
+    *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", ".pgpass", ".npmrc", ".pypirc", ".htpasswd"),
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"),
 )
 """Names of files and folders that no agent should touch, in lower case. `git~1` is the short name of `.git`."""
 
@@ -33,9 +36,14 @@ PATH_WORDS: Final = frozenset(
         *("path", "paths", "pathname", "file", "files", "filename", "filenames", "filepath", "filepaths"),
         *("dir", "dirs", "directory", "directories", "folder", "folders", "root", "cwd", "glob", "globs"),
         *("src", "source", "sources", "dst", "dest", "destination", "target", "targets", "from", "to"),
+        *("wd", "pwd", "workdir", "workingdir", "workspace", "basedir", "rootdir", "subdir", "dirname", "foldername"),
+        *("infile", "outfile", "indir", "outdir", "logfile", "tmpdir", "homedir"),
     )
 )
-"""Last words of the names of arguments that are paths."""
+"""Last words of the names of arguments that are paths, but for a number or the word `name` behind them."""
+
+LONGEST: Final = 16_384
+"""Signs that a path, or a list of some in one text, may have to be judged."""
 
 _LONGEST = 4096  # no system opens a longer path
 _MOST_STEPS = 256  # in which braces are written out
@@ -44,6 +52,8 @@ _DECODINGS = 3  # of one text, by one reader after another
 _SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
 
 _control = re.compile(r"[\x00-\x1f\x7f]+")
+_digits = "0123456789"
+_class = re.compile(r"\[[^][/]*(?:\[([:.=])[^][/]*\1\][^][/]*)+\]")  # [[:alpha:]], which stands for one sign
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])")
 _braces = re.compile(r"\{([^{}]*)\}").search
 _component = re.compile(r"[/\\:]")
@@ -58,11 +68,17 @@ def protected_name(
 ) -> str | None:
     """The protected name that the path `text`, read from the folder `root`, has in it or leads to; None: it is safe.
 
-    A text that stands for too many paths to look at counts as a name itself. Without `braces` they mean nothing.
+    A text that is too long, or stands for too many paths to look at, counts as a name itself. Without `braces` they
+    mean nothing.
     """
     names = tuple(name.casefold() for name in names)
+    if len(text) > LONGEST:
+        return text[:40]
     for form in _forms(text):
-        alternatives = _alternatives(form) if braces else [_variable.sub(_value, form)]
+        if form.count("[:") > _MOST_SIGNS:
+            return form[:40]
+        form = _class.sub("?", _variable.sub(_value, form))
+        alternatives = _alternatives(form) if braces else [form]
         if not alternatives:
             return form[:40]
         for path in (*alternatives, *_resolved(alternatives, root)):
@@ -75,7 +91,8 @@ def protected_name(
 def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> Iterator[str]:
     """The texts among `arguments` that are paths: those of `parameters`, and those that are named like one.
 
-    What stands in a list or object of a path argument is one as well, and so is a `file:` address wherever it is.
+    What stands in a list or object of a path argument is one as well, the keys included; so are a `PathLike` and a
+    `file:` address wherever they are. By a key, what is longer than any path is the content of a file.
     """
     if not parameters and all(type(value) in _SCALARS for value in arguments.values()):
         return
@@ -85,10 +102,13 @@ def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> 
         value, is_path = waiting.pop()
         if isinstance(value, Mapping):
             items = cast("Mapping[object, object]", value).items()
-            waiting += ((item, is_path or _is_path_name(str(name))) for name, item in items)
+            waiting += ((name, is_path) for name, _ in items)
+            waiting += ((item, _is_at(name, item, is_path)) for name, item in items)
         elif isinstance(value, (list, tuple, set, frozenset)):
             waiting += ((item, is_path) for item in cast("Iterable[object]", value))
-        elif (text := _text(value)) is not None and (is_path or text.lstrip()[:5].casefold() == "file:"):
+        elif (text := _text(value)) is None:
+            continue
+        elif is_path or isinstance(value, os.PathLike) or text.lstrip()[:5].casefold() == "file:":
             yield from _written_in(text.strip())
 
 
@@ -107,9 +127,18 @@ def resolved_path(text: str, root: str | None = None) -> str:
     return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path would make something of `//` and `.`
 
 
-def _is_path_name(name: str) -> bool:
-    words = _words.findall(name)
-    return bool(words) and words[-1].casefold() in PATH_WORDS
+@lru_cache(maxsize=1_000)
+def is_path_name(name: str) -> bool:
+    """Whether an argument of this name is a path."""
+    words = [word.rstrip(_digits).casefold() for word in _words.findall(name)]
+    while len(words) > 1 and words[-1] in ("", "name", "names"):
+        words.pop()
+    return bool(words) and words[-1] in PATH_WORDS
+
+
+def _is_at(name: object, item: object, is_path: bool) -> bool:
+    """Whether the item by that name is a path, where those around it are."""
+    return is_path_name(str(name)) or (is_path and not (isinstance(item, str) and len(item) > _LONGEST))
 
 
 def _text(value: object) -> str | None:
@@ -151,7 +180,7 @@ def _plain(text: str) -> str:
 
 def _alternatives(text: str) -> list[str]:
     """What a shell makes of the braces in `text`; nothing, if that is too much."""
-    waiting, done = [_variable.sub(_value, text)], list[str]()
+    waiting, done = [text], list[str]()
     for _ in range(_MOST_STEPS):
         if not waiting:
             break
@@ -190,18 +219,28 @@ def _name_of(component: str, names: tuple[str, ...]) -> str | None:
         return None
     if _is_pattern(plain) and max(map(plain.count, "[.")) > _MOST_SIGNS:  # to read it takes too long
         return plain[:40]
+    if not _is_pattern(plain) and not _any_of(names)(plain):
+        return None
     for name in names:
         if fnmatchcase(plain, name):
             return name
-        beginnings = _beginnings(plain) if name.endswith(".*") else (plain,)
-        if any(_could_be(name.removesuffix(".*"), beginning) for beginning in beginnings):
+        if any(_could_be(name.removesuffix(".*").removeprefix("*."), part) for part in _parts(plain, name)):
             return name
     return None
 
 
-def _beginnings(component: str) -> Iterator[str]:
-    """What stands before each of its dots."""
-    return (component[: dot.start()] for dot in re.finditer(r"\.", component))
+@lru_cache(maxsize=100)
+def _any_of(names: tuple[str, ...]) -> Callable[[str], object]:
+    return re.compile("|".join(map(translate, names)) or r"(?!)").match
+
+
+def _parts(component: str, name: str) -> Iterable[str]:
+    """What of a component may be the name without its `.*` or `*.`: what stands around its dots."""
+    if name.endswith(".*"):
+        return (component[: dot.start()] for dot in re.finditer(r"\.", component))
+    if name.startswith("*."):
+        return (component.rpartition(".")[2],) if "." in component else ()
+    return (component,)
 
 
 def _could_be(name: str, pattern: str) -> bool:

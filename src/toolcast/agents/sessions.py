@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock, get_ident
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self
 from uuid import uuid4
 
-from typing_extensions import TypeForm
+from typing_extensions import TypeForm, TypeVar
 
 from ..approvals import Answer, PermissionRequest
 from ..asking import Messages
@@ -32,7 +32,7 @@ from .saved_sessions import SavedSession
 from .session_turns import SessionTurn
 from .turns import Turn
 
-T = TypeVar("T")
+T = TypeVar("T", default=None)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -157,15 +157,13 @@ class Session:
         await turn.join()
         return turn.result()
 
-    @overload
     def run(
-        self, said: Messages | None = None, *, output_cls: TypeForm[T], answers: Iterable[Answer] = ()
-    ) -> Turn[T]: ...
-    @overload
-    def run(
-        self, said: Messages | None = None, *, output_cls: None = None, answers: Iterable[Answer] = ()
-    ) -> Turn[None]: ...
-    def run(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> Turn[Any]:
+        self,
+        said: Messages | None = None,
+        *,
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        answers: Iterable[Answer] = (),
+    ) -> Turn[T]:
         """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
         turn = SessionTurn()
         try:
@@ -177,17 +175,13 @@ class Session:
             raise
         return turn.result()
 
-    @overload
     async def arun(
-        self, said: Messages | None = None, *, output_cls: TypeForm[T], answers: Iterable[Answer] = ()
-    ) -> Turn[T]: ...
-    @overload
-    async def arun(
-        self, said: Messages | None = None, *, output_cls: None = None, answers: Iterable[Answer] = ()
-    ) -> Turn[None]: ...
-    async def arun(
-        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
-    ) -> Turn[Any]:
+        self,
+        said: Messages | None = None,
+        *,
+        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        answers: Iterable[Answer] = (),
+    ) -> Turn[T]:
         """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
         turn = SessionTurn(get_ident())
         try:

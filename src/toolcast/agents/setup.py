@@ -11,6 +11,7 @@ from ..llms import FunctionCallingLLM
 from ..messages import Message
 from ..settings import Settings
 from ..states import Observer
+from ..tool_options import check_output_limit, check_timeout
 from ..tools import CallableTool
 from ..usage import Budget, Spending
 from .compaction import Compaction
@@ -20,10 +21,6 @@ from .typed_output import TypedOutput
 
 def _count(value: object) -> bool:
     return isinstance(value, int) and value >= 1
-
-
-def _seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and value > 0
 
 
 def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
@@ -39,8 +36,6 @@ _WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "max_rounds": (_count, "a number of requests, at least 1"),
     "settings": (_or_none(_a(Settings)), "Settings(...) or None"),
     "compaction": (_or_none(_a(Compaction)), "Compaction(...) or None"),
-    "tool_timeout": (_or_none(_seconds), "a number of seconds above 0, or None"),
-    "output_limit": (_count, "a number of characters, at least 1"),
     "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
     "max_attempts": (_count, "a number of attempts, at least 1"),
     "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
@@ -74,6 +69,8 @@ class Setup:
             value = getattr(self, name)
             if not fits(value):
                 raise ValueError(f"{name}={value!r:.100} is not {wanted}")
+        check_timeout(self.tool_timeout, "tool_timeout")
+        check_output_limit(self.output_limit)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
 
 

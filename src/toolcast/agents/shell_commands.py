@@ -20,18 +20,59 @@ from typing import Final, NamedTuple
 
 from .shell_words import MAX_DEPTH, UnparsedCommand, Word, WordReading
 
-SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su", "runuser", "script"))
+USERS_SHELLS: Final = frozenset(("su", "runuser", "script"))
+"""Shells whose words are no file to run."""
+
+SHELLS: Final = USERS_SHELLS | {
+    *("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "rksh", "rzsh", "csh", "tcsh", "yash"),
+    *("posh", "pdksh", "oksh", "lksh", "ksh93", "nu", "elvish", "xonsh", "pwsh"),
+}
 """Programs that run a text: what follows their option `-c`."""
 
 EVALUATORS: Final = frozenset(("eval", "trap", "watch"))
 """Programs that run their own words as a text."""
 
-WRAPPERS: Final = EVALUATORS | {
-    *("env", "command", "builtin", "exec", "sudo", "doas", "su", "runuser", "script", "nohup", "setsid", "nice"),
-    *("ionice", "time", "timeout", "stdbuf", "chroot", "unshare", "strace", "ltrace", "flock", "caffeinate"),
-    *("xargs", "parallel", "find", "fd", "busybox", "toybox"),
-}
+WRAPPERS: Final = (
+    EVALUATORS
+    | USERS_SHELLS
+    | {
+        *("env", "command", "builtin", "exec", "sudo", "doas", "nohup", "setsid", "nice", "pkexec", "run0", "gosu"),
+        *(
+            "ionice",
+            "time",
+            "timeout",
+            "stdbuf",
+            "chroot",
+            "unshare",
+            "strace",
+            "ltrace",
+            "flock",
+            "caffeinate",
+            "setpriv",
+        ),
+        *(
+            "taskset",
+            "setarch",
+            "linux32",
+            "linux64",
+            "i386",
+            "x86_64",
+            "uname26",
+            "prlimit",
+            "chrt",
+            "numactl",
+            "nsenter",
+        ),
+        *("systemd-run", "systemd-inhibit", "dbus-run-session", "start-stop-daemon", "daemonize", "firejail", "bwrap"),
+        *("fakeroot", "fakechroot", "proot", "capsh", "su-exec", "cgexec", "torsocks", "proxychains", "xvfb-run"),
+        *("valgrind", "gdb", "perf", "entr", "unbuffer", "rlwrap", "ssh", "tmux", "screen", "arch", "chpst", "choom"),
+        *("xargs", "parallel", "find", "fd", "busybox", "toybox"),
+    }
+)
 """Programs that run another one, which stands among their words."""
+
+LONGEST: Final = 16_384
+"""Signs that a command may have to be read."""
 
 _NEXT = {
     "if": ("then",),
@@ -59,7 +100,8 @@ _reserved = re.compile(
 _loop = re.compile(r"for[ \t]+([A-Za-z_][A-Za-z0-9_]*)(?:[ \t]+in(?=[ \t;\n]))?").match
 _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)").match
-_option_c = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command").fullmatch
+option_c: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command").fullmatch
+_option_of_env = re.compile(r"-[A-Za-z0]*S|--s").match
 
 
 class Redirection(NamedTuple):
@@ -82,6 +124,8 @@ class SimpleCommand(NamedTuple):
 
 def commands(text: str) -> list[SimpleCommand]:
     """Every command that a shell may run for `text`, one within another first. Raises `UnparsedCommand`."""
+    if len(text) > LONGEST:
+        raise UnparsedCommand(f"it is longer than {LONGEST} signs; put what it needs into files")
     if _hidden(text):
         raise UnparsedCommand("it holds control characters")
     found: list[SimpleCommand] = []
@@ -203,15 +247,17 @@ class _Reading(WordReading):
 
     def _texts(self, words: list[Word]) -> Iterator[str]:
         """The texts that a command runs as commands: of `sh -c TEXT`, `eval TEXT` and the like."""
-        names = [program(word) for word in words]
+        names = [program(word).casefold() for word in words]
         places = range(len(words)) if names[:1] and names[0] in WRAPPERS else range(min(1, len(words)))
+        if "env" in names[: len(places)] and any(_option_of_env(w.text) for w in words[names.index("env") + 1 :]):
+            self.fail("a text that env takes apart")
         evaluator = next((place for place in places if names[place] in EVALUATORS), None)
         if evaluator is not None:
             yield " ".join(self._certain(words[evaluator + 1 :]))
             return
         shells = (place for place, name in enumerate(names) if name in SHELLS or not (place or words[0].known))
         shell = next(shells, len(words))
-        option = next((place for place in range(shell, len(words)) if _option_c(words[place].text)), len(words))
+        option = next((place for place in range(shell, len(words)) if option_c(words[place].text)), len(words))
         for text in self._certain(words[option + 1 : option + 2]):
             if text.startswith(("-", "+")):
                 self.fail("options behind -c")

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from pydantic_core import from_json, to_json, to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
@@ -27,6 +27,7 @@ from ..tools import CallableTool
 from ..usage import Spending
 from .callbacks import called
 from .permissions import settled
+from .seen_values import seen
 from .setup import Setup
 from .transcripts import BROKEN_OFF, Transcript
 
@@ -101,7 +102,7 @@ class ToolPhase:
         if answer.action == "deny":
             job.error = _denied(answer.reason or "the user said no")
         elif answer.action == "allow_session":
-            facts, arguments = job.tool, _plain(job)
+            facts, arguments = job.tool, _arguments(job)
             self._transcript.remembered.append(self._setup.permissions.rule_for_session(facts, arguments))
         elif answer.action == "edit":
             self._edit(job, answer.arguments or "{}")
@@ -109,8 +110,7 @@ class ToolPhase:
     def _judged(self, job: Job) -> PermissionRequest | None:
         if job.error is not None or job.tool is None or job.done:
             return None
-        arguments = _plain(job)
-        decision = self._setup.permissions.decide(job.tool, arguments, self._transcript.remembered)
+        decision = self._setup.permissions.decide(job.tool, _arguments(job), self._transcript.remembered)
         if decision.verdict == "deny":
             job.error = _denied(decision.reason)
         if decision.verdict != "ask":
@@ -128,7 +128,7 @@ class ToolPhase:
         """Deny what is forbidden by now: other arguments, or a path that leads elsewhere since a tool has run."""
         if not job.ready or job.tool is None:
             return
-        decision = self._setup.permissions.decide(job.tool, _plain(job), self._transcript.remembered)
+        decision = self._setup.permissions.decide(job.tool, _arguments(job), self._transcript.remembered)
         if decision.verdict == "deny":
             job.error = _denied(decision.reason)
 
@@ -226,9 +226,12 @@ def kept(message: Message, jobs: Iterable[Job]) -> Message:
         if _is_plain_object(call.arguments):
             continue
         if job.error is None:
-            job.call = changed[call.id] = replace(call, arguments=to_json(_plain(job)).decode())
-        else:
-            changed[call.id] = replace(call, arguments="{}", truncated=True)
+            try:
+                job.call = changed[call.id] = replace(call, arguments=to_json(seen(_arguments(job))).decode())
+                continue
+            except ValueError as error:  # what cannot be written cannot be shown to anybody
+                job.error = _denied(str(error))
+        changed[call.id] = replace(call, arguments="{}", truncated=True)
     if not changed:
         return message
     parts = [changed.get(part.id, part) if isinstance(part, ToolCallPart) else part for part in message.parts]
@@ -250,11 +253,10 @@ def _says_twice(text: str) -> bool:
     return any(twice)
 
 
-def _plain(job: Job) -> dict[str, Any]:
-    """The arguments that the tool would run with, as plain data by the names the model knows."""
+def _arguments(job: Job) -> Any:
+    """The arguments that the tool would run with, by the names the model knows."""
     assert job.tool is not None
-    plain: dict[str, Any] = to_jsonable_python(job.tool.named(job.read.value), fallback=str, bytes_mode="base64")
-    return plain
+    return job.tool.named(job.read.value)
 
 
 def _denied(reason: str) -> PermissionDenied:

@@ -12,7 +12,6 @@ without. However a turn ends, the history it leaves is one that every service ta
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,22 +23,17 @@ from ..messages import Message, assistant, user
 from ..runtime.interruptions import Interrupted, Interruptible
 from ..runtime.network import Outside
 from ..runtime.tool_runner import Job
-from ..states import Trace
+from ..states import Trace, logger
 from ..usage import NO_USAGE, Usage
 from .histories import estimated_tokens, says_something, unanswered
 from .limits import Limits
 from .rounds import Round
 from .setup import Setup, Task
 from .tool_phase import ToolPhase, jobs_of, kept
-from .transcripts import Transcript
+from .transcripts import CUT_OFF, GONE_ON, NOT_RUN, Transcript
 from .turns import Turn, TurnEnd
 
-logger: Final = logging.getLogger("toolcast")
-
 CONTINUE: Final = "Continue from where you left off."
-NOT_RUN: Final = "The call was not run: the turn was broken off."
-CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
-GONE_ON: Final = "The call was not run: the user went on without answering it."
 
 
 class TurnFlow:

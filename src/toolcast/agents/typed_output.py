@@ -117,7 +117,7 @@ def _answered(call: ToolCallPart, words: str) -> Job:
 
 def _final(error: Exception, response: ChatResponse) -> Exception:
     if isinstance(error, CallError):
-        error.response = response
+        error.response, error.advice = response, ""  # it was followed
     if not isinstance(error, TryAgain):
         return error
     made = ValidationError(f"the answer was not accepted: {error}", response=response)

@@ -4,7 +4,7 @@ Written once for both faces: what is awaited under the sync face never suspends.
 call: it runs all calls and is done. `ToolRun` is for an agent's turn: it runs calls that belong together, and gives
 what they say of themselves while they go on. What goes wrong is either raised, and then no tool has run unless the
 arguments of all calls were valid, or it becomes a result that a model can read. A call that was cut off is never
-run.
+run. At most `TOGETHER` calls run at the same time.
 
 A `ToolRun` runs its calls here and now where nothing asks for more. Otherwise each call has a job beside this one
 (side_jobs.py), with a copy of its `Job`; whoever comes first closes the call: its tool, its time limit, or a
@@ -27,12 +27,13 @@ from ..events import ToolProgress
 from ..messages import ToolCallPart
 from ..tool_context import ToolContext
 from ..tool_texts import told
-from ..tools import CallableTool, Read, ToolOutput
+from ..tools import Asked, CallableTool, Read, ToolOutput
 from .waiting import Waiters
 
 if TYPE_CHECKING:
     from .side_jobs import SideJob
 
+TOGETHER = 32  # calls that run at the same time, at most
 _NOTHING = Read(None)
 _GRACE = 1.0
 _MAYBE = "it may have had its effect, and what it gives is discarded"
@@ -40,7 +41,7 @@ _MAYBE = "it may have had its effect, and what it gives is discarded"
 
 @dataclass(slots=True)
 class Job:
-    """One call: its tool and what was read for it, in the end what the tool gave or what went wrong.
+    """One call: its tool and what was read for it, in the end what the tool `made` or what went wrong.
 
     `done`: the tool has run to its end. `limit`: how many characters of its result the model reads. `edited`: the
     arguments that somebody put in place of the model's.
@@ -49,7 +50,6 @@ class Job:
     call: ToolCallPart
     tool: CallableTool | None = None
     read: Read = _NOTHING
-    result: Any = None
     error: Exception | None = None
     done: bool = False
     limit: int | None = None
@@ -61,14 +61,19 @@ class Job:
         """Whether the call can be run, and was not yet."""
         return self.error is None and not self.done
 
+    @property
+    def result(self) -> Any:
+        """What the tool gave, if it gave anything."""
+        return None if self.made is None else self.made.raw_output
+
     async def run(
         self, concurrent: bool, context: ToolContext[Any] | None = None, *, raise_errors: bool = False
     ) -> None:
         """Run the tool; what it raises becomes the `error`, or is raised."""
         assert self.tool is not None
+        asked = Asked(self.call.arguments, self.read, self.limit, self.call.id)
         try:
-            value = self.read.value
-            self.result = await self.tool.arun(value, context) if concurrent else self.tool.run(value, context)
+            self.made = await self.tool.aanswer(asked, context) if concurrent else self.tool.answer(asked, context)
             self.done = True
         except Exception as error:
             if raise_errors:
@@ -76,16 +81,11 @@ class Job:
             self.error = error
 
     def output(self) -> ToolOutput:
-        """What answers the call. It is made once: a result may be one that can be looked at only once."""
+        """What answers the call, once it was run or has an error."""
         if self.made is None:
-            self.made = self._output()
+            words, call = told(self.error), self.call
+            self.made = ToolOutput(words, call.name, call.arguments, is_error=True, call_id=call.id, error=self.error)
         return self.made
-
-    def _output(self) -> ToolOutput:
-        call = self.call
-        if self.tool is not None and self.error is None:
-            return self.tool.output(call.arguments, self.read, self.result, self.limit, call.id)
-        return ToolOutput(told(self.error), call.name, call.arguments, is_error=True, call_id=call.id, error=self.error)
 
 
 def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> Job:
@@ -157,18 +157,24 @@ def _raise_first(jobs: Sequence[Job]) -> None:
 
 
 async def _all_of(runs: Sequence[Callable[[], Coroutine[Any, Any, None]]], *, together: bool) -> None:
-    """Run them, all at once or in turn. The first to raise cancels the others; its exception comes out as it is."""
+    """Run them, together or in turn. The first to raise cancels the others; its exception comes out as it is."""
     if not together or len(runs) < 2:
         for run in runs:
             await run()
         return
     import anyio
 
+    places = anyio.Semaphore(TOGETHER)
+
+    async def in_place(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with places:
+            await run()
+
     first: BaseException | None = None
     try:
         async with anyio.create_task_group() as group:
             for run in runs:
-                group.start_soon(run)
+                group.start_soon(in_place, run)
     except BaseExceptionGroup as several:
         grave = (error for error in several.exceptions if not isinstance(error, Exception))
         first = next(grave, several.exceptions[0])
@@ -184,6 +190,7 @@ class _Running:
     tool: CallableTool
     context: ToolContext[Any]
     seconds: float | None
+    begun: bool = False
     until: float | None = None
     side: SideJob | None = None
 
@@ -191,9 +198,9 @@ class _Running:
         """The error of a call whose time is up."""
         return ToolTimeout(f"{self.tool.name} took longer than {self.seconds:g} seconds; {_MAYBE}")
 
-    def cancelled(self, begun: bool = True) -> TurnCancelled:
+    def cancelled(self) -> TurnCancelled:
         """The error of a call that was cancelled."""
-        how = f"was cancelled while it ran; {_MAYBE}" if begun else "was not run: the turn was cancelled"
+        how = f"was cancelled while it ran; {_MAYBE}" if self.begun else "was not run: the turn was cancelled"
         return TurnCancelled(f"{self.tool.name} {how}")
 
 
@@ -236,8 +243,10 @@ class ToolRun:
             if not self._begun:
                 self._begun = True
                 await self._begin()
+            self._start_next()
             while not (self._said or self._is_over()):
                 await self._wait()
+                self._start_next()
             if self._grave is not None:
                 raise self._grave
         except BaseException:
@@ -252,14 +261,11 @@ class ToolRun:
 
     def abandon(self) -> list[SideJob]:
         """Have what still runs end, without waiting; gives the jobs whose end is worth waiting for."""
-        begun, self._begun = self._begun, True
-        return self._told_to_end([(each, each.cancelled(begun)) for each in tuple(self._running)])
+        self._begun = True
+        return self._told_to_end([(each, each.cancelled()) for each in tuple(self._running)])
 
     async def _begin(self) -> None:
-        if self._goes_on_beside():
-            for each in tuple(self._running):
-                self._start(each)
-        else:
+        if not self._goes_on_beside():
             await _all_of([partial(self._here, each) for each in self._running], together=self._concurrent)
             self._running.clear()
 
@@ -275,6 +281,7 @@ class ToolRun:
     # Here and now.
 
     async def _here(self, each: _Running) -> None:
+        each.begun = True
         if each.seconds is None or not self._concurrent:
             await each.job.run(self._concurrent, each.context)
             return
@@ -287,9 +294,18 @@ class ToolRun:
 
     # Beside this one.
 
+    def _next(self) -> list[_Running]:
+        """The calls that may begin: what ends makes room."""
+        return [each for each in self._running[:TOGETHER] if not each.begun]
+
+    def _start_next(self) -> None:
+        for each in self._next():
+            self._start(each)
+
     def _start(self, each: _Running) -> None:
         from .side_jobs import start_job
 
+        each.begun = True
         cancellation = Cancellation(each.context.cancellation)
         cancellation.then(self._waiters.wake)
         each.context = replace(each.context, cancellation=cancellation, tell=partial(self._tell, each))
@@ -325,7 +341,7 @@ class ToolRun:
             if each not in self._running:
                 return False
             job = each.job
-            job.result, job.error, job.made, job.done = ended.result, ended.error, ended.made, ended.done
+            job.error, job.made, job.done = ended.error, ended.made, ended.done
             self._running.remove(each)
         each.context.cancellation.forget_parent()
         self._waiters.wake()
@@ -355,7 +371,8 @@ class ToolRun:
         return self._grave is not None or not self._running
 
     def _stirs(self) -> bool:
-        return bool(self._said) or self._is_over() or any(each.context.cancelled for each in tuple(self._running))
+        stirs = bool(self._said or self._next()) or self._is_over()
+        return stirs or any(each.context.cancelled for each in tuple(self._running))
 
     # Ending.
 
