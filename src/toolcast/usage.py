@@ -130,10 +130,10 @@ class Spending:
         if self.parent is not None:
             self.parent.end(now)
 
-    def seconds(self, now: float) -> float:
-        """How long it was worked, until now."""
+    def seconds(self, now: float | None = None) -> float:
+        """How long it was worked, until now; or without `now`, in works that have ended."""
         with self._lock:
-            return self._seconds + (now - self._began if self._working else 0.0)
+            return self._seconds + (now - self._began if self._working and now is not None else 0.0)
 
     def add(self, usage: Usage) -> None:
         """Count the tokens of a request."""
@@ -157,8 +157,8 @@ class Spending:
         found = None if self.budget is None else self._exceeded(self.budget, now)
         return found or (None if self.parent is None else self.parent.exceeded(now))
 
-    def to_dict(self, now: float) -> dict[str, Any]:
-        """What was spent, until now, as plain JSON-ready data."""
+    def to_dict(self, now: float | None = None) -> dict[str, Any]:
+        """What was spent, until now, as plain JSON-ready data; without `now`, not what goes on."""
         return {"usage": self.usage.to_dict(), "tool_calls": self.tool_calls, "seconds": self.seconds(now)}
 
     def restore(self, data: Mapping[str, Any]) -> None:

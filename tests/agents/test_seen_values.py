@@ -121,7 +121,9 @@ SEEN: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), SEEN, ids=[repr(value)[:40] for value, _ in SEEN])
+@pytest.mark.parametrize(
+    ("value", "expected"), SEEN, ids=[f"{at}-{type(value).__name__}" for at, (value, _) in enumerate(SEEN)]
+)
 def test_what_a_value_is(value: Any, expected: Any) -> None:
     assert seen([value]) == [expected]
     assert seen(seen([value])) == [expected]

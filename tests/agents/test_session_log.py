@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from toolcast import ImagePart, Message, ToolCallPart, ToolcastError, Usage, assistant, tool_result, user
+from toolcast import (
+    ImagePart,
+    Message,
+    PermissionRequest,
+    ToolCallPart,
+    ToolcastError,
+    Usage,
+    assistant,
+    tool_result,
+    user,
+)
 from toolcast.agents.session_log import VERSION, Record, SessionState, difference, fold, opened
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
@@ -50,7 +60,7 @@ def test_a_step_writes_what_is_new_and_no_more() -> None:
         {"kind": "message", "message": CALL.to_dict()},
         {"kind": "started", "call_id": "c1"},
         {"kind": "usage", "usage": {"input_tokens": 3, "output_tokens": 4}
-         | {"cache_read_tokens": 0, "cache_creation_tokens": 0}},
+         | {"cache_read_tokens": 0, "cache_creation_tokens": 0}, "spent": {}},
     ]  # fmt: skip
     rule = {"tool": "add", "action": "allow"}
     after = replace(asked, remembered=(rule,), end="end_turn")
@@ -192,10 +202,14 @@ class Walk(RuleBasedStateMachine):
     @rule(remembered=rules, used=st.integers(1, 9))
     def end_turn(self, remembered: Mapping[str, Any], used: int) -> None:
         state = self.state
-        rules = (*state.remembered, remembered)
-        self.go(
-            replace(state, remembered=rules, usage=state.usage + Usage(used), turns=state.turns + 1, end="end_turn")
-        )
+        rules, usage = (*state.remembered, remembered), state.usage + Usage(used)
+        spent = {"usage": usage.to_dict(), "tool_calls": used, "seconds": used / 2}
+        self.go(replace(state, remembered=rules, usage=usage, spent=spent, turns=state.turns + 1, end="end_turn"))
+
+    @rule(answered=st.integers(0, 2), injected=st.integers(0, 2))
+    def wait(self, answered: int, injected: int) -> None:
+        answers = tuple(PermissionRequest(str(at), "look", "{}").allow().to_dict() for at in range(answered))
+        self.go(replace(self.state, answers=answers, injected=(user("Listen."),) * injected))
 
     @invariant()
     def every_store_says_the_same(self) -> None:
@@ -252,6 +266,11 @@ BAD: list[Any] = [
     {"kind": "replaced", "history": [], "started": [], "remembered": [1]},
     {"kind": "usage", "usage": {"input_tokens": 1}},
     {"kind": "usage", "usage": 7},
+    {"kind": "usage", "usage": Usage().to_dict()},
+    {"kind": "usage", "usage": Usage().to_dict(), "spent": {"usage": {}, "tool_calls": 1, "seconds": 0.0}},
+    {"kind": "usage", "usage": Usage().to_dict(), "spent": {"usage": Usage().to_dict(), "tool_calls": "1"}},
+    {"kind": "waiting", "answers": [1], "injected": []},
+    {"kind": "waiting", "answers": [], "injected": ["x"]},
     {"kind": "turn", "turns": True, "end": None},
     {"kind": "turn", "turns": 1, "end": 1},
     {"kind": "turn", "turns": 1},

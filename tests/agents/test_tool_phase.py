@@ -640,9 +640,9 @@ def test_answers_that_wait_for_others_are_kept_over_a_restart() -> None:
     check(later)
 
 
-def test_what_is_said_twice_is_shown_as_it_will_run() -> None:
-    doubled = ToolCallPart("a", "put", '{"item": "nothing", "item": "1"}')
-    shelf, _, engine = shelf_and_engine([doubled], "later")
+@pytest.mark.parametrize("doubled", ['{"item": "nothing", "item": "1"}', '{"item" : "nothing", "it\\u0065m" : "1"}'])
+def test_what_is_said_twice_is_shown_as_it_will_run(doubled: str) -> None:
+    shelf, _, engine = shelf_and_engine([ToolCallPart("a", "put", doubled)], "later")
     (request,) = engine.submit("Go.").pending
     assert json.loads(request.arguments) == {"item": "1"} and "nothing" not in request.arguments
     engine.submit(answers=[request.allow()])

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from histories import broken, sound
+from toolcast.agents.engine import Engine
 from toolcast.agents.histories import faults, repaired, unanswered
 from toolcast.agents.permissions import Rule
+from toolcast.agents.session_log import SessionState
 from toolcast.agents.transcripts import BROKEN_OFF, Transcript, sound as made_sound
+from toolcast.errors import BudgetExceeded
 from toolcast.messages import assistant, tool_result, user
+from toolcast.testing import ScriptedLLM
 from toolcast.usage import Budget, Usage
 from turning import call, results
 
@@ -84,3 +89,23 @@ def test_a_state_is_all_there_is() -> None:
     assert other.state("id", 1.0) == transcript.state("id", 1.0)
     assert (other.added, other.injected) == ([], [])
     assert json.dumps(list(other.state().remembered))
+
+
+def test_what_was_spent_is_remembered_with_what_sub_agents_spent() -> None:
+    inner = Engine(ScriptedLLM("42."))
+    budget = Budget(tokens=46, tool_calls=5)
+    engine = Engine(ScriptedLLM(call("a", "ask_agent", '{"prompt": "?"}'), "42."), [inner], budget=budget)
+    engine.submit("Go.")
+    assert (engine.usage.total_tokens, engine.transcript.spending.usage.total_tokens) == (30, 45)
+    later = Engine(ScriptedLLM("Yes.", "No."), [inner], budget=budget)
+    later.restore(json.loads(json.dumps(engine.snapshot())))
+    assert later.transcript.spending.to_dict() == engine.transcript.spending.to_dict()
+    assert later.submit("Sure?").text == "Yes."
+    with pytest.raises(BudgetExceeded):
+        later.submit("Really?")
+
+
+def test_of_records_without_it_nothing_was_spent() -> None:
+    transcript = Transcript()
+    transcript.restore(SessionState("", usage=Usage(3, 4)))
+    assert transcript.usage == Usage(3, 4) and transcript.spending.usage == Usage()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 from ..errors import ToolcastError
@@ -32,6 +32,7 @@ class SessionState:
     `opened` is the time at which it was begun. `started` are the ids of calls that began to run and have no answer:
     after a crash nobody knows what they did. `remembered` are the rules that people's answers left, as data. `turns`
     counts those begun, and `end` is how the last one ended: None while it goes on, or was cut off by a crash.
+    `spent` is what its budget counts, sub-agents included (`Spending.to_dict`).
     `answers` were given to some of the calls that wait for one, and `injected` messages wait for the next request.
     """
 
@@ -43,6 +44,7 @@ class SessionState:
     remembered: tuple[Mapping[str, Any], ...] = ()
     turns: int = 0
     end: str | None = None
+    spent: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answers: tuple[Mapping[str, Any], ...] = ()
     injected: tuple[Message, ...] = ()
 
@@ -56,8 +58,8 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
     """The records that lead from `before` to `after`, two states of one session, in the order to write them."""
     grown = _grown(before, after)
     records = [_replaced(after)] if grown is None else grown
-    if after.usage != before.usage:
-        records.append({"kind": "usage", "usage": asdict(after.usage)})
+    if (after.usage, after.spent) != (before.usage, before.spent):
+        records.append({"kind": "usage", "usage": after.usage.to_dict(), "spent": dict(after.spent)})
     if (after.turns, after.end) != (before.turns, before.end):
         records.append({"kind": "turn", "turns": after.turns, "end": after.end})
     if (after.answers, after.injected) != (before.answers, before.injected):
@@ -128,6 +130,7 @@ class _Log:
         self.opened: float = 0.0
         self.history: list[Message] = []
         self.usage: Usage = NO_USAGE
+        self.spent: Mapping[str, Any] = {}
         self.started: set[str] = set()
         self.remembered: list[Mapping[str, Any]] = []
         self.turns: int = 0
@@ -156,6 +159,7 @@ class _Log:
             opened=self.opened,
             history=tuple(self.history),
             usage=self.usage,
+            spent=self.spent,
             started=frozenset(self.started),
             remembered=tuple(self.remembered),
             turns=self.turns,
@@ -204,8 +208,16 @@ def _replaced_by(log: _Log, record: Mapping[str, Any]) -> None:
 
 
 def _usage(log: _Log, record: Mapping[str, Any]) -> None:
-    said = _is(dict, record["usage"])
-    log.usage = Usage(*(_is(int, said[field.name]) for field in fields(Usage)))
+    log.usage = _tokens(_is(dict, record["usage"]))
+    spent = _is(dict, record["spent"])
+    if spent:
+        usage, calls = _tokens(_is(dict, spent["usage"])), _is(int, spent["tool_calls"])
+        spent = {"usage": usage.to_dict(), "tool_calls": calls, "seconds": _is((int, float), spent["seconds"])}
+    log.spent = spent
+
+
+def _tokens(said: Mapping[str, Any]) -> Usage:
+    return Usage(*(_is(int, said[each.name]) for each in fields(Usage)))
 
 
 def _turn(log: _Log, record: Mapping[str, Any]) -> None:

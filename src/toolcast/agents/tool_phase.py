@@ -244,7 +244,7 @@ def _is_plain_object(text: str) -> bool:
         value = from_json(text)
     except ValueError:
         return False
-    return isinstance(value, dict) and (text.count('":') <= len(cast("Any", value)) or not _says_twice(text))
+    return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _says_twice(text))
 
 
 def _says_twice(text: str) -> bool:

@@ -104,11 +104,13 @@ class Transcript:
 
     def state(self, id: str = "", opened: float = 0.0) -> SessionState:
         """All of it, as it is now."""
+        spent = self.spending.to_dict()
         return SessionState(
             id=id,
             opened=opened,
             history=tuple(self.history),
             usage=self.usage,
+            spent={} if spent == _NOTHING else spent,
             started=frozenset(self.started),
             remembered=tuple([rule.to_dict() for rule in self.remembered]),
             turns=self.turns,
@@ -121,8 +123,8 @@ class Transcript:
         """Become what `state` was made from."""
         self.rewrite(sound(state.history))
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
-        calls = sum(len(message.tool_calls) for message in state.history)
-        self.spending.restore({"usage": state.usage.to_dict(), "tool_calls": calls, "seconds": 0.0})
+        if state.spent:
+            self.spending.restore(state.spent)
         self.remembered = [Rule.from_dict(rule) for rule in state.remembered]
         self.started = set(state.started)
         answers = [Answer.from_dict(answer) for answer in state.answers]
@@ -139,4 +141,5 @@ def sound(history: Iterable[Message]) -> list[Message]:
     return mended
 
 
+_NOTHING: Final = Spending().to_dict()
 _LOST = "The result of this call is not known."
