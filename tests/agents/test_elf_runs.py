@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, strategies as st
 
 from elf_ways import CALL, PATIENCE, Gate, Mirror, Ways
 from toolcast.agents import elf_runs
-from toolcast.agents.elves import ElfConfig, ElfManager
+from toolcast.agents.elves import Elf, ElfConfig, ElfManager
 from toolcast.agents.engine import Engine
 from toolcast.errors import IllegalState
 from toolcast.events import TextDelta, ToolResult
 from toolcast.messages import ToolCallPart
+from toolcast.runtime import without_loop
 from toolcast.testing import ScriptedLLM
+from toolcast.tools import CallableTool
+
+
+def calls(name: str) -> ToolCallPart:
+    return ToolCallPart("c", name, "{}")
+
+
+def both(function: Callable[[], Awaitable[str]]) -> CallableTool:
+    """A tool for both faces; under the sync one `function` never suspends."""
+
+    def sync() -> str:
+        return without_loop.run(function())  # type: ignore[arg-type]  # it is a coroutine
+
+    tool = CallableTool.from_function(sync, function.__name__)  # type: ignore[attr-defined]  # it is a function
+    return replace(tool, async_function=function)
 
 
 @pytest.mark.parametrize("background", [True, False])
@@ -95,8 +115,111 @@ def test_an_elf_cannot_wait_for_itself(background: bool) -> None:
     manager = ElfManager(Engine(llm, [ponder]), timeout=None)
     elf = manager.spawn(ElfConfig("Ponder.", background=background))
     (said,) = [event for event in elf.events() if isinstance(event, ToolResult)]
-    assert f"{elf.id} works in the thread that would wait for it" in said.content
+    assert f"{elf.id} may not wait for itself" in said.content
     assert elf.wait(PATIENCE).output == "I could not."
+
+
+def test_an_elf_cannot_wait_for_whom_it_works_for(ways: Ways) -> None:
+    async def scenario() -> None:
+        refused: list[str] = []
+
+        async def ask(elf: Elf) -> None:
+            with pytest.raises(IllegalState) as caught:
+                await ways.wait(elf)
+            refused.append(str(caught.value))
+
+        async def start() -> str:
+            elf = await ways.spawn(manager, "Look up.")
+            return (await ways.wait(elf)).output
+
+        async def look() -> str:
+            for elf in manager.list():
+                await ask(elf)
+            return "looked"
+
+        llm = ScriptedLLM(calls("start"), calls("look"), "Refused.", "Good.")
+        manager = ElfManager(Engine(llm, [both(start), both(look)]), timeout=None)
+        first = await ways.spawn(manager, "Start.")
+        assert (await ways.wait(first)).output == "Good."
+        second = manager.list()[1]
+        assert refused == [
+            f"{second.id} may not wait for {first.id}, which it works for; end your own task first, with what you know",
+            f"{second.id} may not wait for itself; end your own task first, with what you know",
+        ]
+
+    ways.run(scenario)
+
+
+def test_elves_do_not_wait_for_each_other(ways: Ways, gate: Gate) -> None:
+    async def scenario() -> None:
+        elves: list[Elf] = []
+        waiting = threading.Event()
+
+        async def first_waits() -> str:
+            await ways.happens(gate.opened)
+            with elves[1].expected():
+                waiting.set()
+                return (await ways.wait(elves[1])).output
+
+        async def second_waits() -> str:
+            await ways.happens(waiting)
+            with pytest.raises(IllegalState, match=f"may not wait for {elves[0].id}, which waits for it"):
+                await ways.wait(elves[0])
+            return "refused"
+
+        llm = Mirror(lambda said: calls(said.text) if said.role == "user" else "Done.")
+        manager = ElfManager(Engine(llm, [both(first_waits), both(second_waits)]), timeout=None)
+        elves += [await ways.spawn(manager, "first_waits"), await ways.spawn(manager, "second_waits")]
+        gate.opened.set()
+        assert [result.output for result in await ways.wait_all(manager)] == ["Done.", "Done."]
+        for result in await ways.wait_all(manager):
+            assert not result.messages[1].parts[0].is_error  # type: ignore[union-attr]  # it is a result
+        assert elf_runs._waits == []
+
+    ways.run(scenario)
+
+
+def test_an_elf_waits_for_whom_it_works_for_once_there_is_a_result(gate: Gate) -> None:
+    def hold() -> str:
+        """Wait until the other has ended."""
+        gate.hold()
+        return str(manager.list()[0].wait().output)
+
+    def start() -> str:
+        """Start another."""
+        return manager.spawn("hold").id
+
+    llm = Mirror(lambda said: calls(said.text) if said.role == "user" else said.parts[0].content)  # type: ignore[union-attr]  # a result
+    manager = ElfManager(Engine(llm, [start, hold]), timeout=None)
+    first = manager.spawn("start").wait(PATIENCE)
+    gate.opened.set()
+    assert manager.get(first.output).wait(PATIENCE).output == first.output
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"))))
+def test_nobody_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
+    with ExitStack() as leaving:
+        granted: list[tuple[str, str]] = []
+        for who, whom in wishes:
+            token = elf_runs.CHAIN.set(("the program", who))
+            try:
+                leaving.enter_context(elf_runs.waiting_for(whom))
+                granted.append((who, whom))
+            except IllegalState:
+                assert who in reached(whom, granted)
+            else:
+                assert who not in reached(whom, granted)
+            finally:
+                elf_runs.CHAIN.reset(token)
+    assert elf_runs._waits == []
+
+
+def reached(start: str, pairs: list[tuple[str, str]]) -> set[str]:
+    """Whom `start` waits for, itself included."""
+    found = {start}
+    for _ in pairs:
+        found |= {whom for who, whom in pairs if who in found}
+    return found
 
 
 async def test_a_task_cannot_block_its_event_loop() -> None:

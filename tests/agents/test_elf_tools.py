@@ -113,6 +113,19 @@ def test_an_elf_that_was_never_started(ways: Ways) -> None:
     ways.run(scenario)
 
 
+def test_an_elf_that_asks_for_its_own_answer(ways: Ways) -> None:
+    async def scenario() -> None:
+        llm = Mirror(lambda said: calls("agent_result", id=manager.list()[0].id) if said.role == "user" else "I see.")
+        manager = ElfManager(Engine(llm), timeout=None)
+        elf = await ways.spawn(manager, ElfConfig("Wait.", tools=manager.tools()))
+        (part,) = [part for message in (await ways.wait(elf)).messages[1:2] for part in message.parts]
+        assert isinstance(part, ToolResultPart)
+        assert part.is_error
+        assert f"{elf.id} may not wait for itself; end your own task first" in part.content
+
+    ways.run(scenario)
+
+
 def test_who_stops_waiting_stops_nothing(gate: Gate) -> None:
     manager = ElfManager(Engine(ScriptedLLM(CALL, "At last."), [gate.hold]))
     elf = manager.spawn("Wait.")
@@ -211,6 +224,29 @@ def test_more_tasks_than_may_run(ways: Ways, gate: Gate) -> None:
     ways.run(scenario)
 
 
+def test_a_task_that_cannot_start(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Engine.begin
+
+    def fail(engine: Engine, said: Any, *rest: Any, **options: Any) -> Any:
+        if said == "b":
+            raise ValueError("this cannot be said")
+        return begin(engine, said, *rest, **options)
+
+    async def scenario() -> None:
+        manager = ElfManager(Engine(Mirror()))
+        lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": prompt} for prompt in "abc"]))
+        with monkeypatch.context() as patched:
+            patched.setattr(Engine, "begin", fail)
+            (part,) = told(await ways.submit(lead, "Go."))
+        first, second, third = part.content.split("\n\n")
+        assert first.endswith("completed: about a")
+        assert second == "Task 2: not started: ValueError: this cannot be said"
+        assert third.endswith("completed: about c")
+        assert manager.active == 0
+
+    ways.run(scenario)
+
+
 def test_long_answers_are_cut(ways: Ways) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM("x" * 5000)))
@@ -252,7 +288,9 @@ def test_elves_spend_what_their_turn_may(ways: Ways) -> None:
 # What is offered.
 
 
-@pytest.mark.parametrize("tasks", [[], [{"prompt": "x"}] * (MAX_TASKS + 1), [{"task_type": "review"}]])
+@pytest.mark.parametrize(
+    "tasks", [[], [{"prompt": "x"}] * (MAX_TASKS + 1), [{"task_type": "review"}], [{"prompt": "x"}, {"prompt": ""}]]
+)
 def test_tasks_that_are_none(tasks: list[dict[str, str]]) -> None:
     manager = ElfManager(Engine(Mirror()))
     (part,) = told(lead_of(manager, calls("spawn_elves", tasks=tasks)).submit("Go."))

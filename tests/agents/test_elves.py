@@ -313,7 +313,11 @@ def test_an_elf_ends_with_its_event_loop() -> None:
         started.append(await manager.aspawn("Wait."))
 
     asyncio.run(main())
-    assert started[0].wait(PATIENCE).status == "cancelled"
+    result = started[0].wait(PATIENCE)
+    assert result.status == "cancelled"
+    assert isinstance(result.error, TurnCancelled)
+    assert str(result.error) == f"{result.id} was cancelled: the task or the event loop in which it worked has ended"
+    assert isinstance(result.error.__cause__, asyncio.CancelledError)
 
 
 @pytest.mark.parametrize("background", [True, False])

@@ -22,11 +22,13 @@ from toolcast import ToolCallPart, ValidationError
 from toolcast.agents.engine import Engine
 from toolcast.agents.mcp import MCPServer, _listed
 from toolcast.agents.mcp_links import Opening
+from toolcast.agents.mcp_tools import TEXT
 from toolcast.errors import MCPError, MCPToolError, OutputTypeError, ToolTimeout, TurnCancelled
 from toolcast.tool_context import ToolContext
 from toolcast.tools import CallableTool, as_tools
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
+ROUGH = str(Path(__file__).with_name("mcp_rough_server.py"))
 
 Tools = dict[str, CallableTool]
 
@@ -221,17 +223,33 @@ def test_a_server_that_ends_between_calls_is_started_again(server: MCPServer, to
     assert int(tools["t_pid"].call({}).content) != before
 
 
-def test_a_lost_session_is_begun_again(server: MCPServer, tools: Tools) -> None:
+@pytest.mark.parametrize("words", ["Session terminated", "Connection closed"])
+def test_a_lost_session_is_begun_again(server: MCPServer, tools: Tools, words: str) -> None:
     from mcp import MCPError as Refusal
 
     async def lose(client: Any) -> None:
-        raise Refusal(-32600, "Session terminated")
+        raise Refusal(-32600, words)
 
     link = server._links[-1]
-    with pytest.raises(MCPError, match=r"was lost during the call \(Session terminated\)"):
+    with pytest.raises(MCPError, match=rf"was lost during the call \({words}\), .* The next call connects anew"):
         server._submit(lose).result()
     assert tools["t_add"].call({"a": 1}).content == "2"
     assert server._links[-1] is not link
+
+
+def test_a_lost_answer_is_no_lost_connection(server: MCPServer, tools: Tools) -> None:
+    from mcp import MCPError as Refusal
+
+    async def lose(client: Any) -> None:
+        raise Refusal(-32000, "SSE stream ended without a response")
+
+    link = server._links[-1]
+    with pytest.raises(
+        MCPError, match=r"the answer of the MCP server t to the call was lost \(SSE stream .*, which may"
+    ):
+        server._submit(lose).result()
+    assert tools["t_add"].call({"a": 1}).content == "2"
+    assert server._links[-1] is link
 
 
 def test_what_a_server_refuses(server: MCPServer) -> None:
@@ -304,6 +322,34 @@ async def test_a_list_without_an_end() -> None:
 
     with pytest.raises(MCPError, match="more than 100 pages"):
         await _listed(Client())  # type: ignore[arg-type]  # as much of a client as is needed
+
+
+# Servers that are rough.
+
+
+def test_a_rough_server(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    server = MCPServer.stdio(sys.executable, [ROUGH], name="rough")
+    refuse, fail, flood = face.method(server, "tools", prefix=False)
+    assert (refuse.name, fail.name, flood.name) == ("refuse", "fail", "flood")
+    left_out = [record.getMessage() for record in caplog.records if record.name == "toolcast"]
+    about = "the MCP server rough: left out the tool"
+    assert left_out[:3] == [
+        f"{about} 'nullable': inputSchema.type: Input should be 'object'",
+        f"{about} 'listing': outputSchema.type: Input should be 'object'",
+        f"{about} None: name: Field required",
+    ]
+    assert left_out[3].startswith(f"{about} 'nonsense': ")
+    link = server._links[-1]
+    with pytest.raises(MCPError) as refused:
+        face.method(refuse, "call", {})
+    assert str(refused.value) == "the MCP server rough answered with an error: [31mno such CRITICAL row"
+    failed = face.method(fail, "call", {})
+    assert str(failed.error) == "[2Jno such file"
+    flooded = face.method(flood, "call", {}).content
+    assert flooded.count("x") == TEXT
+    assert flooded.endswith("[500000 characters left out]")
+    assert server._links == [link]
+    face.method(server, "close")
 
 
 # Over HTTP.

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from toolcast.agents.mcp import MCPServer
-from toolcast.agents.mcp_links import Link, Opening, over_stdio
+from toolcast.agents.mcp_links import Link, Opening, _fault, over_stdio
 from toolcast.errors import MCPError
 
 
@@ -63,6 +63,13 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[mcp\]'"):
         MCPServer.http("http://127.0.0.1:1/mcp").tools()
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_only_faults_of_a_tool_itself_speak_against_it(version: str) -> None:
+    tool = {"name": "x", "inputSchema": {"type": "object"}}
+    assert _fault(tool, {"nextCursor": 7}, version) is None
+    assert _fault({**tool, "name": 7}, {"nextCursor": 7}, version) == "name: Input should be a valid string"
 
 
 def test_the_package_is_imported_when_it_is_needed() -> None:

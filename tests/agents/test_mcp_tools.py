@@ -20,7 +20,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from toolcast.agents.mcp_tools import DEPTH, DESCRIPTION, Arguments, clean, fault_of, output_of
+from toolcast.agents.mcp_tools import DEPTH, DESCRIPTION, Arguments, clean, fault_of, in_a_line, output_of
 from toolcast.errors import MCPToolError
 from toolcast.tools import CallableTool
 
@@ -153,6 +153,13 @@ def test_a_description_is_cut() -> None:
     assert clean("x" * DESCRIPTION) == "x" * DESCRIPTION
     assert clean("x" * (DESCRIPTION + 1)) == "x" * (DESCRIPTION - 1) + "…"
     assert clean(" a\x1b[2J\u202eb\U000e0041\n c ") == "a[2Jb\n c"
+
+
+@given(st.text())
+def test_the_words_of_an_error_stand_in_one_line(text: str) -> None:
+    line = in_a_line(text)
+    assert len(line.splitlines()) <= 1
+    assert not [sign for sign in line if unicodedata.category(sign).startswith("C")]
 
 
 # Answers.

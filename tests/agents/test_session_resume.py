@@ -199,6 +199,80 @@ def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
         assert resumed.run().text == "done"
 
 
+FORK = """
+import os, sys
+from toolcast import Engine, Permissions, Session, ToolCallPart
+from toolcast.errors import SessionTaken
+from toolcast.stores.jsonl import JSONLStore
+from toolcast.stores.sqlite import SQLiteStore
+from toolcast.testing import ScriptedLLM
+
+def write() -> str:
+    '''Write.'''
+    print("written", flush=True)
+    return "written"
+
+store = {"sqlite": SQLiteStore, "jsonl": JSONLStore}[sys.argv[1]](sys.argv[2])
+model = ScriptedLLM(ToolCallPart("c1", "write", "{}"), "done", "more")
+session = Session(Engine(model, [write], permissions=Permissions(approve="later")), id="mine", store=store)
+session.run("go")
+(request,) = session.pending
+child = os.fork()
+if not child:
+    with session:
+        for options in ({"said": "child"}, {"answers": [request.allow()]}):
+            try:
+                session.run(**options)
+            except SessionTaken as error:
+                print(error, flush=True)
+        session.engine.inject("child")
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+try:
+    store.claim("mine")
+except SessionTaken:
+    print(session.run(answers=[request.allow()]).text, session.run("parent").text, os.getpid())
+session.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, kind, str(path)], text=True, capture_output=True, env=environment(), check=False
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    *told, written, end = done.stdout.splitlines()
+    assert (written, end.split()[:2]) == ("written", ["done", "more"])
+    assert told == [told[0]] * 2
+    assert f"'mine' is open in process {end.split()[2]}, from which this one was forked" in told[0]
+    store = program.STORES[kind](path)
+    with Session.resume("mine", Engine(ScriptedLLM()), store) as session:
+        assert [message.text for message in session.engine.history if message.role == "user"] == ["go", "parent"]
+        sound(session.engine)
+    if kind == "sqlite":
+        store.close()
+
+
+# What close still writes.
+
+
+def test_what_was_injected_is_there_after_close(new_store: Callable[[], Store], talk: Talk) -> None:
+    store = new_store()
+    session = Session(Engine(ScriptedLLM("hello")), id="mine", store=store)
+    talk.run(session, "Hi.")
+    session.engine.inject("By the way.")
+    talk.close(session)
+    written = store.read("mine")
+    talk.close(session)
+    session = Session.resume("mine", Engine(ScriptedLLM()), store)
+    assert session.engine.history[-1] == user("By the way.")
+    talk.close(session)
+    assert store.read("mine") == written  # nothing was new
+
+
 # A crash after any append.
 
 SCRIPT = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -20,17 +22,18 @@ from chunks import delta, sse, text_body
 from loopback import HOLD, Loopback, head, whole
 from talking import PATIENCE, Door, Talk, Walk, call, ctrl_c, sound
 from toolcast import OpenAI
-from toolcast.agents import session_turns, sessions
+from toolcast.agents import saved_sessions, session_turns, sessions
 from toolcast.agents.engine import Engine
 from toolcast.agents.permissions import Permissions
 from toolcast.agents.sessions import Session, Status
-from toolcast.errors import IllegalState, RateLimited, TurnCancelled
+from toolcast.errors import IllegalState, RateLimited, SessionTaken, TurnCancelled
 from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import assistant, user
 from toolcast.metadata import LLMMetadata
-from toolcast.runtime import without_loop
+from toolcast.runtime import side_jobs, without_loop
 from toolcast.runtime.side_jobs import start_job
 from toolcast.stores.memory import MemoryStore
+from toolcast.stores.store import Claim
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
 from user.session import address, spoken
@@ -461,6 +464,277 @@ def test_a_turn_whose_event_loop_ends(backend: str, door: Door) -> None:
     session.close()
 
 
+# A turn whose event loop has stopped, or is closed.
+
+
+class Left:
+    """A session in the middle of a turn, whose event loop has stopped."""
+
+    def __init__(self) -> None:
+        self.engine = scripted(call("c1", "hang"), "again", tools=[self.hang], observer=self.heard)
+        self.store = MemoryStore()
+        self.session = Session(self.engine, id="mine", store=self.store)
+        self.states: list[str] = []
+        self.loop = asyncio.new_event_loop()
+        self.begun = asyncio.Event()
+        self.loop.run_until_complete(self.begin())
+
+    async def begin(self) -> None:
+        await self.session.asend("go")
+        await self.begun.wait()
+
+    async def hang(self) -> None:
+        """Hang."""
+        self.begun.set()
+        await asyncio.Event().wait()
+
+    def heard(self, id: str, state: str) -> None:
+        self.states.append(state)
+
+    def forget(self) -> None:
+        """Let go of the task: nothing comes of it."""
+        while side_jobs._tasks:
+            task: Any = side_jobs._tasks.pop()
+            task._log_destroy_pending = False  # asyncio would write of it
+            del task
+        gc.collect()
+        self.loop.close()
+
+
+@pytest.fixture
+def left() -> Iterator[Left]:
+    left = Left()
+    yield left
+    left.forget()
+
+
+@pytest.mark.parametrize("how", ["cancel", "result", "aresult"])
+def test_a_turn_whose_loop_is_closed_is_ended_by_who_asks(left: Left, how: str) -> None:
+    session = left.session
+    left.loop.close()
+    with suppress(TurnCancelled):
+        asyncio.run(session.aresult()) if how == "aresult" else getattr(session, how)()
+    assert session.state == "idle"
+    assert isinstance(list(session.events())[-1], ErrorEvent)
+    with pytest.raises(TurnCancelled):
+        session.result()
+    sound(session.engine)
+    assert session.run("go on").text == "again"
+    said = session.engine.history
+    left.forget()
+    assert session.engine.history == said
+    session.close()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("how", ["close", "aclose"])
+def test_close_ends_a_turn_whose_loop_has_stopped(
+    left: Left, how: str, closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_turns, "GRACE", 0.0)
+    session = left.session
+    if closed:
+        left.loop.close()
+    session.close() if how == "close" else asyncio.run(session.aclose())
+    assert session.state == "closed"
+    with pytest.raises(TurnCancelled):
+        session.result()
+    with Session.resume("mine", scripted(), left.store) as resumed:
+        assert resumed.engine.history == session.engine.history
+        sound(resumed.engine)
+
+
+def test_close_in_another_thread_waits_a_while_for_a_loop_that_may_go_on(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_turns, "GRACE", 0.0)
+    closing = threading.Thread(target=left.session.close)
+    closing.start()
+    closing.join(PATIENCE)
+    with pytest.raises(TurnCancelled):
+        left.session.result()
+
+
+def test_a_loop_that_goes_on_after_all_changes_nothing(left: Left) -> None:
+    left.session.close()
+    states = list(left.states)
+    with Session(left.engine) as session:
+        assert session.run("go on").text == "again"
+        said = session.engine.history
+        ended = len(left.states)
+        (task,) = asyncio.all_tasks(left.loop)
+        left.loop.run_until_complete(task)
+        assert (session.engine.history, session.engine.transcript.end) == (said, "end_turn")
+    assert left.states[:ended][: len(states)] == states and len(left.states) == ended
+
+
+def test_who_waits_for_a_result_looks_whether_the_loop_is_open(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_turns, "LOOK", 0.001)
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        with pytest.raises(TimeoutError, match=r"goes on after 0\.01 seconds"):
+            left.session.result(0.01)
+        left.loop.close()
+        with pytest.raises(TurnCancelled) as error:
+            left.session.result(PATIENCE)
+        raised.append(error.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(PATIENCE)
+    assert len(raised) == 1
+    left.session.close()
+
+
+def test_a_turn_of_the_parent_is_not_the_childs(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    # test_session_resume.py forks; here, in one process, what the child does is looked at.
+    over = threading.Event()
+    engine = scripted(WAIT, "done", tools=[door.wait], observer=lambda id, state: state == "idle" and over.set())
+    session = Session(engine, id="mine", store=MemoryStore())
+    session.send("go")
+    door.reached()
+    assert session._turn is not None
+    with monkeypatch.context() as child:
+        child.setattr(session_turns, "getpid", lambda: -1)
+        child.setattr(saved_sessions, "getpid", lambda: -1)
+        session.close()
+        with pytest.raises(TurnCancelled, match="this is its forked child"):
+            session.result()
+        assert isinstance(list(session.events())[-1], ErrorEvent)
+    assert not session._turn.flow.cancellation.cancelled  # its connections are its parent's
+    assert session._saved is not None
+    with pytest.raises(SessionTaken):
+        session._saved._store.claim("mine")
+    session._saved.close()
+    door.let_in()
+    assert over.wait(PATIENCE)
+
+
+# Whose the engine is.
+
+
+def test_an_engine_belongs_to_one_open_session() -> None:
+    store, engine = MemoryStore(), scripted("one", "two", "three")
+    for id in ("a", "b"):
+        Session(scripted(f"I am {id}."), id=id, store=store).run("Who are you?")
+    gc.collect()
+    a = Session.resume("a", engine, store)
+    told = r"the engine belongs to the session 'a': close that, or take another, engine\.fork\(\)"
+    for second in (lambda: Session.resume("b", engine, store), lambda: Session(engine), lambda: Session(engine)):
+        with pytest.raises(IllegalState, match=told):
+            second()
+    assert a.run("Hi.").text == "one"
+    a.close()
+    with Session.resume("b", engine, store) as b:
+        assert [message.text for message in b.engine.history] == ["Who are you?", "I am b."]
+    with Session.resume("a", engine, store) as a:
+        assert [message.text for message in a.engine.history] == ["Who are you?", "I am a.", "Hi.", "one"]
+
+
+def test_a_session_that_is_forgotten_has_no_engine() -> None:
+    engine = scripted("one", "two")
+    Session(engine, store=MemoryStore()).run("go")
+    gc.collect()
+    assert Session(engine).run("go").text == "two"
+
+
+def test_a_session_that_never_opens_has_no_engine() -> None:
+    store, engine = MemoryStore(), scripted("hello")
+    with store.claim("a"), pytest.raises(SessionTaken) as first:
+        Session(engine, id="a", store=store)
+    with pytest.raises(LookupError) as second:
+        Session.resume("a", engine, store)
+    assert Session(engine).run("go").text == "hello"
+    del first, second  # they kept what failed
+
+
+def test_an_engine_belongs_to_a_closed_session_until_its_turn_ends(talk: Talk, door: Door) -> None:
+    session = Session(scripted(call("c1", "linger"), "again", tools=[door.linger]))
+    talk.send(session, "go")
+    door.reached()
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    session.cancel()
+    with pytest.raises(IllegalState, match="belongs to the session"):
+        Session(session.engine)
+    door.let_in()
+    closing.join(PATIENCE)
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    with Session(session.engine) as other:
+        assert talk.run(other, "go").text == "again"
+    session.close()
+    session.engine.leave(session)  # is no longer its own
+    Session(session.engine).close()
+
+
+# What fails at an end.
+
+
+class Unclaimable(MemoryStore):
+    """A store whose claims cannot be released."""
+
+    def claim(self, id: str, /) -> Claim:
+        return Claim(self.fail)
+
+    def fail(self) -> None:
+        raise OSError("no lock")
+
+
+def test_a_claim_that_cannot_be_released_keeps_nobody_waiting(
+    talk: Talk, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Session(scripted(WAIT, tools=[door.wait]), store=Unclaimable())
+    talk.send(session, "go")
+    door.reached()
+    talk.close(session)
+    with pytest.raises(TurnCancelled):
+        talk.result(session)
+    assert talk.events(session)
+    assert "could not be saved in session" in caplog.text and "no lock" in caplog.text
+    idle = Session(scripted(), store=Unclaimable())
+    with pytest.raises(OSError, match="no lock"):
+        talk.close(idle)
+    assert idle.state == "closed"
+
+
+class Leaving:
+    """An observer that ends the program in one state."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    def __call__(self, id: str, state: str) -> None:
+        if state == self.state:
+            self.state = ""
+            raise SystemExit(3)
+
+
+@pytest.mark.parametrize("state", ["active", "idle"])
+def test_an_observer_that_ends_the_program_ends_the_turn(state: str) -> None:
+    session = Session(scripted("hello", "hello"), id="mine", store=MemoryStore(), observer=Leaving(state))
+    with pytest.raises(SystemExit):
+        session.run("go")
+    assert session.state == "idle"
+    assert session.run("go").text == "hello"
+    session.close()
+
+
+@pytest.mark.parametrize("state", ["cancelling", "closed"])
+def test_an_observer_that_ends_the_program_hinders_no_end(door: Door, state: str) -> None:
+    store = MemoryStore()
+    session = Session(scripted(WAIT, tools=[door.wait]), id="mine", store=store, observer=Leaving(state))
+    session.send("go")
+    door.reached()
+    with pytest.raises(SystemExit):
+        session.cancel() if state == "cancelling" else session.close()
+    with pytest.raises(TurnCancelled):
+        session.result(PATIENCE)
+    session.close()
+    store.claim("mine").release()
+
+
 # run and arun, interrupted.
 
 
@@ -740,13 +1014,17 @@ def test_no_tool_runs_where_the_store_fails(talk: Talk) -> None:
 
 
 def test_a_store_that_fails_for_good(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
-    session = Session(scripted("hello"), id="mine", store=Failing(*range(10)))
+    store = Failing(*range(10))
+    session = Session(scripted("hello"), id="mine", store=store)
     for _ in range(2):
         with pytest.raises(OSError, match="the disk is full"):
             talk.run(session, "go")
         assert session.state == "idle"
     assert "the end of a turn could not be saved in session mine: the disk is full" in caplog.text
-    talk.close(session)
+    with pytest.raises(OSError, match="the disk is full"):
+        talk.close(session)
+    assert session.state == "closed"
+    store.claim("mine").release()
 
 
 def test_what_ended_the_turn_counts_more_than_that_it_is_not_saved(talk: Talk) -> None:
@@ -765,6 +1043,15 @@ def test_the_end_of_a_turn_is_not_saved(talk: Talk) -> None:
     talk.run(session, "go")
     talk.close(session)
     assert len(Session.resume("mine", scripted(), store).engine.history) == 4
+
+
+def test_what_could_not_be_written_is_written_by_close(talk: Talk) -> None:
+    store = Failing(4)
+    session = Session(scripted("hello"), id="mine", store=store)
+    with pytest.raises(OSError, match="the disk is full"):
+        talk.run(session, "go")
+    talk.close(session)
+    assert Session.resume("mine", scripted(), store).engine.history == (user("go"), assistant("hello"))
 
 
 # What it takes up.

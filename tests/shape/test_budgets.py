@@ -51,6 +51,8 @@ CAUGHT_WHOLE = {
     ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
     ("agents.mcp_links", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
     ("agents.seen_values", "seen"): "values of the user's own types: what fails when looked at is denied",
+    ("agents.elf_tools", "_ElfTools.spawn_elves"): "whatever keeps one task from starting is told beside the others",
+    ("agents.elf_tools", "_ElfTools.aspawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",

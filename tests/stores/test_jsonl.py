@@ -130,9 +130,26 @@ def test_what_a_full_disk_took_half_of_is_taken_back(tmp_path: Path, monkeypatch
     before, write = path.read_bytes(), os.write
     with monkeypatch.context() as full:
         full.setattr(jsonl.os, "write", lambda fd, data: write(fd, data[:5]))
-        with pytest.raises(OSError) as raised:
+        with pytest.raises(ToolcastError, match=r"a\.jsonl failed: .*No space left on device") as raised:
             store.append("a", [{"n": 4}])
-    assert raised.value.errno == errno.ENOSPC
+    assert isinstance(raised.value.__cause__, OSError) and raised.value.__cause__.errno == errno.ENOSPC
     assert path.read_bytes() == before
     store.append("a", [{"n": 4}])
     assert store.read("a")[-1] == {"n": 4}
+
+
+def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
+    store, path = store_of(tmp_path, BATCHES)
+    path.unlink()
+    path.mkdir()
+    (tmp_path / "file").touch()
+    for use in (
+        lambda: store.append("a", [{}]),
+        lambda: store.read("a"),
+        lambda: store.delete("a"),
+        store.ids,
+        lambda: JSONLStore(tmp_path / "file" / "sessions"),
+    ):
+        with pytest.raises(ToolcastError, match=r" failed: .* Is it a store's file, free and writable\?") as raised:
+            use()
+        assert isinstance(raised.value.__cause__, OSError)

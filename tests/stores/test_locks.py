@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from toolcast.errors import SessionTaken
+from toolcast.errors import SessionTaken, ToolcastError
 from toolcast.stores import locks
 from toolcast.stores.locks import claim_file
 
@@ -75,6 +75,30 @@ def test_a_removed_file_does_not_hinder_the_release(tmp_path: Path) -> None:
     path.unlink()
     claim.release()
     claim_file(path, "a").release()
+
+
+@posix
+@pytest.mark.parametrize("fails", ["unlink", "flock"])
+def test_what_fails_in_a_release_leaves_nothing_locked_or_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise PermissionError("no")
+
+    path = tmp_path / "a.lock"
+    before = open_files()
+    claim = claim_file(path, "a")
+    with monkeypatch.context() as broken, pytest.raises(ToolcastError, match=r"a\.lock failed: no\.") as raised:
+        broken.setattr(*((Path, "unlink") if fails == "unlink" else (locks.fcntl, "flock")), fail)
+        claim.release()
+    assert isinstance(raised.value.__cause__, PermissionError)
+    assert open_files() == before
+    claim_file(path, "a").release()
+
+
+def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(ToolcastError, match=r"a\.lock failed: "):
+        claim_file(tmp_path / "nowhere" / "a.lock", "a")
 
 
 @posix

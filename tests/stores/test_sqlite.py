@@ -140,6 +140,45 @@ def test_a_damaged_record_is_named(store: SQLiteStore, path: Path, text: str) ->
         store.read("a")
 
 
+@pytest.mark.parametrize("value", ["NULL", "7", "x'ff'"])
+def test_a_record_that_is_no_text_is_named(store: SQLiteStore, path: Path, value: str) -> None:
+    store.append("a", [{}])
+    execute(
+        path,
+        "PRAGMA writable_schema = 1",
+        "UPDATE sqlite_master SET sql = 'CREATE TABLE records (number INTEGER PRIMARY KEY, session INTEGER, record)' "
+        "WHERE name = 'records'",
+    )
+    execute(path, f"UPDATE records SET record = {value}")
+    with SQLiteStore(path) as damaged, pytest.raises(ToolcastError, match=r"sessions\.db, record 1 of a is damaged"):
+        damaged.read("a")
+
+
+def test_a_damaged_schema_says_so(path: Path) -> None:
+    with SQLiteStore(path) as store:
+        store.append("a", [{}])
+    path.write_bytes(path.read_bytes().replace(b"CREATE INDEX", b"CREATE\xffINDEX"))
+    with pytest.raises(ToolcastError, match=r"sessions\.db failed: ") as raised, SQLiteStore(path) as store:
+        store.read("a")
+    assert isinstance(raised.value.__cause__, (UnicodeError, sqlite3.Error))
+
+
+def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolcastError, match=r"sessions\.db failed: .* Is it a store's file") as raised:
+        SQLiteStore(tmp_path / "file" / "sessions.db")
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_a_claim_whose_folder_is_a_file(store: SQLiteStore, path: Path) -> None:
+    folder = path.with_name("sessions.db.locks")
+    folder.rmdir()
+    folder.touch()
+    with pytest.raises(ToolcastError, match=r"sessions\.db failed: ") as raised:
+        store.claim("a")
+    assert isinstance(raised.value.__cause__, OSError)
+
+
 def test_deleted_records_are_gone(store: SQLiteStore, path: Path) -> None:
     store.append("a", [{}, {}])
     store.append("b", [{}])

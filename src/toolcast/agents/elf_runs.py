@@ -2,18 +2,24 @@
 
 A run ends well, with an error, cancelled, or out of time. One that does not stop when it should, because a tool of it
 hangs, is given up: it has its result then, and what comes later is discarded.
+
+Who waits for a run is known as long as it does, and by the context variables, which tasks, threads and tools all
+inherit, it is known which elf that is. So an elf that would wait for ever, for itself or for one that waits for it, is
+told so at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from threading import TIMEOUT_MAX, RLock, Timer, get_ident
+from threading import TIMEOUT_MAX, Lock, RLock, Timer, get_ident
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
-from ..errors import TurnCancelled
+from ..errors import IllegalState, TurnCancelled
 from ..events import AgentEvent
 from ..messages import Message
 from ..runtime.channels import Channel
@@ -24,6 +30,14 @@ from .turns import Turn
 
 GRACE: Final = 1.0
 """Seconds that a run has to stop, before it is given up."""
+
+CHAIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("toolcast_elves", default=("the program",))
+"""Who works here: the program, the elf that it started, the elf which that one started, and so on."""
+
+_waits: Final[list[tuple[str, str]]] = []  # who waits, and for whom: never in a circle
+_waits_lock = Lock()
+
+_INSTEAD: Final = "end your own task first, with what you know"
 
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
@@ -111,8 +125,8 @@ class Run:
         with self._lock:
             if self.result is not None:
                 return
-            if error is not None and self._stopped is not None:
-                error = self._stopped
+            if error is not None:
+                error = self._stopped or _told_of(error, self._id)
             turn: Turn[Any] = Turn() if self._flow is None else self._flow.turn
             output = turn.output if self._typed else turn.text
             seconds = perf_counter() - self._began
@@ -126,18 +140,32 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> ElfResult:
         """The result, once there is one; this thread waits. `TimeoutError` after so many seconds."""
-        if self.result is None and self.thread == get_ident():
-            raise RuntimeError(f"{self._id} works in the thread that would wait for it; use `await` instead")
-        self._waiters.block(self._is_over, timeout)
+        with self.expected():
+            if self.result is None and self.thread == get_ident():
+                raise RuntimeError(f"{self._id} works in the thread that would wait for it; use `await` instead")
+            self._waiters.block(self._is_over, timeout)
         if self.result is None:
             raise TimeoutError(f"{self._id} is still running after {timeout} seconds; cancel() ends it")
         return self.result
 
     async def awaited(self) -> ElfResult:
         """The result, once there is one; this task waits."""
-        await self._waiters.suspend(self._is_over)
+        with self.expected():
+            await self._waiters.suspend(self._is_over)
         assert self.result is not None
         return self.result
+
+    @contextmanager
+    def expected(self) -> Generator[None]:
+        """While this holds, who works here waits for the result. Raises `IllegalState` where it would never come."""
+        if self.result is not None:
+            yield
+            return
+        *above, who = CHAIN.get()
+        if self._id in above:
+            raise IllegalState(f"{who} may not wait for {self._id}, which it works for; {_INSTEAD}")
+        with waiting_for(self._id):
+            yield
 
     def _is_over(self) -> bool:
         return self.result is not None
@@ -155,6 +183,36 @@ class Run:
         self._alarm = Timer(min(seconds, TIMEOUT_MAX), call)
         self._alarm.daemon = True
         self._alarm.start()
+
+
+@contextmanager
+def waiting_for(id: str) -> Generator[None]:
+    """While this holds, who works here waits for the elf `id`. Raises `IllegalState` where that waits for it."""
+    who = CHAIN.get()[-1]
+    with _waits_lock:
+        if _waits_for(id, who):
+            whom = "itself" if id == who else f"{id}, which waits for it"
+            raise IllegalState(f"{who} may not wait for {whom}; {_INSTEAD}")
+        _waits.append((who, id))
+    try:
+        yield
+    finally:
+        with _waits_lock:
+            _waits.remove((who, id))
+
+
+def _waits_for(one: str, other: str) -> bool:
+    """Whether `one` is `other`, or waits for it, by way of however many."""
+    return one == other or any(_waits_for(whom, other) for who, whom in _waits if who == one)
+
+
+def _told_of(error: BaseException, id: str) -> BaseException:
+    """`error`, or in words what it means, where it is how an event loop cancels."""
+    if isinstance(error, (Exception, SystemExit, KeyboardInterrupt)):
+        return error
+    cancelled = TurnCancelled(f"{id} was cancelled: the task or the event loop in which it worked has ended")
+    cancelled.__cause__ = error
+    return cancelled
 
 
 def _outcome(error: BaseException | None) -> Outcome:

@@ -31,11 +31,14 @@ TaskType: TypeAlias = Annotated[
 ]
 
 
+Prompt: TypeAlias = Annotated[str, Field(min_length=1, description="The task, with all that is needed to do it.")]
+
+
 @dataclass(frozen=True)
 class ElfTask:
     """One task."""
 
-    prompt: Annotated[str, Field(description="The task, with all that is needed to do it.")]
+    prompt: Prompt
     task_type: TaskType = "generation"
 
 
@@ -64,18 +67,19 @@ class _ElfTools:
     def __init__(self, elves: ElfManager) -> None:
         self._elves = elves
 
-    def agent(self, prompt: str, task_type: TaskType = "generation", wait: bool = True, *, context: ToolContext) -> str:
+    def agent(
+        self, prompt: Prompt, task_type: TaskType = "generation", wait: bool = True, *, context: ToolContext
+    ) -> str:
         """Give a task to another agent, which knows nothing but the prompt, and get its answer.
 
         Args:
-            prompt: The task, with all that is needed to do it.
             wait: If false, you get an id at once, and the answer later with agent_result.
         """
         elf = self._elves.spawn(self._config(prompt, task_type, background=not wait), context=context)
         return _answer(elf.wait()) if wait else _begun(elf)
 
     async def aagent(
-        self, prompt: str, task_type: TaskType = "generation", wait: bool = True, *, context: ToolContext
+        self, prompt: Prompt, task_type: TaskType = "generation", wait: bool = True, *, context: ToolContext
     ) -> str:
         """See `agent`."""
         elf = await self._elves.aspawn(self._config(prompt, task_type, background=not wait), context=context)
@@ -88,12 +92,13 @@ class _ElfTools:
             id: The id that you got when you started it.
         """
         elf = self._elves.get(id)
-        events = elf.events()
-        context.cancellation.then(events.close)
-        for _ in events:
-            pass
-        context.check()
-        return _answer(elf.wait())
+        with elf.expected():
+            events = elf.events()
+            context.cancellation.then(events.close)
+            for _ in events:
+                pass
+            context.check()
+            return _answer(elf.wait())
 
     async def aagent_result(self, id: str, *, context: ToolContext) -> str:
         """See `agent_result`."""
@@ -110,7 +115,7 @@ class _ElfTools:
             for task in tasks:
                 try:
                     elf = self._elves.spawn(self._config(task.prompt, task.task_type, max_turns), context=context)
-                except ToolcastError as error:
+                except Exception as error:
                     started.append(error)
                 else:
                     started.append(_belongs(elf, context, leaving))
@@ -124,7 +129,7 @@ class _ElfTools:
                 try:
                     config = self._config(task.prompt, task.task_type, max_turns)
                     elf = await self._elves.aspawn(config, context=context)
-                except ToolcastError as error:
+                except Exception as error:
                     started.append(error)
                 else:
                     started.append(_belongs(elf, context, leaving))

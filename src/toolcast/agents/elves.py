@@ -5,14 +5,14 @@ started it, who waits for it; it is cancelled with that turn. A `BackgroundElf` 
 of its own, and goes on when that turn ends. Both spend from the budgets of who started them.
 
 What an elf is told once is a run (elf_runs.py), and each run has one result. How deep elves stand in each other is
-known to the context variables, which tasks, threads and tools all inherit; so no tool has to hand it on.
+known to the context variables as well, so no tool has to hand it on.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -31,7 +31,7 @@ from ..states import ELF, Observer, Trace
 from ..tool_context import ToolContext
 from ..tools import CallableTool
 from ..usage import Budget, Spending
-from .elf_runs import GRACE, ElfEvent, ElfResult, Run
+from .elf_runs import CHAIN, GRACE, ElfEvent, ElfResult, Run, waiting_for
 from .engine import Engine
 
 TIMEOUT: Final = 300.0
@@ -52,7 +52,6 @@ TASKS: Final = {
 _ALONE = "You work for another agent, which will read your last answer alone. There is nobody you could ask."
 
 _numbers = count(1)
-_depth: ContextVar[int] = ContextVar("toolcast_elf_depth", default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,8 @@ class Elf(ABC):
     ) -> None:
         self.id: str = f"elf-{next(_numbers)}"
         self.config: ElfConfig = config
-        self.depth: int = _depth.get() + 1
+        self.depth: int = len(CHAIN.get())
+        self._chain = (*CHAIN.get(), self.id)
         self.engine: Engine = _engine_of(engine, config, self._shared(context))
         self._emit: Callable[[Any], None] | None = None if context is None else context.emit
         self._roll = roll or Roll()
@@ -128,12 +128,19 @@ class Elf(ABC):
         return self._begun().channel.aiterate()
 
     def wait(self, timeout: float | None = None) -> ElfResult:
-        """The result of the run, once there is one, always the same. `TimeoutError` after so many seconds."""
+        """The result of the run, once there is one, always the same. `TimeoutError` after so many seconds.
+
+        `IllegalState` where it would never come: an elf waits neither for itself, nor for one that waits for it.
+        """
         return self._begun().wait(timeout)
 
     def __await__(self) -> Generator[Any, Any, ElfResult]:
         """`await elf` is the result of the run, once there is one, always the same."""
         return self._begun().awaited().__await__()
+
+    def expected(self) -> AbstractContextManager[None]:
+        """A `with` block that waits for the run by other means. `IllegalState` as `wait` raises it."""
+        return self._begun().expected()
 
     def cancel(self) -> None:
         """End the run, from any thread. One that has ended stays as it is."""
@@ -165,12 +172,12 @@ class Elf(ABC):
             return run
 
     async def _work(self, run: Run) -> None:
-        before = _depth.get()
-        _depth.set(self.depth)
+        before = CHAIN.get()
+        CHAIN.set(self._chain)
         try:
             await run.work(self.config.timeout, None if self._emit is None else self._tell)
         finally:
-            _depth.set(before)
+            CHAIN.set(before)
 
     def _tell(self, event: AgentEvent) -> None:
         assert self._emit is not None
@@ -191,11 +198,13 @@ class SyncElf(Elf):
 
     def send(self, said: Messages) -> None:
         """Tell the elf something, and let it work until it has a result."""
-        without_loop.run(self._work(self._start(said, concurrent=False)))
+        with waiting_for(self.id):
+            without_loop.run(self._work(self._start(said, concurrent=False)))
 
     async def asend(self, said: Messages) -> None:
         """Tell the elf something, and let it work until it has a result."""
-        await self._work(self._start(said, concurrent=True))
+        with waiting_for(self.id):
+            await self._work(self._start(said, concurrent=True))
 
 
 class BackgroundElf(Elf):
@@ -253,7 +262,7 @@ class ElfManager:
     @property
     def depth(self) -> int:
         """In how many elves, one in the other, this is asked: 0 outside of all."""
-        return _depth.get()
+        return len(CHAIN.get()) - 1
 
     @property
     def active(self) -> int:

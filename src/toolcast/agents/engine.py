@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final, Literal
+from weakref import ref
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -62,6 +63,8 @@ class Engine:
     `compaction` makes room in a history that is too long (None: that is an error). `observer(turn_id, state)` hears
     of every state.
     """
+
+    _session: ref[Any] | None = None  # the one that is open with this engine
 
     def __init__(
         self,
@@ -283,6 +286,23 @@ class Engine:
         tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a task to another agent.")
         return replace(tool, async_function=aask)
 
+    def join(self, session: Any) -> None:
+        """Belong to `session` until it leaves, or is forgotten. `IllegalState` names the one that has the engine."""
+        with self._one_at_a_time:
+            other = None if self._session is None else self._session()
+            if other is not None:
+                raise IllegalState(
+                    f"the engine belongs to the session {other.id!r}: close that, or take another, engine.fork()",
+                    state=self.state,
+                )
+            self._session = ref(session)
+
+    def leave(self, session: Any) -> None:
+        """Let other sessions have the engine."""
+        with self._one_at_a_time:
+            if self._session is not None and self._session() is session:
+                self._session = None
+
     def begin(
         self,
         said: Messages | None,
@@ -293,7 +313,9 @@ class Engine:
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnFlow:
         """A turn for who drives it himself, begun: see `Task` (turn_flow.py) for the `checkpoint`."""
-        task = replace(self._task(said, output_cls, answers, None), checkpoint=checkpoint)
+        task = self._task(said, output_cls, answers, None)
+        if checkpoint is not None:
+            task = replace(task, checkpoint=checkpoint)
         return self._begin(task, self.llm.async_outside() if concurrent else self.llm.sync_outside())
 
     def _task(self, said: Messages | None, output_cls: Any, answers: Iterable[Answer], budget: Budget | None) -> Task:

@@ -23,7 +23,7 @@ from ..providers.wire import legal_name
 from ..tool_context import ToolContext
 from ..tools import CallableTool, ToolOutput
 from .mcp_links import Ask, Link, Opening, awaited, over_http, over_stdio, waited
-from .mcp_tools import Arguments, clean, fault_of, output_of, passed
+from .mcp_tools import Arguments, clean, fault_of, in_a_line, output_of, passed
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -161,7 +161,7 @@ class MCPServer:
         remote = _Remote(tool.name, self._submit, timeout)
         return CallableTool(
             legal_name(name),
-            clean(tool.description or "") or f"The tool {tool.name} of {self.name}.",
+            clean(tool.description or "") or f"The tool {in_a_line(tool.name)} of {self.name}.",
             {"type": "object", **tool.input_schema},
             Arguments(tool.input_schema),
             remote.call,
@@ -227,7 +227,7 @@ class _Remote:
 
         async def ask(client: Client) -> ToolOutput:
             heard = tell if context.tell else None
-            late = ToolTimeout(f"{self._name} took longer than {self._timeout} s")
+            late = ToolTimeout(f"{in_a_line(self._name)} took longer than {self._timeout} s")
             answer = client.call_tool(self._name, arguments, progress_callback=heard)
             return output_of(await _within(self._timeout, answer, late), self._name)
 

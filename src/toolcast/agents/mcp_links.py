@@ -23,8 +23,11 @@ from subprocess import DEVNULL
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar, cast
 
+from pydantic import ValidationError
+
 from ..errors import MCPError, ToolcastError
 from ..runtime.waiting import Waiters
+from .mcp_tools import in_a_line
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -39,8 +42,13 @@ Transport: TypeAlias = AbstractAsyncContextManager[Any]
 GRACE: Final = 5.0
 """Seconds that closing may take."""
 
+logger: Final = logging.getLogger("toolcast")
+
 _SHOWN = 1000
-_SESSION_LOST = "Session terminated"
+# What the package says where an HTTP server that was started anew knows nothing of the session, or a program is gone,
+# and where only the answer to one request is lost. Their codes are those of ordinary errors too.
+_LOST = ("Session terminated", "Connection closed")
+_ANSWER_LOST = "SSE stream "
 _UNKNOWN = "which may have been carried out, or not"
 
 
@@ -181,7 +189,22 @@ class Link:
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any]:
         async with self._opening.transport() as (read, write):
-            yield _Watched(read, self._refuse), write
+            yield _Watched(read, self._weeded, self._refuse), write
+
+    def _weeded(self, message: Any) -> Any:
+        """`message`; where that is a list of tools, without those for which the package would refuse them all."""
+        result: Any = getattr(getattr(message, "message", None), "result", None) or {}
+        if self._client.done() and isinstance(result.get("tools"), list):
+            version = self._client.result().protocol_version
+            result["tools"] = [tool for tool in result["tools"] if self._is_sound(tool, result, version)]
+        return message
+
+    def _is_sound(self, tool: Any, result: dict[str, Any], version: str) -> bool:
+        fault = _fault(tool, result, version)
+        if fault is not None:
+            name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else tool
+            logger.warning("the MCP server %s: left out the tool %.50r: %s", self._name, name, fault)
+        return fault is None
 
     async def _asked(self, ask: Ask[T]) -> T:
         client = await asyncio.shield(self._client)
@@ -226,24 +249,25 @@ class Link:
 
     def _failed(self, error: Exception) -> MCPError:
         """What to say of a request that the server, or the way to it, has failed."""
-        from mcp.types import CONNECTION_CLOSED
-
         words = _words(error)
-        if words == _SESSION_LOST:  # an HTTP server that was started anew knows nothing of the session
+        if words in _LOST:
             self._refuse()
         if self._closed:
             return MCPError(f"the MCP server {self._name} was closed during the call, {_UNKNOWN}")
-        if self._over or getattr(error, "code", None) == CONNECTION_CLOSED:
+        if self._over:
             lost = f"the connection to the MCP server {self._name} was lost during the call ({words})"
             return MCPError(f"{lost}, {_UNKNOWN}. The next call connects anew")
+        if words.startswith(_ANSWER_LOST):
+            return MCPError(f"the answer of the MCP server {self._name} to the call was lost ({words}), {_UNKNOWN}")
         return MCPError(f"the MCP server {self._name} answered with an error: {words}")
 
 
 class _Watched:
-    """The stream read from, which tells when the server has gone."""
+    """The stream read from, every message as `seen` gives it; it tells when the server has `gone`."""
 
-    def __init__(self, stream: Any, gone: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, seen: Callable[[Any], Any], gone: Callable[[], None]) -> None:
         self._stream = stream
+        self._seen = seen
         self._gone = gone
 
     def __getattr__(self, name: str) -> Any:
@@ -254,7 +278,7 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            return self._seen(await self._stream.__anext__())
         except StopAsyncIteration:
             self._gone()
             raise
@@ -287,8 +311,21 @@ async def awaited(future: Future[T]) -> T:
     return waited(future)
 
 
+def _fault(tool: Any, result: dict[str, Any], version: str) -> str | None:
+    """What the package has against `tool`, of those that `result` lists."""
+    from mcp_types.methods import validate_server_result
+
+    try:
+        validate_server_result("tools/list", version, {**result, "tools": [tool]})
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_input=False):
+            if fault["loc"][0] == "tools":
+                return in_a_line(f"{'.'.join(map(str, fault['loc'][2:]))}: {fault['msg']}")
+    return None
+
+
 def _words(error: BaseException) -> str:
     """What an error says, in short; of several at once, the first."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return (str(error) or type(error).__name__)[:_SHOWN]
+    return in_a_line(str(error)[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__

@@ -1,8 +1,9 @@
 """What an MCP server says of its tools, and what it answers to calls, as tools and outputs of ours.
 
 All of it comes from outside. A description is text that a model will read, so it is cut to a length and freed of
-characters that nobody sees. A schema reaches services as it is, but what is nested too deeply or refers to another
-document makes no tool. What a tool says of its own harmlessness counts only where the server is trusted.
+characters that nobody sees; the words of an error stand in one line besides. A schema reaches services as it is, but
+what is nested too deeply or refers to another document makes no tool. What a tool says of its own harmlessness counts
+only where the server is trusted.
 
 Of the arguments, names and types at the top are checked, so that a model can read what it did wrong and small slips
 are put right. In everything below, the server has the last word.
@@ -25,7 +26,7 @@ from ..parsing import arguments as parsing
 from ..schemas import Schema
 from ..signatures import BoundCall
 from ..tool_context import ToolContext
-from ..tool_texts import text_of
+from ..tool_texts import cut, text_of
 from ..tools import ToolOutput
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = 4000
 """Characters that a description may have."""
+
+TEXT: Final = 1_000_000
+"""Characters of an answer's text that are kept."""
 
 DEPTH: Final = 50
 """Levels that a schema may have."""
@@ -89,16 +93,21 @@ def clean(description: str) -> str:
     return seen if len(seen) <= DESCRIPTION else f"{seen[: DESCRIPTION - 1]}…"
 
 
+def in_a_line(words: str) -> str:
+    """`words` as they may stand in an error and its log: in one line, and `clean`."""
+    return clean(" ".join(words.split()))
+
+
 def output_of(result: CallToolResult, tool: str) -> ToolOutput:
     """What a server answered to a call of `tool`."""
     shown = [_SHOWN.get(block.type, _of_unknown_kind)(block) for block in result.content]
     images = tuple([each for each in shown if isinstance(each, ImagePart)])
     structured = result.structured_content
-    content = "\n".join([each for each in shown if isinstance(each, str)])
+    content = cut("\n".join([each for each in shown if isinstance(each, str)]), TEXT)
     if not shown and structured is not None:
         content = text_of(structured)
     raw = content if structured is None else structured
-    error = MCPToolError(content or "it gives no reason") if result.is_error else None
+    error = MCPToolError(in_a_line(content[: 2 * DESCRIPTION]) or "it gives no reason") if result.is_error else None
     return ToolOutput(content, tool, raw_output=raw, is_error=result.is_error, error=error, images=images)
 
 

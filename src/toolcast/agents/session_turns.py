@@ -1,7 +1,9 @@
 """One turn of a session: it goes on by itself, and others wait for its end.
 
 Whoever waits where the turn needs him to go on would wait for ever: one of its tools, or the thread of its event loop.
-So a turn knows what is done within it, by a context variable, which tools see in whatever thread they run.
+So a turn knows what is done within it, by a context variable, which tools see in whatever thread they run. And nobody
+goes on with a turn whose event loop is closed, or whose thread is in the process that this one was forked from: it is
+lost, and whoever asks for its end has to end it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
+from os import getpid
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Any, Final
@@ -22,22 +26,28 @@ from .turns import Turn
 GRACE: Final = 5.0
 """Seconds that a turn has to end, where somebody waits for it who has cancelled it."""
 
+LOOK: Final = 1.0
+"""Seconds after which a thread that waits looks whether the turn's event loop is still open."""
+
 _around: ContextVar[tuple[SessionTurn, ...]] = ContextVar("turns of sessions that this code is part of", default=())
 
 
 class SessionTurn:
-    """A turn that goes on by itself: in the event loop of `thread`, or in a thread of its own.
+    """A turn that goes on by itself: in a thread of its own, or (`concurrent`) in the event loop that runs here.
 
     It has a `flow` from the moment on at which it is the session's turn.
     """
 
     flow: TurnFlow
 
-    def __init__(self, thread: int = 0) -> None:
-        self.thread: int = thread
+    def __init__(self, *, concurrent: bool = False) -> None:
+        self.concurrent: bool = concurrent
+        self.process: int = getpid()
         self.events: Channel[AgentEvent] = Channel()
         self.done: bool = False
         self.error: BaseException | None = None  # where it is not the flow's
+        self._thread = get_ident()
+        self._loop = _loop_that_may_leave_it() if concurrent else None
         self._free = Lock()
         self._until: float | None = None
         self._waiters = Waiters()
@@ -65,7 +75,7 @@ class SessionTurn:
 
     def end(self) -> None:
         """Have everybody know that it is over."""
-        self.done = True
+        self.done, self._loop = True, None
         self.events.close()
         self._waiters.wake()
 
@@ -77,17 +87,42 @@ class SessionTurn:
     @property
     def would_wait_for_itself(self) -> bool:
         """Whether the turn needs the thread that asks, or what is done there."""
-        return not self.done and (self.is_around or self.thread == get_ident())
+        if self.done or self.is_lost:
+            return False
+        return self.is_around or (self.concurrent and self._thread == get_ident())
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was begun in this process, and not in the one that this was forked from."""
+        return self.process == getpid()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody will ever go on with it."""
+        loop = self._loop
+        return not self.is_ours or (loop is not None and loop.is_closed())
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether nobody goes on with it now: its event loop has stopped."""
+        loop = self._loop
+        return self.is_lost or (loop is not None and not loop.is_running())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the end, or for `timeout` seconds. Gives whether the turn has ended."""
+        """Block this thread until the end, or for `timeout` seconds. Gives whether the turn has ended, or is lost."""
         if self.would_wait_for_itself:
             raise RuntimeError("the turn would wait for itself here: `await aresult()`, and not in one of its tools")
-        return self._waiters.block(self._is_done, timeout)
+        if not self.concurrent:
+            return self._waiters.block(self._is_over, timeout)
+        until = inf if timeout is None else monotonic() + timeout
+        while not self._waiters.block(self._is_over, min(LOOK, until - monotonic())):
+            if monotonic() >= until:
+                return False
+        return True
 
     async def join(self) -> None:
-        """Wait for the end. Being cancelled here cancels nothing but the waiting."""
-        await self._waiters.suspend(self._is_done)
+        """Wait for the end, unless it is lost. Being cancelled here cancels nothing but the waiting."""
+        await self._waiters.suspend(self._is_over)
 
     def result(self) -> Turn[Any]:
         """The turn that has ended; raises what ended it, or that it could not be saved."""
@@ -96,5 +131,13 @@ class SessionTurn:
             raise error
         return self.flow.turn
 
-    def _is_done(self) -> bool:
-        return self.done
+    def _is_over(self) -> bool:
+        return self.done or self.is_lost
+
+
+def _loop_that_may_leave_it() -> Any:
+    """The event loop that runs here; None for trio's, which ends its tasks before it ends."""
+    from ..runtime.shielding import current_loop
+
+    loop = current_loop()
+    return loop if hasattr(loop, "is_closed") else None

@@ -8,10 +8,11 @@ matters, so that it is resumed after a crash in any state. Its states are the ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import RLock, get_ident
+from threading import RLock
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -19,8 +20,8 @@ from typing_extensions import TypeForm, TypeVar
 
 from ..approvals import Answer, PermissionRequest
 from ..asking import Messages
-from ..errors import IllegalState
-from ..events import AgentEvent
+from ..errors import IllegalState, TurnCancelled
+from ..events import AgentEvent, ErrorEvent
 from ..runtime.channels import AsyncReader, Channel, Reader
 from ..runtime.side_jobs import ended, start_job
 from ..states import SESSION, Observer, Trace
@@ -65,7 +66,8 @@ class Session:
     """A conversation with one engine, turn after turn, each going on whether or not anybody reads its events.
 
     With a `store` it is kept under its `id`, and `Session.resume` finds it again. Nobody else may have it open
-    meanwhile: that is `SessionTaken`. `observer(session_id, state)` hears of every state.
+    meanwhile: that is `SessionTaken`. An engine belongs to one open session: a second is an `IllegalState`.
+    `observer(session_id, state)` hears of every state.
     """
 
     def __init__(
@@ -73,11 +75,14 @@ class Session:
     ) -> None:
         self.id: str = id or uuid4().hex
         self.engine: Engine = engine
-        self._saved: SavedSession | None = None if store is None else SavedSession.new(self.id, store)
+        self._saved: SavedSession | None = None
         self._trace = Trace(SESSION, observer)
         self._trace.call_id = self.id
         self._lock = RLock()  # an observer may call what it likes
         self._turn: SessionTurn | None = None  # that is going on, or was the last
+        engine.join(self)
+        with self._unless_it_fails():
+            self._saved = None if store is None else SavedSession.new(self.id, store)
 
     @classmethod
     def resume(cls, id: str, engine: Engine, store: Store, *, observer: Observer | None = None) -> Self:
@@ -85,14 +90,10 @@ class Session:
 
         Where it was left in the middle of a turn (`unfinished`), `send()` without text goes on with that.
         """
-        saved = SavedSession.found(id, store)
-        try:
-            engine.restore(saved.state)
-        except BaseException:
-            saved.close()
-            raise
         made = cls(engine, id=id, observer=observer)
-        made._saved = saved
+        with made._unless_it_fails():
+            made._saved = SavedSession.found(id, store)
+            engine.restore(made._saved.state)
         return made
 
     # What there is.
@@ -134,7 +135,7 @@ class Session:
         self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
-        self._start(SessionTurn(get_ident()), said, output_cls, answers)
+        self._start(SessionTurn(concurrent=True), said, output_cls, answers)
 
     def events(self) -> Reader[AgentEvent]:
         """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
@@ -149,13 +150,13 @@ class Session:
         turn = self._begun()
         if not turn.wait(timeout):
             raise TimeoutError(f"the turn goes on after {timeout} seconds; cancel() ends it")
-        return turn.result()
+        return self._ended(turn)
 
     async def aresult(self) -> Turn[Any]:
         """The turn, once it has ended; raises what ended it otherwise."""
         turn = self._begun()
         await turn.join()
-        return turn.result()
+        return self._ended(turn)
 
     def run(
         self,
@@ -183,7 +184,7 @@ class Session:
         answers: Iterable[Answer] = (),
     ) -> Turn[T]:
         """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
-        turn = SessionTurn(get_ident())
+        turn = SessionTurn(concurrent=True)
         try:
             self._start(turn, said, output_cls, answers)
             await turn.join()
@@ -201,14 +202,19 @@ class Session:
     def close(self) -> None:
         """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
         turn = self._close()
-        if turn is not None and not turn.would_wait_for_itself:
+        if turn is None:
+            return
+        if not turn.would_wait_for_itself:
             turn.wait(turn.grace)
+        self._give_up(turn)
 
     async def aclose(self) -> None:
         """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
         turn = self._close()
-        if turn is not None and not turn.is_around:
-            await ended([turn], turn.grace)
+        if turn is None or turn.is_around:
+            return
+        await ended([turn], turn.grace)
+        self._give_up(turn)
 
     def __enter__(self) -> Self:
         return self
@@ -229,13 +235,16 @@ class Session:
         with self._lock:
             if self.state != "idle":
                 raise IllegalState(f"the session cannot send while it is {self.state}", state=self.state)
-            concurrent = bool(turn.thread)
-            turn.flow = self.engine.begin(said, output_cls, answers, concurrent=concurrent, checkpoint=self._save)
+            if self._saved is not None:
+                self._saved.check()
+            turn.flow = self.engine.begin(
+                said, output_cls, answers, concurrent=turn.concurrent, checkpoint=self._checkpoint
+            )
             self._turn = turn
             with turn.around():
-                self._trace.step("sent")
                 try:
-                    start_job(partial(self._work, turn), concurrent=concurrent, name=f"session {self.id}")
+                    self._trace.step("sent")
+                    start_job(partial(self._work, turn), concurrent=turn.concurrent, name=f"session {self.id}")
                 except BaseException:  # there are no more threads; or Ctrl-C, and then a thread may work already
                     if turn.taken():
                         turn.flow.abandon()
@@ -256,46 +265,108 @@ class Session:
             self._end(turn)
 
     def _end(self, turn: SessionTurn) -> None:
+        if turn.done:  # it was given up, and only now is what was left of it forgotten
+            return
         try:
-            self._save()
+            self._leave_turn()
         except Exception as error:
             # The store is the user's own code: what it raises is raised by `result`, where someone hears it.
             logger.warning("the end of a turn could not be saved in session %s: %s", self.id, error)
             turn.error = turn.error or turn.flow.error or error
+        except BaseException as error:
+            turn.error = error
+            raise
         finally:
-            with self._lock:
-                if self.state != "closed":
-                    self._trace.step("ended")
-                elif self._saved is not None:
-                    self._saved.close()
             turn.end()
 
-    def _save(self) -> None:
+    def _leave_turn(self) -> None:
+        try:
+            if self._checkpoint is not None:
+                self._checkpoint()
+        finally:
+            with self._lock:
+                if self.state == "closed":
+                    self._let_go()
+                else:
+                    self._trace.step("ended")
+
+    @property
+    def _checkpoint(self) -> Callable[[], None] | None:
+        # Not one of our own methods: turns keep it, and would keep a session that everybody has forgotten.
+        return None if self._saved is None else partial(self._saved.save, self.engine)
+
+    def _let_go(self) -> None:
+        """Let others have the session, and its engine."""
+        self.engine.leave(self)
         if self._saved is not None:
-            self._saved.save(self.engine)
+            self._saved.close()
+
+    @contextmanager
+    def _unless_it_fails(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self._let_go()
+            raise
 
     def _cancel(self, turn: SessionTurn) -> bool:
         """Cancel this turn, and no other that may have begun since. Gives whether it is to end now."""
         with self._lock:
             if turn is not self._turn or turn.done:
                 return False
-            if self.state == "active":
-                self._trace.step("cancelled")
-        turn.flow.cancellation.cancel()
+            try:
+                if self.state == "active":
+                    self._trace.step("cancelled")
+            finally:
+                self._stop(turn)
         return True
 
     def _close(self) -> SessionTurn | None:
         """Close, and give the turn that must end now, if there is one."""
         with self._lock:
-            idle = self.state == "idle"
-            if self.state != "closed":
-                self._trace.step("closed")
-            if idle and self._saved is not None:
-                self._saved.close()
-        if self._turn is None or self._turn.done:
-            return None
-        self._turn.flow.cancellation.cancel()
-        return self._turn
+            idle, turn = self.state == "idle", self._turn
+            try:
+                if self.state != "closed":
+                    self._trace.step("closed")
+            finally:
+                if idle:
+                    self._leave()
+                elif turn is not None and not turn.done:
+                    self._stop(turn)
+        return None if turn is None or turn.done else turn
+
+    def _leave(self) -> None:
+        """Write what was injected since the last turn, or could not be written then, and let go."""
+        try:
+            if self._saved is not None and self._saved.is_ours:
+                self._saved.save(self.engine)
+        finally:
+            self._let_go()
+
+    def _stop(self, turn: SessionTurn) -> None:
+        if turn.is_lost:
+            self._give_up(turn)
+        else:
+            turn.flow.cancellation.cancel()
+
+    def _give_up(self, turn: SessionTurn) -> None:
+        """End a turn with which nobody goes on, if it is one."""
+        with self._lock:
+            if turn.done or not turn.is_stranded:
+                return
+            if turn.is_ours:
+                turn.flow.abandon()
+                turn.error = turn.flow.error
+            else:  # its connections are the parent's too
+                turn.error = TurnCancelled(f"the turn goes on in process {turn.process}; this is its forked child")
+            assert turn.error is not None
+            turn.events.put(ErrorEvent(turn.error))
+            self._end(turn)
+
+    def _ended(self, turn: SessionTurn) -> Turn[Any]:
+        if turn.is_lost:
+            self._give_up(turn)
+        return turn.result()
 
     @property
     def _goes_on(self) -> bool:

@@ -86,4 +86,4 @@ class Task:
     typed: TypedOutput | None = None
     answers: tuple[Answer, ...] = ()
     spending: Spending | None = None
-    checkpoint: Callable[[], object] | None = None
+    checkpoint: Callable[[], object] = lambda: None

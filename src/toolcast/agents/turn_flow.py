@@ -135,7 +135,7 @@ class TurnFlow:
             if events and not self._unheard:
                 return events
             if self.trace.state != state and not self.ended:
-                self._save()
+                self._task.checkpoint()
         return []
 
     async def finish(self) -> Turn[Any]:
@@ -250,7 +250,7 @@ class TurnFlow:
             return []
         started = tools.start_group()
         if started is not None:
-            self._save()
+            self._task.checkpoint()
             return started
         self._tools, typed = None, self._task.typed
         if typed is not None:
@@ -359,7 +359,7 @@ class TurnFlow:
         try:
             await (self._end_round() if tools is None else tools.stop())
         finally:
-            last = self._wind_up(error, event, end)
+            last = [] if self.ended else self._wind_up(error, event, end)  # it may have been given up meanwhile
         return [*last, ErrorEvent(error)]
 
     def _wind_up(self, error: BaseException | None, event: str, end: TurnEnd) -> list[AgentEvent]:
@@ -394,7 +394,3 @@ class TurnFlow:
     def _step(self, event: str) -> None:
         self.trace.step(event)
         self.states.append(self.trace.state)
-
-    def _save(self) -> None:
-        if self._task.checkpoint is not None:
-            self._task.checkpoint()

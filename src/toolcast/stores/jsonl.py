@@ -12,13 +12,14 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ToolcastError
 from .locks import claim_file
-from .store import Claim, as_text, checked, damaged, file_name, from_text, id_of
+from .store import Claim, as_text, checked, damaged, file_name, from_text, id_of, told
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -34,28 +35,27 @@ class JSONLStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder: Path = Path(folder).resolve()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with told(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Write `records` at the end of a log: all or none."""
         path, line = self._path(id), as_text([dict(record) for record in records])
         if not records:
             return
-        fd = os.open(path, _FLAGS, 0o600)
-        try:
+        with told(path), _opened(path) as fd:
             end = _mended(fd, path)
             head = "" if end else as_text({"toolcast": "session", "version": VERSION, "begun": time.time_ns()}) + "\n"
             _write(fd, f"{head}{line}\n".encode(), end)
-        finally:
-            os.close(fd)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
         """The records of a log; none for an unknown id. A damaged line is a `ToolcastError` that names it."""
         path = self._path(id)
-        try:
-            head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
-        except FileNotFoundError:
-            return []
+        with told(path):
+            try:
+                head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
+            except FileNotFoundError:
+                return []
         if head or lines:
             _check(head, path)
         return [record for number, line in enumerate(lines, 2) for record in _records(line, f"{path}, line {number}")]
@@ -66,16 +66,27 @@ class JSONLStore:
 
     def ids(self) -> list[str]:
         """The ids of all logs, the oldest first, by the clock."""
-        found = [(_begun(path), id) for path in self.folder.glob("*.jsonl") if (id := id_of(path.stem)) is not None]
+        with told(self.folder):
+            found = [(_begun(path), id) for path in self.folder.glob("*.jsonl") if (id := id_of(path.stem)) is not None]
         return [id for _, id in sorted(found)]
 
     def delete(self, id: str, /) -> None:
         """Remove a log. Raises `SessionTaken` while it is claimed."""
-        with self.claim(id):
+        with self.claim(id), told(self.folder):
             self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
         return self.folder / f"{file_name(checked(id))}.jsonl"
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
+    """The file at `path`, to be written at its end."""
+    fd = os.open(path, _FLAGS, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _mended(fd: int, path: Path) -> int:

@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from .store import Claim, taken
+from .store import Claim, taken, told
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,8 +46,10 @@ else:
         return True
 
     def _unlock(path: Path, fd: int) -> None:
-        path.unlink(missing_ok=True)
-        fcntl.flock(fd, fcntl.LOCK_UN)  # said aloud: a child between fork and exec may have the file open too
+        try:
+            path.unlink(missing_ok=True)
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # said aloud: a child between fork and exec may have the file open too
 
 
 _held: set[int] = set()
@@ -55,17 +57,26 @@ _held: set[int] = set()
 
 def claim_file(path: Path, id: str) -> Claim:
     """The lock at `path`, for the log `id`, as a claim. Raises `SessionTaken`, which names the process that has it."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if not _lock(fd):
-                raise taken(id, _owner(fd))
-            if os.fstat(fd).st_nlink:
-                return _owned(path, fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)  # its owner removed it after we had opened it
+    claim = None
+    with told(path):
+        while claim is None:
+            claim = _tried(path, id)
+    return claim
+
+
+def _tried(path: Path, id: str) -> Claim | None:
+    """The claim; None where the owner removed the file after we had opened it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not _lock(fd):
+            raise taken(id, _owner(fd))
+        if os.fstat(fd).st_nlink:
+            return _owned(path, fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
 
 
 def _owned(path: Path, fd: int) -> Claim:
@@ -83,8 +94,11 @@ def _owner(fd: int) -> int | None:
 def _release(path: Path, fd: int, owner: int) -> None:
     if os.getpid() == owner:
         _held.discard(fd)
-        _unlock(path, fd)
-        os.close(fd)
+        with told(path):
+            try:
+                _unlock(path, fd)
+            finally:
+                os.close(fd)
 
 
 def _let_go() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Self, cast
 
 from ..errors import SessionTaken, ToolcastError
 from .locks import claim_file
-from .store import Claim, as_text, checked, damaged, file_name, from_text
+from .store import Claim, as_text, checked, damaged, file_name, from_text, told
 
 VERSION = 1
 OURS: Final = 0x746F6F6C  # "tool"
@@ -40,6 +40,8 @@ _DELETE = (
     "DELETE FROM records WHERE session = (SELECT number FROM sessions WHERE id = ?)",
     "DELETE FROM sessions WHERE id = ?",
 )
+
+_FAULTS = (sqlite3.Error, UnicodeError)  # the second where the damage is in what SQLite says
 
 _inherited: list[sqlite3.Connection] = []  # from before a fork: to close one is to touch it
 
@@ -74,7 +76,8 @@ class SQLiteStore:
 
     def claim(self, id: str, /) -> Claim:
         """The right to append, by a lock on a file in the folder `<path>.locks`. Raises `SessionTaken`."""
-        return claim_file(_lock_file(self.path, file_name(id)), id)
+        with told(self.path):
+            return claim_file(_lock_file(self.path, file_name(id)), id)
 
     def ids(self) -> list[str]:
         """The ids of all logs, the oldest first."""
@@ -102,7 +105,7 @@ class SQLiteStore:
 
     def _open(self) -> None:
         self._lock = Lock()
-        with _told(self.path):
+        with told(self.path, *_FAULTS):
             self._connection = _opened(self.path)
         self._process = os.getpid()
 
@@ -114,7 +117,7 @@ class SQLiteStore:
         if self._process != os.getpid():
             _inherited.append(self._connection)
             self._open()
-        with self._lock, _told(self.path):
+        with self._lock, told(self.path, *_FAULTS):
             yield self._connection
 
 
@@ -200,16 +203,7 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-@contextmanager
-def _told(path: Path) -> Generator[None]:
-    """What SQLite says, as our error."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise ToolcastError(f"the store {path} failed: {error}. Is it a store's file, free and writable?") from error
-
-
-def _record(text: str, where: str) -> dict[str, Any]:
+def _record(text: object, where: str) -> dict[str, Any]:
     said = from_text(text, where)
     if not isinstance(said, dict):
         raise damaged(where, "it is no JSON object")

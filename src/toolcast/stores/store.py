@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from os import getpid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike, getpid
 from types import TracebackType
 from typing import Any, Protocol, Self
 from weakref import finalize
@@ -22,7 +23,8 @@ class Store(Protocol):
     """Where the logs of sessions are kept. Bring your own by these five methods.
 
     They are called between two events of a turn, in whatever thread that is in: they must be quick, and safe in
-    threads. An id that is no legal name is a `ValueError` (`checked`).
+    threads. An id that is no legal name is a `ValueError` (`checked`). Where the system fails, a full disk for one,
+    the stores here raise `ToolcastError`, whose `__cause__` is what the system said (`told`).
     """
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
@@ -118,12 +120,22 @@ def as_text(data: object) -> str:
     return text
 
 
-def from_text(text: str | bytes, where: str) -> Any:
+def from_text(text: Any, where: str) -> Any:
     """What `as_text` made `text` from. Raises `ToolcastError`, which names `where` it stands, for anything else."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise damaged(where, str(error)) from error
+
+
+@contextmanager
+def told(path: str | PathLike[str], *faults: type[Exception]) -> Generator[None]:
+    """What the system says, and `faults`, as our error."""
+    all_of_them: tuple[type[Exception], ...] = (OSError, *faults)
+    try:
+        yield
+    except all_of_them as error:
+        raise ToolcastError(f"the store {path} failed: {error}. Is it a store's file, free and writable?") from error
 
 
 def damaged(where: str, why: str) -> ToolcastError:

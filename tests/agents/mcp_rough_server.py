@@ -1,0 +1,50 @@
+"""An MCP server that keeps to the protocol's letter only where it must, for tests to start; it speaks over stdio.
+
+The first tool that it lists is in order. What it answers to a call depends on the tool that is called.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+OBJECT = {"type": "object"}
+TOOLS: list[Any] = [
+    {"name": "refuse", "inputSchema": OBJECT},
+    {"name": "nullable", "inputSchema": {"type": ["object", "null"]}},
+    {"name": "fail", "inputSchema": OBJECT},
+    {"name": "listing", "inputSchema": OBJECT, "outputSchema": {"type": "array"}},
+    {"inputSchema": OBJECT},
+    {"name": "flood", "inputSchema": OBJECT},
+    "nonsense",
+]
+
+
+def said(text: str, failed: bool = False) -> dict[str, Any]:
+    return {"result": {"content": [{"type": "text", "text": text}], "isError": failed}}
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "refuse": {"error": {"code": -32000, "message": "\x1b[31mno such\r\nCRITICAL row\u202e"}},
+    "fail": said("\x1b[2Jno such\r\n\r\nfile", failed=True),
+    "flood": said("x" * 1_500_000),
+}
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    if method == "initialize":
+        about = {"protocolVersion": params["protocolVersion"], "serverInfo": {"name": "rough", "version": "1"}}
+        return {"result": {**about, "capabilities": {"tools": {}}}}
+    if method == "tools/list":
+        return {"result": {"tools": TOOLS}}
+    if method == "tools/call":
+        return CALLS[params["name"]]
+    return {"error": {"code": -32601, "message": "Method not found"}}
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        reply = {"jsonrpc": "2.0", "id": request["id"], **answer(request["method"], request.get("params", {}))}
+        print(json.dumps(reply), flush=True)
