@@ -124,7 +124,7 @@ def test_call_errors_are_value_errors_that_can_be_pickled_and_copied(error: type
     made.attempts = (Attempt(1, None, Usage(1, 1)),)
     for copied in (pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made)):
         assert isinstance(copied, ValueError)
-        assert str(copied) == "p m: it broke [request r1]"
+        assert str(copied) == str(made) == f"p m: it broke{made.advice and f'. {made.advice}'} [request r1]"
         assert (copied.partial, copied.attempts, copied.retryable) == ([1], made.attempts, made.retryable)
 
 
@@ -146,6 +146,14 @@ def test_call_errors_are_value_errors_that_can_be_pickled_and_copied(error: type
 def test_the_tree(error: type[Exception], base: type[Exception]) -> None:
     assert issubclass(error, base)
     assert issubclass(error, ToolcastError)
+
+
+def test_what_was_tried_is_not_advised() -> None:
+    made = toolcast.NoToolCallError("nothing was called")
+    assert str(made).startswith("nothing was called. Ask again with max_attempts=2")
+    assert made.message == "nothing was called"
+    made.attempts = (Attempt(1), Attempt(2))
+    assert str(made) == "nothing was called"
 
 
 def test_an_error_without_a_place_is_its_message() -> None:

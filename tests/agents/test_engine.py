@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcast import Configs, MissingLLMError
+from toolcast import Configs, FallbackLLM, MissingLLMError, Overloaded
 from toolcast.agents.engine import Engine
 from toolcast.agents.histories import faults
 from toolcast.agents.permissions import Permissions, Rule
@@ -25,7 +25,7 @@ from toolcast.errors import (
     ToolcastError,
     TurnCancelled,
 )
-from toolcast.events import ErrorEvent, Finish, TextDelta, ToolResult, ToolStarted, UsageReport
+from toolcast.events import ErrorEvent, Failover, Finish, Routing, TextDelta, ToolResult, ToolStarted, UsageReport
 from toolcast.messages import Message, ToolCallPart, assistant, tool_result, user
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
@@ -773,3 +773,13 @@ def test_an_observer_that_stops_the_program_leaves_the_engine_idle(state: str) -
     assert engine.state == "idle" and not faults(engine.history)
     engine._observer = None
     assert engine.submit("Go.").end == "end_turn"
+
+
+def test_E20_another_model_takes_over_before_content_and_not_after(turning: Turning) -> None:
+    told = turning.tell(Engine(FallbackLLM([scripted(Overloaded("busy")), scripted("Hello.")])), "Go.")
+    assert told.turn is not None and told.turn.text == "Hello."
+    assert [type(event) for event in told.of(Failover, Routing)] == [Routing, Failover, Routing]
+    engine = Engine(FallbackLLM([scripted([TextDelta("Hel")]), scripted("Hello.")]))
+    told = turning.tell(engine, "Go.")
+    assert isinstance(told.error, StreamTruncated) and told.of(Failover) == []
+    assert engine.history == ()

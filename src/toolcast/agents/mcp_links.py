@@ -292,7 +292,10 @@ class _Watched:
 
 def waited(future: Future[T]) -> T:
     """What `future` gives, waited for by this thread. Where the waiting is broken off, so is the work."""
+    waiters = Waiters()
+    future.add_done_callback(lambda _: waiters.wake())
     try:
+        waiters.block(future.done)  # which Ctrl-C breaks off for certain
         return future.result()
     except CancelledError:
         raise MCPError("the call was cancelled, or its MCP server was closed") from None

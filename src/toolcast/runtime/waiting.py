@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from threading import TIMEOUT_MAX, Lock
+from threading import Lock
 from time import monotonic
 
 Ready = Callable[[], bool]
+
+SLICE = 0.5
+"""Seconds that a thread sleeps at a time: a Ctrl-C that comes just as it falls asleep is not seen before it wakes."""
 
 
 class Waiters:
@@ -34,8 +37,8 @@ class Waiters:
         """Have this thread wait until `ready()`, or for so many `seconds`. Gives whether it came true."""
         until = None if seconds is None else monotonic() + seconds
         while not ready():
-            left = -1.0 if until is None else min(until - monotonic(), TIMEOUT_MAX)
-            if until is not None and left <= 0:
+            left = SLICE if until is None else min(until - monotonic(), SLICE)
+            if left <= 0:
                 return False
             woken = Lock()
             woken.acquire()
