@@ -18,15 +18,14 @@ from .accumulator import Accumulator
 from .answers import Reader
 from .asking import Ask, named_choice
 from .calls import Recipe, Result, run_reads, whole
-from .configs import Configs
-from .errors import MissingLLMError, PromptError, UnsupportedLLMError
+from .errors import PromptError, UnsupportedLLMError
 from .events import ChatResponse
 from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
 from .object_flow import ObjectFlow
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
 from .providers.wire import HTTPRequest, Mode, ToolChoice
-from .ready_made import as_llm
+from .ready_made import chosen_llm
 from .runtime import without_loop
 from .settings import Settings
 from .states import CALL, STREAM, Observer, Table, Trace
@@ -159,7 +158,7 @@ class ToolOrchestratingLLM(Generic[T]):
         observer: Observer | None = None,
         mode: Mode | None = None,
     ) -> None:
-        self._llm = _found(llm)
+        self._llm = chosen_llm(llm)
         self._mode: Mode | None = mode
         self._prompt = as_prompt(prompt)
         self._output_cls = output_cls
@@ -351,14 +350,6 @@ class ToolOrchestratingLLM(Generic[T]):
         return folded.response(**self._llm.known)
 
 
-def _found(llm: object) -> FunctionCallingLLM:
-    """The LLM to call; raises where there is none."""
-    chosen = Configs.llm if llm is None else llm
-    if chosen is None:
-        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
-    return as_llm(chosen)
-
-
 def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
     """Raises where the LLM cannot be held to tools, or not in this mode."""
     llm.mode(Ask((), mode=mode))
@@ -377,7 +368,7 @@ def _at_least_one(attempts: int) -> int:
 
 _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "prompt": lambda value: ("_prompt", as_prompt(value)),
-    "llm": lambda value: ("_llm", _found(value)),
+    "llm": lambda value: ("_llm", chosen_llm(value)),
     "tool_choice": lambda value: ("_tool_choice", value),
     "allow_parallel_tool_calls": lambda value: ("_parallel", value),
     "verbose": lambda value: ("_verbose", value),

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from .asking import Ask
-from .errors import UnsupportedLLMError
+from .configs import Configs
+from .errors import MissingLLMError, UnsupportedLLMError
 from .llms import FunctionCallingLLM, NetworkChoice
 from .metadata import Capabilities, LLMMetadata
 from .providers.wire import Conversation, HTTPRequest, Mode, Secret, Wire
@@ -315,6 +316,14 @@ def as_llm(given: object) -> FunctionCallingLLM:
     if not isinstance(made, FunctionCallingLLM):
         raise UnsupportedLLMError(f"an LLM must be a FunctionCallingLLM or a name, not {type(made).__name__}")
     return made
+
+
+def chosen_llm(given: object) -> FunctionCallingLLM:
+    """The LLM that was given, itself or by its name, or else `Configs.llm`. Raises `MissingLLMError` without either."""
+    chosen = Configs.llm if given is None else given
+    if chosen is None:
+        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
+    return as_llm(chosen)
 
 
 _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {

@@ -22,11 +22,10 @@ from typing_extensions import TypeForm, TypeVar
 from ..approvals import Answer, PermissionRequest
 from ..asking import Messages, Tools, as_messages
 from ..cancellation import Cancellation
-from ..configs import Configs
-from ..errors import IllegalState, MissingLLMError
+from ..errors import IllegalState
 from ..llms import FunctionCallingLLM
 from ..messages import Message, system
-from ..ready_made import as_llm
+from ..ready_made import chosen_llm
 from ..runtime import without_loop
 from ..runtime.network import Outside
 from ..settings import Settings
@@ -64,8 +63,6 @@ class Engine:
     of every state.
     """
 
-    _session: ref[Any] | None = None  # the one that is open with this engine
-
     def __init__(
         self,
         llm: FunctionCallingLLM | str | None = None,
@@ -86,8 +83,8 @@ class Engine:
         auto_continue: bool = False,
         observer: Observer | None = None,
     ) -> None:
-        self._setup = Setup(
-            llm=_found(llm),
+        setup = Setup(
+            llm=chosen_llm(llm),
             tools=as_tools(tools),
             permissions=Permissions("bypass") if permissions is None else permissions,
             max_rounds=max_rounds,
@@ -103,12 +100,17 @@ class Engine:
             budget=budget,
             observer=observer,
         )
-        self._observer = observer
-        self._budget = budget
-        self._parent: Cancellation | None = None
+        self._make(setup, as_messages(history))
+
+    def _make(self, setup: Setup, history: Sequence[Message] = (), context: ToolContext[Any] | None = None) -> None:
+        """Begin with this history; a `context` is that of the tool that the engine works for."""
+        self._setup = setup
+        self._parent = None if context is None else context.cancellation
         self._flow: TurnFlow | None = None
+        self._session: ref[Any] | None = None  # the one that is open with this engine
         self._one_at_a_time = Lock()
-        self.transcript: Transcript = Transcript(as_messages(history), budget)
+        spending = None if context is None else context.spending
+        self.transcript: Transcript = Transcript(history, setup.budget, spending)
 
     # What there is.
 
@@ -219,7 +221,7 @@ class Engine:
         """Put a message into the history: now, or during a turn (also one that waits) before its next request."""
         (message,) = _sound(as_messages(message))
         self.transcript.injected.append(message)
-        if (self._flow is None or self._flow.ended) and not unanswered(self.transcript.history):
+        if not self._is_busy and not unanswered(self.transcript.history):
             self.transcript.take_injected()
 
     # What is kept.
@@ -228,7 +230,7 @@ class Engine:
         """Forget the history, what it cost and what was allowed."""
         self._must_be_idle("reset")
         self._flow = None
-        self.transcript = Transcript(budget=self._budget, parent=self.transcript.spending.parent)
+        self.transcript = Transcript(budget=self._setup.budget, parent=self.transcript.spending.parent)
 
     def snapshot(self) -> dict[str, Any]:
         """All that the engine remembers, as plain JSON-ready data."""
@@ -257,8 +259,7 @@ class Engine:
         Its `system_prompt` follows this one's; `tool_timeout` is for an engine that has none. Made for a tool, it
         shares the tool's `context`: it is cancelled with it, and what it spends counts there.
         """
-        other = object.__new__(Engine)
-        other._setup = replace(
+        setup = replace(
             self._setup,
             permissions=permissions or self.permissions,
             tools=self.tools if tools is None else as_tools(tools),
@@ -266,9 +267,8 @@ class Engine:
             instructions=(*self._setup.instructions, *([system(system_prompt)] if system_prompt else [])),
             tool_timeout=self._setup.tool_timeout or tool_timeout,
         )
-        other._observer, other._budget, other._flow, other._one_at_a_time = self._observer, self._budget, None, Lock()
-        other._parent = None if context is None else context.cancellation
-        other.transcript = Transcript(budget=self._budget, parent=None if context is None else context.spending)
+        other = object.__new__(Engine)
+        other._make(setup, context=context)
         return other
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
@@ -347,23 +347,20 @@ class Engine:
         """The turn that the engine is in from now on."""
         with self._one_at_a_time:
             self._must_be_idle("begin a turn")
-            trace = Trace(TURN, self._observer)
+            trace = Trace(TURN, self._setup.observer)
             self._flow = TurnFlow(self._setup, self.transcript, task, outside, trace, Cancellation(self._parent))
             return self._flow
 
+    @property
+    def _is_busy(self) -> bool:
+        return self._flow is not None and not self._flow.ended
+
     def _must_be_idle(self, what: str) -> None:
-        if self._flow is not None and not self._flow.ended:
+        if self._is_busy:
             raise IllegalState(
                 f"the engine cannot {what} while it is {self.state}; wait for the turn's end, or cancel() it",
                 state=self.state,
             )
-
-
-def _found(llm: FunctionCallingLLM | str | None) -> FunctionCallingLLM:
-    chosen = Configs.llm if llm is None else llm
-    if chosen is None:
-        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
-    return as_llm(chosen)
 
 
 def _sound(messages: Sequence[Message]) -> Sequence[Message]:

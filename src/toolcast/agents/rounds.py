@@ -57,14 +57,13 @@ class Round:
             heard += [event] if typed is None else typed.shown(event)
         return heard
 
-    async def close(self) -> Usage:
-        """Give the connection back; what the round has cost, failed requests included."""
+    async def close(self) -> None:
+        """Give the connection back."""
         await self._source.close()
-        return self.cost
 
     @property
     def cost(self) -> Usage:
-        """What the round has cost so far."""
+        """What the round has cost so far, failed requests included."""
         return self._call.usage if self._call.attempts else self.folded.usage
 
     def break_off(self) -> None:
