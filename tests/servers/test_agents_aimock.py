@@ -91,11 +91,6 @@ def way(request: pytest.FixtureRequest) -> tuple[Protocol, Turning]:
 
 
 @pytest.fixture
-def protocol(way: tuple[Protocol, Turning]) -> Protocol:
-    return way[0]
-
-
-@pytest.fixture
 def turning(way: tuple[Protocol, Turning]) -> Turning:
     return way[1]
 

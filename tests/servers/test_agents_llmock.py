@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -42,7 +42,7 @@ from turning import TURNINGS, Turning, check, results, sequence
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
 
-pytestmark = pytest.mark.networked
+pytestmark = [pytest.mark.networked, pytest.mark.usefixtures("low_dice")]
 
 SYNC, ASYNCIO, TRIO, IN_LOOP = TURNINGS
 # What a face does differently, it does under every protocol alike.
@@ -59,39 +59,8 @@ def way(request: pytest.FixtureRequest) -> tuple[Protocol, Turning]:
 
 
 @pytest.fixture
-def protocol(way: tuple[Protocol, Turning]) -> Protocol:
-    return way[0]
-
-
-@pytest.fixture
 def turning(way: tuple[Protocol, Turning]) -> Turning:
     return way[1]
-
-
-@pytest.fixture(scope="module")
-def plainly() -> Iterator[httpx.Client]:
-    """Nothing but httpx."""
-    with httpx.Client(headers={"authorization": "Bearer any"}) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def _low_dice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each own wait is a tenth of what it may be."""
-    monkeypatch.setattr("random.random", lambda: 0.1)
-
-
-@pytest.fixture
-def server(llmock: LLMock, plainly: httpx.Client) -> Iterator[LLMock]:
-    """llmock, which at the end has nothing to say against toolcast."""
-    yield llmock
-    assert findings(llmock, plainly) == [], llmock.verdict().render()
-
-
-@pytest.fixture
-def llm(protocol: Protocol, server: LLMock) -> Iterator[ServiceLLM]:
-    with protocol.llm(server) as made:
-        yield made
 
 
 def weather(city: str) -> str:

@@ -9,7 +9,6 @@ The waits are real ones, so they are short: the dice of the backoff lie still, a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -49,7 +48,7 @@ from toolcast.service_llm import ServiceLLM
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
 
-pytestmark = pytest.mark.networked
+pytestmark = [pytest.mark.networked, pytest.mark.usefixtures("low_dice")]
 
 SAID = "Let me look at the sea"
 SYNC, ASYNCIO, *OTHER_FACES = FACES
@@ -65,39 +64,8 @@ def way(request: pytest.FixtureRequest) -> tuple[Protocol, Face]:
 
 
 @pytest.fixture
-def protocol(way: tuple[Protocol, Face]) -> Protocol:
-    return way[0]
-
-
-@pytest.fixture
 def face(way: tuple[Protocol, Face]) -> Face:
     return way[1]
-
-
-@pytest.fixture(scope="module")
-def plainly() -> Iterator[httpx.Client]:
-    """Nothing but httpx."""
-    with httpx.Client(headers={"authorization": "Bearer any"}) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def _low_dice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each own wait is a tenth of what it may be. Rolled dice could make the second the shorter one."""
-    monkeypatch.setattr("random.random", lambda: 0.1)
-
-
-@pytest.fixture
-def server(llmock: LLMock, plainly: httpx.Client) -> Iterator[LLMock]:
-    """llmock, which at the end has nothing to say against toolcast: no `retry_after_ignored`, no `no_backoff`."""
-    yield llmock
-    assert findings(llmock, plainly) == [], llmock.verdict().render()
-
-
-@pytest.fixture
-def llm(protocol: Protocol, server: LLMock) -> Iterator[ServiceLLM]:
-    with protocol.llm(server) as made:
-        yield made
 
 
 def about(llm: ServiceLLM, output: Any = Album, **options: Any) -> ToolOrchestratingLLM[Any]:
