@@ -4,7 +4,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `house`: lint, shape, types
 * `tests`: tests, nightly
-* `local`: networked, docs, bench (with the embedded llama.cpp server and the mock servers)
+* `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
 * `bench`: bench-peers; each peer has an environment of its own, below `peers/`, and is installed anew every week
@@ -148,6 +148,14 @@ def networked(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """The web page in a real Chromium; TOOLCAST_SCREENSHOTS=docs/images takes the pictures of the documentation."""
+    env = local(session)
+    _weights(session, env)
+    env.run("pytest", *(session.posargs or ["tests/browser"]), TOOLCAST_CHROMIUM=_chromium(session))
+
+
+@nox.session
 def sdks(session: nox.Session) -> None:
     """toolcast beside the services' official clients: both are given the same answers, and must read the same."""
     env = Environment(session, "sdks", *project("sdks"))
@@ -197,7 +205,7 @@ def house(session: nox.Session) -> Environment:
 
 def local(session: nox.Session) -> Environment:
     """The environment with the embedded llama.cpp server and the mock servers."""
-    return Environment(session, "local", *project("networked", "docs", extra="local"))
+    return Environment(session, "local", *project("networked", "browser", "docs", extra="local"))
 
 
 def _peers() -> dict[str, Path]:
@@ -224,6 +232,18 @@ def _weights(session: nox.Session, env: Environment) -> None:
 def _uv() -> str | None:
     beside = Path(sys.executable).with_name("uv.exe" if os.name == "nt" else "uv")
     return str(beside) if beside.is_file() else shutil.which("uv")
+
+
+def _chromium(session: nox.Session) -> str:
+    """Where Chromium is; it is installed where it is missing and that can be done."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if not any(map(shutil.which, names)):
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            session.error("the page is tested in Chromium, which is not here: sudo apt-get install chromium")
+        apt = ("apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0")
+        session.run_install(*apt, "update", external=True, silent=True)
+        session.run_install(*apt, "install", "--no-install-recommends", "chromium", external=True, silent=True)
+    return next(filter(None, map(shutil.which, names)), "chromium")
 
 
 def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:

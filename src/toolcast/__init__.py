@@ -5,7 +5,7 @@
        objects <── partials <── json_stream <── events <── provider decoder
           │                                       │
           └── orchestrator ── llms ── retries     ├── engine ── permissions, tool_runner
-                                                  └── sessions, elves
+                                                  └── sessions, elves, chat
 
 A user hands over a model, a prompt and a Pydantic model, and gets typed objects back, whole or growing:
 
@@ -27,6 +27,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .accumulator import (
         Accumulator as Accumulator,
+    )
+    from .agents.chat import (
+        AsyncChatMachine as AsyncChatMachine,
+        ChatChange as ChatChange,
+        ChatMachine as ChatMachine,
+    )
+    from .agents.chat_context import (
+        ChatContext as ChatContext,
+        ChatError as ChatError,
     )
     from .agents.compaction import (
         Compaction as Compaction,
@@ -60,6 +69,11 @@ if TYPE_CHECKING:
     from .agents.sessions import (
         Session as Session,
         Status as Status,
+    )
+    from .agents.tool_search import (
+        LexicalSearch as LexicalSearch,
+        LLMSearch as LLMSearch,
+        ToolSearch as ToolSearch,
     )
     from .agents.turn_streams import (
         AsyncTurnStream as AsyncTurnStream,
@@ -234,6 +248,18 @@ if TYPE_CHECKING:
     from .tool_context import (
         ToolContext as ToolContext,
     )
+    from .toolbox.commands import (
+        command_tool as command_tool,
+    )
+    from .toolbox.fetching import (
+        fetch_tool as fetch_tool,
+    )
+    from .toolbox.files import (
+        file_tools as file_tools,
+    )
+    from .toolbox.questions import (
+        question_tool as question_tool,
+    )
     from .tools import (
         CallableTool as CallableTool,
         ToolOutput as ToolOutput,
@@ -247,6 +273,8 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "accumulator": "Accumulator",
+    "agents.chat": "AsyncChatMachine ChatChange ChatMachine",
+    "agents.chat_context": "ChatContext ChatError",
     "agents.compaction": "Compaction",
     "agents.elf_runs": "ElfEvent ElfResult",
     "agents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
@@ -255,6 +283,7 @@ _ROOMS = {
     "agents.permissions": "Permissions",
     "agents.rules": "AtLeast AtMost OneOf Rule Under",
     "agents.sessions": "Session Status",
+    "agents.tool_search": "LLMSearch LexicalSearch ToolSearch",
     "agents.turn_streams": "AsyncTurnStream TurnStream",
     "agents.turns": "Turn",
     "answers": "AgentChatResponse",
@@ -289,6 +318,10 @@ _ROOMS = {
     "stores.store": "Claim Store",
     "streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
     "tool_context": "ToolContext",
+    "toolbox.commands": "command_tool",
+    "toolbox.fetching": "fetch_tool",
+    "toolbox.files": "file_tools",
+    "toolbox.questions": "question_tool",
     "tools": "CallableTool ToolOutput tools_of",
     "usage": "Budget Prices Usage",
 }

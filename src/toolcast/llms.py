@@ -24,7 +24,7 @@ from .errors import NoToolCallError, UnsupportedLLMError
 from .events import ChatResponse, Event
 from .flows import Source
 from .messages import Message, ToolCallPart, system as system_message
-from .metadata import LLMMetadata
+from .metadata import LLMMetadata, Progress
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .runtime import without_loop
 from .runtime.network import Clock, Network, Outside, SystemClock, async_outside, sync_outside
@@ -67,6 +67,9 @@ class FunctionCallingLLM(ABC):
     @abstractmethod
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
+
+    def load(self, progress: Progress | None = None) -> None:  # noqa: B027 - most have nothing to do here
+        """Make the model ready, where it runs here: fetch its weights, start it. `progress(done, total)`: in bytes."""
 
     @abstractmethod
     def _events(

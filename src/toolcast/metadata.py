@@ -5,11 +5,15 @@ The facts about models that toolcast knows stand in one table, providers/capabil
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from .providers.wire import Mode
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called while a model is fetched, with the bytes that are there and the bytes there will be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from .asking import Ask
 from .configs import Configs
 from .errors import MissingLLMError, UnsupportedLLMError
 from .llms import FunctionCallingLLM, NetworkChoice
-from .metadata import Capabilities, LLMMetadata
+from .metadata import Capabilities, LLMMetadata, Progress
 from .providers.wire import Conversation, HTTPRequest, Mode, Secret, Wire
 from .runtime.network import Outside
 from .service_llm import Options, ServiceLLM, first_set
@@ -258,6 +258,10 @@ class LlamaCpp(ServiceLLM):
         here = Capabilities(forced_tools=True, forced_while_thinking=True, context_window=context)
         return replace(told, context_window=context, capabilities=told.capabilities.corrected(here))
 
+    def load(self, progress: Progress | None = None) -> None:
+        """Fetch the weights where they are missing, and start the model. `progress(done, total)` hears of bytes."""
+        self._start(progress)
+
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
         from anyio import to_thread
@@ -273,20 +277,20 @@ class LlamaCpp(ServiceLLM):
     def _usual_mode(self, ask: Ask) -> Mode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
 
-    def _start(self) -> LlamaCppWire:
+    def _start(self, progress: Progress | None = None) -> LlamaCppWire:
         """The wire of the running server, whose address is new each time it starts."""
-        server = self._server()
+        server = self._server(progress)
         server.ready()
         if self._made is None or self._served_at != server.base_url:
             self._served_at = server.base_url
             self._made = self._dialect(server.base_url, server.api_key)
         return cast("LlamaCppWire", self._made)
 
-    def _server(self) -> LocalServer:
+    def _server(self, progress: Progress | None) -> LocalServer:
         from .runtime.local_model import running
         from .runtime.weights import WEIGHTS, pull
 
-        path = pull(self.model) if self.model in WEIGHTS else Path(self.model)
+        path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
         return running(path, self._server_options)
 
     def _make_wire(self) -> Wire:
@@ -337,6 +341,13 @@ _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
 }
 
 
+def providers() -> list[str]:
+    """What may stand before the colon of the name of an LLM."""
+    from .providers.compatible import SERVICES
+
+    return sorted({*_NAMED, "local", *SERVICES})
+
+
 def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
@@ -347,10 +358,8 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     if provider == "local":
         own = {option: value for option, value in options.items() if option in LocalOptions.__annotations__}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
-    from .providers.compatible import SERVICES
-
-    if not model or provider not in {*_NAMED, *SERVICES}:
-        known = ", ".join(sorted({*_NAMED, "local", *SERVICES}))
+    if not model or provider not in providers():
+        known = ", ".join(providers())
         raise UnsupportedLLMError(f"{name!r} names no LLM; write 'provider:model' with one of: {known}")
     make = _NAMED.get(provider)
     return OpenAICompatible(model, service=provider, **options) if make is None else make(model, **options)

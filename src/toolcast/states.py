@@ -86,6 +86,25 @@ ELF: Table = {
 }
 """A sub-agent."""
 
+_LEAVES = {"left": "terminated"}
+_STOPS = {"cancelled": "idle", "failed": "error", **_LEAVES}
+_ROUTED = {"routed": "streaming_response", **_STOPS}
+
+REPL: Table = {
+    "init": {"opened": "idle", **_LEAVES},
+    "idle": {"entered": "processing_input", "went_on": "streaming_response", **_LEAVES},
+    "processing_input": {"asked": "streaming_response", "done": "idle", **_LEAVES},
+    "streaming_response": {"received": "routing", "approval_needed": "tool_execution", "ended": "idle", **_STOPS},
+    "routing": {"thought": "thinking", "called": "tool_execution", "spoke": "content_output"}
+    | {"unreadable": "error", **_ROUTED},
+    "thinking": _ROUTED,
+    "tool_execution": _ROUTED,
+    "content_output": _ROUTED,
+    "error": {"recovered": "idle", "skipped": "streaming_response", **_STOPS},
+    "terminated": {},
+}
+"""The loop of `toolcast chat`. Asking a person about a call is part of `tool_execution`."""
+
 _numbers = count(1)
 
 

@@ -1,4 +1,4 @@
-"""Each way to run a turn of an engine, the fixture `turning`, and each way to use elves, `ways`."""
+"""Each way to run a turn of an engine, the fixture `turning`, to use elves, `ways`, sessions, `talk`, and `chats`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from chat_faces import CHAT_FACES, CHAT_NAMES, ChatFace
 from elf_ways import PATIENCE, Gate, Ways
 from talking import NAMES, TALKS, Door, Talk
 from turning import TURNINGS, Turning
@@ -44,6 +45,17 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
         yield face
     for thread in threading.enumerate():
         if thread.name.startswith(("session ", "tool ")):
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(params=CHAT_FACES, ids=CHAT_NAMES)
+def chats(request: pytest.FixtureRequest) -> Iterator[ChatFace]:
+    """Each way to use a chat machine in turn. Afterwards no work goes on."""
+    with request.param().running() as face:
+        yield face
+    for thread in threading.enumerate():
+        if thread.name.startswith(("chat ", "tool ")):
             thread.join(PATIENCE)
             assert not thread.is_alive()
 

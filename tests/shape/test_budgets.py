@@ -48,12 +48,16 @@ ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contrac
 # `except Exception` only where foreign code is called, or where an error is kept to be raised elsewhere:
 # (module, function) -> why.
 CAUGHT_WHOLE = {
+    ("apps.repl.repl", "Repl._turn"): "whatever ends a turn, foreign tools and models too, is one line and the prompt",
+    ("apps.repl.tool_files", "tools_of"): "the user's file of tools: what it raises is told with its line",
     ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
     ("agents.mcp_links", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
     ("agents.seen_values", "seen"): "values of the user's own types: what fails when looked at is denied",
     ("agents.elf_tools", "_ElfTools.spawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.elf_tools", "_ElfTools.aspawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
+    ("agents.chat", "_Chat._apply"): "the user's listener: logged, none of the chat's business",
+    ("agents.chat", "_Chat._do"): "whatever ends work is told as the failure of its stage",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",
     ("runtime.tool_runner", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",

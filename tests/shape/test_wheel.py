@@ -7,7 +7,7 @@ import subprocess
 import sys
 import zipfile
 from email.message import Message
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -37,7 +37,9 @@ def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     modules = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")}
-    assert names == modules | {"toolcast/py.typed"}
+    page = {path.relative_to(SRC).as_posix() for path in (SRC / "toolcast" / "apps" / "web" / "page").iterdir()}
+    assert names == modules | page | {"toolcast/py.typed"}
+    assert all(PurePath(name).suffix in (".html", ".css", ".js", ".svg") for name in page)
 
 
 def test_wheel_is_for_every_machine(wheel: Path) -> None:

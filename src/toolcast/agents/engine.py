@@ -115,6 +115,11 @@ class Engine:
     # What there is.
 
     @property
+    def setup(self) -> Setup:
+        """How its turns are made."""
+        return self._setup
+
+    @property
     def llm(self) -> FunctionCallingLLM:
         """The LLM that is asked."""
         return self._setup.llm

@@ -66,13 +66,17 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """A request, ready to be sent. `notes` names settings that the service cannot take and that were left out."""
+    """A request, ready to be sent. `notes` names settings that the service cannot take and that were left out.
+
+    `tls_name` is the name that the server must prove, where `url` has an address in its place.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str | Secret]
     body: bytes = field(repr=False)
     notes: tuple[str, ...] = ()
+    tls_name: str | None = None
 
     def masked(self, text: str) -> str:
         """`text` without the keys in the headers."""

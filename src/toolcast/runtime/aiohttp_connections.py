@@ -209,6 +209,7 @@ class AiohttpDoor:
                 data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
                 allow_redirects=False,
                 proxy=proxy.reveal() if proxy else None,
+                server_hostname=request.tls_name,
             )
         except _STOPS as error:
             late = trail.abort()

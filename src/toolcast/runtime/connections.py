@@ -84,7 +84,9 @@ class _Door:
         return True
 
     def _request(self, request: HTTPRequest, place: Place, connect: float | None, read: float | None) -> Any:
-        extensions = {"timeout": {"connect": connect, "pool": connect, "read": read, "write": read}}
+        extensions: dict[str, Any] = {"timeout": {"connect": connect, "pool": connect, "read": read, "write": read}}
+        if request.tls_name is not None:
+            extensions["sni_hostname"] = request.tls_name
         headers = revealed(request.headers)
         if (client := self._lanes.brought) is None:
             length = str(len(request.body))
@@ -133,7 +135,7 @@ class SyncDoor(_Door):
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
         with Told(self.library, request):
-            place = place_of(self.library, request.url)
+            place = place_of(self.library, request.url, request.tls_name)
             sent = self._request(request, place, connect, read)
             trail.mark(sent, trail.see)
             if not self._room.acquire(timeout=connect):
@@ -254,7 +256,7 @@ class AsyncDoor(_Door):
         # Each step of connecting and each piece of the headers has its own limit; this one is for them all.
         limit = None if connect is None or read is None else connect + read
         with Told(self.library, request):
-            place = place_of(self.library, request.url)
+            place = place_of(self.library, request.url, request.tls_name)
             sent = self._request(request, place, connect, read)
             trail.mark(sent, trail.asee)
             answered = partial(self._answered, sent, place.origin, connect)

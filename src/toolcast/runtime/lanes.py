@@ -26,7 +26,8 @@ EXPIRY = 30.0
 class Place(NamedTuple):
     """Where a request goes: the URL as the library has parsed it, and the headers that say so.
 
-    `login` is what the URL itself says about who is asking.
+    `login` is what the URL itself says about who is asking. `origin` is who a connection was made to, and had proven
+    to be: no other request may use it.
     """
 
     url: Any
@@ -36,15 +37,16 @@ class Place(NamedTuple):
 
 
 @lru_cache(64)
-def place_of(library: ModuleType, url: str) -> Place:
-    """The place that `url` names. Raises the library's `InvalidURL`."""
+def place_of(library: ModuleType, url: str, tls_name: str | None = None) -> Place:
+    """The place that `url` names, whose server must prove `tls_name`, or else its host. Raises `InvalidURL`."""
     parsed = library.URL(url)
     host = parsed.netloc.decode("ascii")
     login = {}
     if parsed.userinfo:
         words = f"{parsed.username}:{parsed.password}".encode()
         login["authorization"] = f"Basic {b64encode(words).decode('ascii')}"
-    return Place(parsed, f"{parsed.scheme}://{host}", {"host": host, "user-agent": "toolcast"}, login)
+    origin = f"{parsed.scheme}://{host}" + (f" as {tls_name}" if tls_name else "")
+    return Place(parsed, origin, {"host": host, "user-agent": "toolcast"}, login)
 
 
 class Lane:

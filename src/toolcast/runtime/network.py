@@ -223,7 +223,7 @@ class HttpxNetwork:
     `client` and `async_client` are your own httpx (or httpx2) clients: used as they are, and never closed.
     Without them connections are made when they are needed, at most `max_connections` for all sync calls and as
     many for each event loop; after `close` or `aclose` new ones are. They keep no cookies. `max_inflated` is the
-    bytes that a compressed body may hold.
+    bytes that a compressed body may hold. `direct`: whatever proxy the environment names, none is used.
     """
 
     def __init__(
@@ -233,8 +233,9 @@ class HttpxNetwork:
         *,
         max_connections: int = 1000,
         max_inflated: int = LIMIT,
+        direct: bool = False,
     ) -> None:
-        self._doors = _Doors(client, async_client, max_connections, max_inflated)
+        self._doors = _Doors(client, async_client, max_connections, max_inflated, direct)
         # Also at the end of the program; the doors do not know the network, so that it can be collected.
         weakref.finalize(self, self._doors.abandon)
 
@@ -265,11 +266,13 @@ class _Doors:
         async_client: httpx.AsyncClient | None,
         max_connections: int,
         max_inflated: int,
+        direct: bool,
     ) -> None:
         self._client = client
         self._async_client = async_client
         self._max_connections = max_connections
         self._max_inflated = max_inflated
+        self._direct = direct
         # By process id, locks too: a child finds its parent's perhaps held, by a thread that it has not got.
         self._locks: dict[int, threading.RLock] = {}
         self._sync: dict[int, SyncDoor] = {}
@@ -320,7 +323,7 @@ class _Doors:
 
         from .connections import SyncDoor
 
-        way = httpx.Client if _proxied() else httpx.HTTPTransport
+        way = httpx.Client if self._proxied() else httpx.HTTPTransport
         return SyncDoor(self._lanes(self._client, way), self._max_inflated)
 
     def _new_async(self, pid: int, loop: Loop) -> AsyncDoor:
@@ -328,7 +331,7 @@ class _Doors:
 
         from .connections import AsyncDoor
 
-        way = httpx.AsyncClient if _proxied() else httpx.AsyncHTTPTransport
+        way = httpx.AsyncClient if self._proxied() else httpx.AsyncHTTPTransport
         gone = partial(self._loops.pop, (pid, loop), None)
         return AsyncDoor(self._lanes(self._async_client, way), self._max_inflated, loop, gone)
 
@@ -343,12 +346,11 @@ class _Doors:
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
         return Lanes(httpx, partial(way, limits=one, verify=trust()), self._max_connections)
 
+    def _proxied(self) -> bool:
+        """Whether the environment names a proxy that is to be used."""
+        from urllib.request import getproxies
 
-def _proxied() -> bool:
-    """Whether the environment names a proxy that httpx would use."""
-    from urllib.request import getproxies
-
-    return not {"http", "https", "all"}.isdisjoint(getproxies())
+        return not (self._direct or {"http", "https", "all"}.isdisjoint(getproxies()))
 
 
 def trust() -> ssl.SSLContext:

@@ -16,19 +16,17 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO
 from zipfile import BadZipFile, ZipFile
 
 from ..errors import NotFound
-
-Progress: TypeAlias = Callable[[int, int], object]
-"""Called with the bytes that are there and the bytes there will be."""
+from ..metadata import Progress
 
 _PIECE = 1 << 20
 _GGUF = b"GGUF"

@@ -1,0 +1,43 @@
+"""Hundreds of tools, of which a model is offered the few that fit: by their words, or by what a model says of them."""
+
+import asyncio
+
+from toolcast import CallableTool, LexicalSearch, LLMSearch, assistant, user
+from toolcast.agents.tool_search import Asking
+from toolcast.testing import ScriptedLLM
+
+TOPICS = ["whales", "invoices", "trains", "weather", "recipes", "songs", "servers", "hotels", "shares", "photos"]
+VERBS = ["find", "count", "describe", "compare", "delete", "rename", "publish", "archive", "translate", "print"]
+
+
+def tool(verb: str, topic: str) -> CallableTool:
+    """One of a hundred tools."""
+
+    def run(name: str) -> str:
+        return f"{verb} {topic}: {name}"
+
+    return CallableTool.from_function(run, f"{verb}_{topic}", f"{verb.capitalize()} {topic} by their name.")
+
+
+tools = [tool(verb, topic) for verb in VERBS for topic in TOPICS]
+
+# The model is scripted here, so that this runs anywhere; any other LLM will do.
+model = ScriptedLLM(
+    {"tools": [{"tool_name": "find_trains", "relevance_score": 0.95, "reasoning": "a way to get there"}]}
+)
+
+
+async def main() -> None:
+    print(f"{len(tools)} tools")
+    by_words = LexicalSearch(limit=2, always=("find_servers",))
+    talk = []
+    for said in ("Translate the lyrics of that song", "And now print them", "Erase last week's pohtos"):
+        talk.append(user(said))
+        found = await by_words(talk, tools, Asking())
+        print(f"  {said}: {[each.name for each in found]}")
+        talk.append(assistant("Done."))
+    found = await LLMSearch(model)([user("How do I get to Vienna?")], tools, Asking())
+    print(f"  How do I get to Vienna? {[each.name for each in found]}")
+
+
+asyncio.run(main())

@@ -1,0 +1,46 @@
+"""The built-in tools: an agent mends a program, runs it, and is kept in its folder."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from toolcast import Engine, PermissionRequest, Permissions, ToolCallPart, ToolProgress, command_tool, file_tools
+from toolcast.testing import ScriptedLLM
+from toolcast.toolbox.files import FILE_TOOLS
+
+
+def person(request: PermissionRequest) -> bool:
+    """What a person in front of a screen would answer."""
+    print(f"  may {request.tool} run with {request.arguments}?")
+    return True
+
+
+# The model is scripted here, so that this runs anywhere; any other LLM will do.
+steps = [
+    ("search_files", {"pattern": "echo .*Wrold"}),
+    ("read_file", {"path": "hello.sh"}),
+    ("edit_file", {"path": "hello.sh", "old": "Wrold", "new": "World"}),
+    ("run_command", {"command": "sh hello.sh"}),
+    ("read_file", {"path": "../../etc/passwd"}),
+    ("read_file", {"path": ".env"}),
+]
+calls = [ToolCallPart(str(i), name, json.dumps(arguments)) for i, (name, arguments) in enumerate(steps)]
+llm = ScriptedLLM(*calls, "The greeting is right now.")
+
+with TemporaryDirectory() as folder:
+    Path(folder, "hello.sh").write_text("name=Moon\necho Hello, Wrold\necho Hello, $name\n")
+    Path(folder, ".env").write_text("SECRET=1\n")
+    # Reading and editing below the folder run unasked, commands are asked about.
+    permissions = Permissions("accept_edits", approve=person, file_tools=FILE_TOOLS, root=folder)
+    engine = Engine(llm, [*file_tools(folder), command_tool(folder)], permissions=permissions)
+    with engine.stream("Mend the greeting") as events:
+        for event in events:
+            if isinstance(event, ToolProgress):
+                print(f"  {event.name} says {event.data!r}")
+    turn = events.result()
+
+for message in turn.messages:
+    for part in message.parts:
+        if part.type == "tool_result":
+            print(f"{part.name}:\n    {part.content}".replace("\n", "\n    ").replace("        ", "    "))
+print(turn.text)

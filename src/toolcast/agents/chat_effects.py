@@ -1,0 +1,274 @@
+"""The work that the chat machine orders, done on the core: load a model, find tools, ask and listen, call tools.
+
+Each is one function of a `Work`, written once in async syntax: it reads the context as it was when the work was
+ordered, and tells events. Others may take their place, one by one, which is how a test goes through a chat step by
+step. Work that is cancelled tells nothing any more, and its connection is closed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
+
+from ..cancellation import Cancellation
+from ..errors import ContextTooLong, ToolcastError, ToolTimeout, TryAgain
+from ..events import AgentEvent, Event, ToolProgress, ToolResult
+from ..llms import FunctionCallingLLM
+from ..messages import ToolResultPart
+from ..runtime.interruptions import Interrupted, Interruptible
+from ..runtime.network import Outside
+from ..runtime.side_jobs import SideJob
+from ..runtime.tool_runner import Job
+from ..usage import Spending
+from .chat_actions import Order
+from .chat_context import ChatContext
+from .chat_events import (
+    Failure,
+    GenerationFailure,
+    GenerationSuccess,
+    ModelLoadFailure,
+    ModelLoadProgress,
+    ModelLoadSuccess,
+    StreamChunk,
+    StreamComplete,
+    ToolCallFailure,
+    ToolCallProgress,
+    ToolCallSuccess,
+    ToolSearchFailure,
+    ToolSearchSuccess,
+    WorkEvent,
+)
+from .histories import unanswered
+from .limits import Limits
+from .rounds import Round
+from .rules import Rule
+from .setup import Setup
+from .tool_phase import ToolPhase, jobs_of, kept, requests_for
+from .tool_search import Asking, ToolSearch
+from .transcripts import Transcript
+
+FAILURES: Final[Mapping[Order, type[Failure]]] = {
+    "load_model": ModelLoadFailure,
+    "search_tools": ToolSearchFailure,
+    "generate": GenerationFailure,
+    "call_tools": ToolCallFailure,
+}
+"""What it is called when work fails."""
+
+
+class Work:
+    """Work that goes on: its number, the context it was ordered in, and `tell`, which says what came of it."""
+
+    def __init__(
+        self, run: int, context: ChatContext, tell: Callable[[WorkEvent], object], *, concurrent: bool
+    ) -> None:
+        self.run: int = run
+        self.context: ChatContext = context
+        self.concurrent: bool = concurrent
+        self.job: SideJob | None = None  # once it has begun
+        self.cancellation: Cancellation = Cancellation()
+        self._interruptible = Interruptible()
+        self._tell = tell
+        self.cancellation.then(self._interruptible.interrupt)
+
+    def tell(self, event: WorkEvent) -> None:
+        """Have the chat know. From any thread; what is told after the work was cancelled is not heard."""
+        if not self.cancellation.cancelled:
+            self._tell(event if event.run == self.run else replace(event, run=self.run))
+
+    async def do(self, perform: Perform) -> None:
+        """Do the work; raises `Interrupted` where it is cancelled."""
+        await self._interruptible.run(partial(perform, self))
+
+    def outside(self, llm: FunctionCallingLLM) -> Outside:
+        """The way to the model, from where the work goes on."""
+        return llm.async_outside() if self.concurrent else llm.sync_outside()
+
+
+Perform: TypeAlias = Callable[[Work], Awaitable[None]]
+"""Does work, and tells what came of it. What it raises is told as the failure of its stage."""
+
+
+class CoreWork:
+    """The work as it is done on the core: with the tools, permissions and limits of `setup`."""
+
+    def __init__(
+        self, setup: Setup, spending: Spending, search: ToolSearch, llms: Callable[[str], FunctionCallingLLM]
+    ) -> None:
+        self._setup = setup
+        self._spending = spending
+        self._search = search
+        self._llms = llms
+        self._made: dict[str, FunctionCallingLLM] = {}
+        self.performs: Mapping[Order, Perform] = {
+            "load_model": self.load_model,
+            "search_tools": self.search_tools,
+            "generate": self.generate,
+            "call_tools": self.call_tools,
+        }
+
+    async def load_model(self, work: Work) -> None:
+        """Fetch and start the model, where it runs here."""
+        llm, loading = self._llm(work.context), _Loading(work)
+        if work.concurrent:
+            from anyio import from_thread, to_thread
+
+            def told(done: int, total: int) -> None:
+                from_thread.run_sync(loading.told, done, total)
+
+            await to_thread.run_sync(llm.load, told, abandon_on_cancel=True)
+        else:
+            llm.load(loading.told)
+        work.tell(ModelLoadSuccess())
+
+    async def search_tools(self, work: Work) -> None:
+        """Find the tools that fit what was said."""
+        llm = self._llm(work.context)
+        asking = Asking(llm, work.concurrent, work.cancellation, self._spending.add)
+        found = await self._search(work.context.messages, self._setup.tools, asking)
+        work.tell(ToolSearchSuccess(tuple([tool.name for tool in found])))
+
+    async def generate(self, work: Work) -> None:
+        """Ask the model, and tell its answer as it comes. A history that is too long for it is shortened once."""
+        setup, transcript = self._setup_for(work.context), self._transcript(work.context)
+        try:
+            await self._listen(work, setup, transcript)
+        except ContextTooLong:
+            compaction = setup.compaction
+            if compaction is None or not await transcript.compact(compaction, work.concurrent, self._spending.add):
+                raise
+            await self._listen(work, setup, transcript)
+
+    async def _listen(self, work: Work, setup: Setup, transcript: Transcript) -> None:
+        outside = work.outside(setup.llm)
+        Limits(setup, self._spending).ask(outside.now())
+        answer = Round(setup, transcript, None, outside)
+        if not work.concurrent:
+            work.cancellation.then(answer.break_off)
+        begun = False
+        try:
+            while heard := await answer.pull():
+                if not begun:
+                    work.tell(GenerationSuccess())
+                    begun = True
+                for event in cast("list[Event]", heard):  # without a typed result, a round has no others
+                    work.tell(StreamChunk(event, run=work.run))
+        finally:
+            self._spending.add(answer.cost)
+            await answer.close()
+        if not begun:
+            work.tell(GenerationSuccess())
+        work.tell(self._complete(transcript, answer))
+
+    def _complete(self, transcript: Transcript, answer: Round) -> StreamComplete:
+        """The answer as the history keeps it, and which of its calls somebody must be asked about."""
+        response = answer.response
+        calls = response.message.tool_calls
+        message = kept(response.message, jobs_of(calls, self._setup.by_name))
+        uses = response.stop_reason == "tool_use"
+        pending = requests_for(self._setup, transcript, message.tool_calls) if uses else ()
+        return StreamComplete(message, pending, response.stop_reason, answer.cost)
+
+    async def call_tools(self, work: Work) -> None:
+        """Run the calls that may run, and tell their results as they come. What a tool raises is a failure."""
+        context = work.context
+        setup, transcript = self._setup, self._transcript(context)
+        calls = [call for call in unanswered(context.messages) if call.id in context.running]
+        Limits(setup, self._spending).call(calls, work.outside(self._llm(context)).now())
+        jobs = jobs_of(calls, setup.by_name)
+        phase = ToolPhase(setup, transcript, jobs, work.cancellation, self._spending, concurrent=work.concurrent)
+        answers = {answer.call_id: answer for answer in context.answers}
+        while (request := phase.next_request(answers)) is not None:
+            phase.take(request, request.deny("nobody was asked about it"))
+        allowed = self._allowed_by_now(transcript, context)
+        results = _Results(work, transcript, jobs, allowed)
+        try:
+            while not work.cancellation.cancelled and phase.start_group() is not None:
+                while phase.running:
+                    results.hear(await phase.more())
+        finally:
+            if phase.running:
+                await phase.stop()
+        results.end()
+
+    def _allowed_by_now(self, transcript: Transcript, context: ChatContext) -> dict[str, Any]:
+        """The rules that hold for the session, and who is still to be asked then, if that has changed."""
+        rules = tuple([rule.to_dict() for rule in transcript.remembered])
+        if len(rules) == len(context.remembered):
+            return {}
+        asked = {request.call_id for request in context.pending}
+        waiting = [call for call in unanswered(context.messages) if call.id in asked]
+        return {"remembered": rules, "pending": requests_for(self._setup, transcript, waiting)}
+
+    def _llm(self, context: ChatContext) -> FunctionCallingLLM:
+        """The model that was loaded last; before that, and without a name, the chat's own."""
+        name = context.model
+        if name is None:
+            return self._setup.llm
+        if name not in self._made:
+            self._made[name] = self._llms(name)
+        return self._made[name]
+
+    def _setup_for(self, context: ChatContext) -> Setup:
+        """The setup with the model and the tools of this moment."""
+        tools = [self._setup.by_name[name] for name in context.tools if name in self._setup.by_name]
+        return replace(self._setup, llm=self._llm(context), tools=tuple(tools))
+
+    def _transcript(self, context: ChatContext) -> Transcript:
+        transcript = Transcript(context.messages)
+        transcript.remembered = [Rule.from_dict(rule) for rule in context.remembered]
+        return transcript
+
+
+class _Results:
+    """What tools that run say, told to the chat. What one of them raised is told in the end, as a failure."""
+
+    def __init__(self, work: Work, transcript: Transcript, jobs: Sequence[Job], allowed: Mapping[str, Any]) -> None:
+        self._work = work
+        self._added = iter(transcript.added)  # one message for each result, in the order in which they are told
+        self._jobs = {job.call.id: job for job in jobs}
+        self._allowed = allowed
+        self._failed: list[str] = []
+
+    def hear(self, events: Sequence[AgentEvent]) -> None:
+        """Tell progress and results."""
+        for event in events:
+            if isinstance(event, ToolProgress):
+                self._work.tell(ToolCallProgress(event.call_id, event.data))
+            elif isinstance(event, ToolResult):
+                self._take(cast("ToolResultPart", next(self._added).parts[0]))
+
+    def end(self) -> None:
+        """Tell what failed."""
+        if self._failed:
+            self._work.tell(ToolCallFailure("; ".join(self._failed)))
+
+    def _take(self, result: ToolResultPart) -> None:
+        error = self._jobs[result.call_id].error
+        if error is None or (isinstance(error, _FOR_THE_MODEL) and not isinstance(error, ToolTimeout)):
+            self._work.tell(ToolCallSuccess(result, **self._allowed))
+        else:
+            self._failed.append(f"{result.name}: {type(error).__name__}: {error}")
+
+
+class _Loading:
+    """Tells how much of a model is there, once for each percent; ends the loading of one that nobody wants any more."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._percent = 0
+
+    def told(self, done: int, total: int) -> None:
+        """Note that so many bytes of all are there."""
+        if self._work.cancellation.cancelled:
+            raise Interrupted("nobody waits for the model any more")
+        percent = 100 * done // max(total, 1)
+        if percent > self._percent:
+            self._percent = percent
+            self._work.tell(ModelLoadProgress(float(percent)))
+
+
+_FOR_THE_MODEL: Final = (ToolcastError, TryAgain)
+"""What is said to the model, which can do better: a wrong call, one that was not allowed, what a tool says."""

@@ -1,0 +1,261 @@
+"""`Repl`: reads what a person says, has it answered, and begins again, until there is nothing more to read.
+
+    init ──> idle ──> processing_input ──> streaming_response <──> routing ──> thinking, tool_execution, content_output
+              ^               │                    │
+              └───────────────┴────────────────────┴──> error ──> idle
+
+The turns go on in a thread of the session; this is the thread that the screen belongs to, and Ctrl-C reaches. A turn
+that fails is one line and the prompt again. The states are the table `REPL` (toolcast.states); an observer hears of
+each, `state` and `trace` tell them, and a scripted `Screen` is all that a test needs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from ...agents.sessions import Session
+from ...approvals import Answer, PermissionRequest
+from ...errors import (
+    AuthFailed,
+    ConnectFailed,
+    ContextTooLong,
+    LLMError,
+    NotFound,
+    QuotaExceeded,
+    ToolcastError,
+    TurnStopped,
+)
+from ...events import ToolProgress
+from ...llms import FunctionCallingLLM
+from ...messages import Message, user
+from ...ready_made import llm
+from ...states import REPL, Observer, Trace
+from ...toolbox.questions import Question
+from .asking import answered, asked
+from .commands import COMMANDS, typed_command
+from .conversation import Conversation
+from .routing import Routes
+from .screen import Screen
+
+PROMPT: Final = "> "
+INTERRUPTED: Final = 130
+"""The exit code of who leaves by Ctrl-C, as shells have it."""
+
+_EXITS: Final = ("", "exit", "quit")
+
+_HINTS: Final[Mapping[type[BaseException], str]] = {
+    ConnectFailed: "is a server running there? --host or OLLAMA_HOST say where; /retry asks again",
+    AuthFailed: "is the key right? --token or the service's environment variable has it",
+    NotFound: "/model NAME takes another model",
+    ContextTooLong: "/undo takes the last turn back, /clear begins anew",
+    QuotaExceeded: "/model NAME takes another model",
+    LLMError: "/retry asks again",
+    TurnStopped: "say 'go on', or /undo",
+    Exception: "/retry asks again; --debug shows where it failed",
+}
+"""What to do now, by the first row that fits."""
+
+
+class Repl:
+    """The loop over one `conversation` on one `screen`. `run` gives the exit code.
+
+    `model` gives the LLM for the name behind `/model`. `failed` hears of every error, for a log; `observer(id, state)`
+    of every state.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        screen: Screen,
+        *,
+        model: Callable[[str], FunctionCallingLLM] = llm,
+        observer: Observer | None = None,
+        failed: Callable[[BaseException], object] | None = None,
+    ) -> None:
+        self.conversation: Conversation = conversation
+        self.screen: Screen = screen
+        self.model: Callable[[str], FunctionCallingLLM] = model
+        self.trace: list[str] = []
+        self._states = Trace(REPL, observer)
+        self._routes = Routes(screen, self._step, self._hear)
+        self._log = failed
+        self._has_failed = False
+        self._is_over = False
+
+    @property
+    def state(self) -> str:
+        """Where the loop is, as the table `REPL` (toolcast.states) names it."""
+        return self._states.state
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        return self.conversation.session
+
+    def run(self) -> int:
+        """Read and answer until the end. 0: all went well; 1: something failed, with nobody there; 130: Ctrl-C."""
+        try:
+            self._step("opened")
+            self._go_on_where_it_was_left()
+            while not self._is_over and (said := self.screen.read(PROMPT)) is not None:
+                self._take(said.strip())
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        finally:
+            self._step("left")
+            self._say_how_to_come_back()
+            self.conversation.close()
+        return int(self._has_failed and not self.screen.is_interactive)
+
+    def leave(self) -> None:
+        """End the loop, once what is being done is done."""
+        self._is_over = True
+
+    def ask(self, said: Message) -> None:
+        """A turn that answers `said`."""
+        self._step("asked")
+        self._turn(said)
+
+    def fail(self, message: str, hint: str = "") -> None:
+        """Tell of an error, in one line."""
+        self._has_failed = True
+        self.screen.end_answer()
+        self.screen.error(" ".join(message.split()), hint if self.screen.is_interactive else "")
+
+    # One input.
+
+    def _take(self, said: str) -> None:
+        """Do what one input asks for."""
+        if said.lower() in _EXITS:
+            self.leave()
+            return
+        self.trace = [self.state]
+        self._step("entered")
+        try:
+            self._do(said)
+        except ToolcastError as error:
+            self.fail(str(error))
+        except KeyboardInterrupt:
+            if self.state != "processing_input":  # a turn that does not end, or for which nobody is there
+                raise
+            self.screen.note("(broken off)")
+        if self.state == "processing_input":
+            self._step("done")
+
+    def _do(self, said: str) -> None:
+        if typed := typed_command(said):
+            self._command(*typed)
+        elif said.startswith("!") and "\n" not in said and self.screen.is_interactive:
+            self._run_shell(said.removeprefix("!").strip())
+        else:
+            self.ask(user(said))
+
+    def _command(self, name: str, argument: str) -> None:
+        command = COMMANDS.get(name)
+        if command is None:
+            near = get_close_matches(name, COMMANDS, 1, 0.0)[0]
+            self.fail(f"there is no command {name}", f"{near} is the nearest, /help lists all")
+        else:
+            command.run(self, argument)
+
+    def _run_shell(self, command: str) -> None:
+        """Run a command of the person's own, on this very terminal."""
+        mode = self.conversation.kit.mode
+        if not mode.runs_commands:
+            self.fail(f"the mode {mode.name} runs no commands", "/mode verify and /mode auto do")
+        elif code := subprocess.run(command, shell=True, check=False).returncode:
+            self.screen.note(f"(exit code {code})")
+
+    def _say_how_to_come_back(self) -> None:
+        if self.screen.is_interactive and self.conversation.engine.history:
+            self.screen.note(f"toolcast chat --session {self.session.id} goes on here.")
+
+    # One turn.
+
+    def _go_on_where_it_was_left(self) -> None:
+        """Finish the turn in the middle of which the session was left. Without a person it is for the next question."""
+        if self.session.unfinished and self.screen.is_interactive:
+            self.screen.note("The session was left in the middle of a turn, which goes on now.")
+            self._step("went_on")
+            self._turn(None)
+
+    def _turn(self, said: Message | None) -> None:
+        """A whole turn, with all that the person is asked in it. However it ends, the prompt comes back."""
+        try:
+            if said is not None or not self.session.pending:
+                self._listen(said)
+            while requests := self.session.pending:
+                self._step("approval_needed")
+                answers = self._answers(requests)
+                self._step("routed")
+                self._listen(None, answers)
+            self._step("ended")
+        except KeyboardInterrupt:
+            self._cancel()
+        except BrokenPipeError:  # nobody reads what is written
+            raise
+        except Exception as error:
+            # Whatever ends a turn, foreign tools and models among it, is one line and the prompt again.
+            self._stop()
+            self._step("failed")
+            self._tell(error)
+            self._step("recovered")
+        finally:
+            self.screen.end_answer()
+            if said is not None:
+                self.conversation.settle(said)
+
+    def _listen(self, said: Message | None, answers: Iterable[Answer] = ()) -> None:
+        """Have the session go on, and show what it tells. Raises what it ends with."""
+        self.session.send(said, answers=answers)
+        for event in self.session.events():
+            self._routes.take(event)
+        self.session.result()
+
+    def _answers(self, requests: Iterable[PermissionRequest]) -> list[Answer]:
+        """What the person says to each. After an `always` the calls of that tool are left: most need no answer now."""
+        answers: list[Answer] = []
+        always: set[str] = set()
+        for request in requests:
+            if request.tool not in always:
+                answers.append(asked(self.screen, request))
+            if answers[-1].action == "allow_session":
+                always.add(request.tool)
+        return answers
+
+    def _hear(self, said: ToolProgress) -> None:
+        """What a running tool says: a question to the person, or something to show."""
+        if isinstance(said.data, Question):
+            answered(self.screen, said.data)
+            return
+        text = said.data if isinstance(said.data, str) else f"{said.data}\n"
+        self.screen.call_progress(said.call_id, said.name, text)
+
+    def _cancel(self) -> None:
+        """Ctrl-C: end the turn. Where nobody is at the prompt, it ends all."""
+        self._stop()
+        if self.state != "idle":  # it came so late that the turn had ended
+            self._step("cancelled")
+        self.screen.end_answer()
+        self.screen.note("(cancelled)")
+        if not self.screen.is_interactive:
+            raise KeyboardInterrupt
+
+    def _stop(self) -> None:
+        """End the turn that is going on, if there is one, and wait for its end."""
+        self.session.cancel()
+        for _ in self.session.events():
+            pass
+
+    def _tell(self, error: BaseException) -> None:
+        hint = next(words for kind, words in _HINTS.items() if isinstance(error, kind))
+        self.fail(str(error) or type(error).__name__, hint)
+        if self._log is not None:
+            self._log(error)
+
+    def _step(self, event: str) -> None:
+        self._states.step(event)
+        self.trace.append(self.state)

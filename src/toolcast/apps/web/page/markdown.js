@@ -1,0 +1,218 @@
+// Markdown as DOM nodes. Nothing of it is ever read as HTML, no picture is fetched, and links lead to web pages only.
+//
+// `Markdown` takes text as it comes. What stands before the last blank line (outside of code) is final and is not drawn
+// again, so that a long answer costs no more by the piece than a short one.
+
+import { element, soon } from "./dom.js";
+
+export class Markdown {
+  constructor(node) {
+    this.node = node;
+    this.text = "";
+    this.drawn = [];
+  }
+
+  add(text) {
+    this.text += text;
+    soon(this, () => this.draw());
+  }
+
+  draw() {
+    for (const node of this.drawn) node.remove();
+    const end = finished(this.text);
+    this.node.append(...blocks(this.text.slice(0, end)));
+    this.text = this.text.slice(end);
+    this.drawn = blocks(this.text);
+    this.node.append(...this.drawn);
+  }
+}
+
+export function markdown(text) {
+  return blocks(text);
+}
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`\s]*)[^`]*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+const QUOTE = /^ {0,3}>\s?(.*)$/;
+const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+function closes(line, mark) {
+  const bare = line.trim();
+  return bare.length >= mark.length && bare[0] === mark[0] && bare === bare[0].repeat(bare.length);
+}
+
+// Where the last block begins: all before it is final.
+function finished(text) {
+  let mark = null, end = 0, at = 0;
+  for (let next; (next = text.indexOf("\n", at)) !== -1; at = next + 1) {
+    const line = text.slice(at, next);
+    const fence = FENCE.exec(line);
+    if (mark !== null) { if (closes(line, mark)) { mark = null; end = next + 1; } }
+    else if (fence) mark = fence[1];
+    else if (line.trim() === "") end = next + 1;
+  }
+  return end;
+}
+
+function blocks(text) {
+  const lines = text.split("\n");
+  const out = [];
+  let at = 0;
+  while (at < lines.length) {
+    const [made, next] = block(lines, at);
+    if (made) out.push(made);
+    at = next;
+  }
+  return out;
+}
+
+function block(lines, at) {
+  const line = lines[at];
+  let match;
+  if (line.trim() === "") return [null, at + 1];
+  if ((match = FENCE.exec(line))) return fence(lines, at, match);
+  if ((match = HEADING.exec(line))) return [element(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline(match[2])), at + 1];
+  if (RULE.test(line)) return [element("hr"), at + 1];
+  if (QUOTE.test(line)) return quote(lines, at);
+  if (ITEM.test(line)) return list(lines, at);
+  if (line.includes("|") && DIVIDER.test(lines[at + 1] ?? "") && lines[at + 1].includes("-")) return table(lines, at);
+  return paragraph(lines, at);
+}
+
+function fence(lines, at, [, mark, language]) {
+  let end = at + 1;
+  while (end < lines.length && !closes(lines[end], mark)) end++;
+  const code = element("code", {}, lines.slice(at + 1, end).join("\n"));
+  return [element("pre", { "data-language": language || null, tabindex: "0" }, code), end + 1];
+}
+
+function quote(lines, at) {
+  const inner = [];
+  for (let match; at < lines.length && (match = QUOTE.exec(lines[at])); at++) inner.push(match[1]);
+  return [element("blockquote", {}, ...paragraphs(inner)), at];
+}
+
+function paragraphs(lines) {
+  const out = [];
+  for (let at = 0; at < lines.length;) {
+    if (lines[at].trim() === "") { at++; continue; }
+    const [made, next] = paragraph(lines, at);
+    out.push(made);
+    at = next;
+  }
+  return out;
+}
+
+function paragraph(lines, at) {
+  const own = [lines[at++]];
+  while (at < lines.length && lines[at].trim() !== "" && ![FENCE, HEADING, RULE, QUOTE, ITEM].some((kind) => kind.test(lines[at]))) {
+    own.push(lines[at++]);
+  }
+  return [element("p", {}, ...inline(own.join("\n"))), at];
+}
+
+// Items, each in the list that its indentation says.
+function list(lines, at) {
+  const top = [];
+  for (let match; at < lines.length && lines[at].trim() !== ""; at++) {
+    if ((match = ITEM.exec(lines[at]))) {
+      const [, space, sign, text] = match;
+      const depth = space.length;
+      while (top.length > 1 && depth < top[top.length - 1].depth) top.pop();
+      if (top.length === 0 || (depth > top[top.length - 1].depth + 1 && top.length < 8)) {
+        const number = parseInt(sign, 10);
+        const made = element(Number.isNaN(number) ? "ul" : "ol", Number.isNaN(number) ? {} : { start: number });
+        top[top.length - 1]?.node.lastElementChild?.append(made);
+        top.push({ depth, node: made });
+      }
+      top[top.length - 1].node.append(element("li", {}, ...inline(text)));
+    } else if (FENCE.test(lines[at])) break;
+    else top[top.length - 1].node.lastElementChild.append("\n", ...inline(lines[at].trim()));
+  }
+  return [top[0].node, at];
+}
+
+function table(lines, at) {
+  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+  const row = (name, line) => element("tr", {}, ...cells(line).map((cell) => element(name, {}, ...inline(cell))));
+  const head = element("thead", {}, row("th", lines[at]));
+  const body = element("tbody");
+  for (at += 2; at < lines.length && lines[at].includes("|"); at++) body.append(row("td", lines[at]));
+  return [element("div", { class: "table" }, element("table", {}, head, body)), at];
+}
+
+const MARKS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
+
+// Emphasis, code and links. Where a mark was once sought in vain, it is not sought again: text costs what its length is.
+function inline(text, depth = 0) {
+  const out = [];
+  const absent = new Set();
+  let plain = "", at = 0;
+  const flush = () => { if (plain) out.push(plain); plain = ""; };
+  const find = (mark, from) => {
+    if (absent.has(mark)) return -1;
+    const found = text.indexOf(mark, from);
+    if (found === -1) absent.add(mark);
+    return found;
+  };
+  while (at < text.length) {
+    const special = /[\\`*_~[]/g;
+    special.lastIndex = at;
+    const next = special.exec(text)?.index ?? text.length;
+    plain += text.slice(at, next);
+    at = next;
+    if (at === text.length) break;
+    const made = text[at] === "\\" ? escape(text, at) : text[at] === "`" ? code(text, at, find) : text[at] === "[" ? link(text, at, find) : marked(text, at, find, depth);
+    if (typeof made[0] === "string") plain += made[0];
+    else { flush(); out.push(made[0]); }
+    at = made[1];
+  }
+  flush();
+  return out;
+}
+
+function escape(text, at) {
+  return /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "") ? [text[at + 1], at + 2] : ["\\", at + 1];
+}
+
+function code(text, at, find) {
+  let end = at;
+  while (text[end] === "`") end++;
+  const mark = text.slice(at, end);
+  let found = find(mark, end);
+  while (found !== -1 && text[found + mark.length] === "`") found = find(mark, found + mark.length + 1);
+  return found === -1 ? [mark, end] : [element("code", {}, text.slice(end, found).trim() || " "), found + mark.length];
+}
+
+function link(text, at, find) {
+  const middle = find("](", at);
+  const end = middle === -1 ? -1 : find(")", middle);
+  if (end === -1 || middle - at > 1000) return ["[", at + 1];
+  const words = text.slice(at + 1, middle);
+  const url = address(text.slice(middle + 2, end).trim().split(/\s/)[0]);
+  if (url === null) return [text.slice(at, end + 1), end + 1];
+  return [element("a", { href: url, title: url, target: "_blank", rel: "noopener noreferrer" }, words || url), end + 1];
+}
+
+function address(text) {
+  try {
+    const url = new URL(text);
+    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+function marked(text, at, find, depth) {
+  const [mark, name] = MARKS.find(([sign]) => text.startsWith(sign, at)) ?? [text[at], null];
+  const begin = at + mark.length;
+  const inWord = mark[0] === "_" && /\w/.test(text[at - 1] ?? "");
+  if (name === null || inWord || depth > 6 || /\s|^$/.test(text[begin] ?? "")) return [mark, begin];
+  let end = find(mark, begin + 1);
+  if (mark === "*" || mark === "_") while (end !== -1 && text[end + 1] === mark) end = find(mark, end + 2);
+  while (mark.length === 2 && end !== -1 && text[end + 2] === mark[0]) end++;
+  if (end === -1 || /\s/.test(text[end - 1])) return [mark, begin];
+  return [element(name, {}, ...inline(text.slice(begin, end), depth + 1)), end + mark.length];
+}

@@ -1,0 +1,295 @@
+// The log of the chat: what was said, the answer that is being written, and a card for each tool call.
+//
+// A message that was said is drawn once. The answer that is being written takes its pieces one by one, and is put away
+// when the whole of it has come as a message.
+
+import { element, indented, seen, soon } from "./dom.js";
+import { Markdown, markdown } from "./markdown.js";
+
+const STATUS = {
+  writing: "is being written",
+  asked: "waits for your word",
+  allowed: "will run",
+  running: "runs",
+  done: "done",
+  failed: "error",
+  open: "has no result",
+};
+
+export class Log {
+  constructor(node, say) {
+    this.node = node;
+    this.say = say;
+    this.messages = [];
+    this.views = [];
+    this.cards = new Map();
+    this.live = null;
+  }
+
+  // Have the messages from the place `from` on be these.
+  put(from, messages, interrupted) {
+    this.endAnswer();
+    for (const view of this.views.splice(from)) view.undo();
+    this.messages.splice(from, Infinity, ...messages);
+    messages.forEach((message, at) => this.views.push(this.view(message, interrupted.includes(from + at))));
+  }
+
+  view(message, broken) {
+    if (message.role === "tool") return this.results(message);
+    const node = element("article", { class: `said ${message.role}`, "aria-label": WHO[message.role] ?? message.role });
+    const before = new Map(this.cards);
+    for (const part of message.parts) node.append(...this.part(part, message.role));
+    if (broken) node.append(element("p", { class: "broken" }, "interrupted"));
+    this.node.append(node);
+    return { undo: () => { node.remove(); this.cards = before; } };
+  }
+
+  part(part, role) {
+    if (part.type === "text") {
+      return role === "user" ? [element("p", { class: "words" }, part.text)] : [element("div", { class: "prose" }, ...markdown(part.text))];
+    }
+    if (part.type === "thinking") return part.text ? [thought(part.text)] : [];
+    if (part.type === "tool_call") return [this.card(part.id, part.name, part.arguments).node];
+    return [element("p", { class: "words" }, `[${part.name ?? part.type}]`)];
+  }
+
+  card(id, name, args) {
+    const card = new Card(id, name, this.say);
+    if (args !== undefined) card.whole(args);
+    this.cards.set(id, card);
+    return card;
+  }
+
+  results(message) {
+    const undo = [];
+    for (const part of message.parts.filter((each) => each.type === "tool_result")) {
+      const card = this.cards.get(part.call_id);
+      card?.answered(part.content, part.is_error);
+      undo.push(() => card?.unanswered());
+    }
+    return { undo: () => undo.forEach((back) => back()) };
+  }
+
+  // What the calls wait for.
+  calls({ pending, running }, state) {
+    const asked = new Map(pending.map((request) => [request.call_id, request]));
+    for (const [id, card] of this.cards) {
+      if (card.result !== null || card.isLive) continue;
+      if (asked.has(id)) card.ask(asked.get(id));
+      else card.become(state === "calling_tool" && running.includes(id) ? "running" : state === "waiting_for_tool_approval" ? "allowed" : "open");
+    }
+  }
+
+  progress(id, data) {
+    this.cards.get(id)?.progress(typeof data === "string" ? data : JSON.stringify(data));
+  }
+
+  // A piece of the answer that is being written: an event of its stream, or text.
+  piece(content) {
+    const event = typeof content === "string" ? { type: "TextDelta", text: content } : content;
+    if (event.type === "Restarted") this.endAnswer();
+    this.live ??= new Answer(this);
+    this.live.take(event);
+  }
+
+  // The answer so far, as a snapshot tells it.
+  begun(message) {
+    for (const part of message.parts) {
+      if (part.type === "text") this.piece(part.text);
+      else if (part.type === "thinking") this.piece({ type: "ThinkingDelta", text: part.text });
+      else if (part.type === "tool_call") {
+        this.piece({ type: "ToolCallStart", id: part.id, name: part.name });
+        this.piece({ type: "ToolCallDelta", id: part.id, arguments: part.arguments });
+      }
+    }
+  }
+
+  endAnswer() {
+    this.live?.undo();
+    this.live = null;
+  }
+}
+
+const WHO = { user: "You", assistant: "Model", system: "Instructions" };
+
+class Answer {
+  constructor(log) {
+    this.log = log;
+    this.before = new Map(log.cards);
+    this.last = null;
+    this.node = element("article", { class: "said assistant live", "aria-label": WHO.assistant, "aria-busy": "true" });
+    log.node.append(this.node);
+  }
+
+  take(event) {
+    TAKES[event.type]?.(this, event);
+  }
+
+  undo() {
+    this.node.remove();
+    this.log.cards = this.before;
+  }
+
+  text(text) {
+    if (this.last?.kind !== "text") {
+      const node = element("div", { class: "prose" });
+      this.begin("text", node, new Markdown(node));
+    }
+    this.last.content.add(text);
+  }
+
+  thinking(text) {
+    if (!text) return;
+    if (this.last?.kind !== "thinking") {
+      const node = thought("");
+      node.open = true;
+      this.begin("thinking", node, node.querySelector(".thoughts").firstChild);
+    }
+    this.last.content.appendData(text);
+  }
+
+  call(id, name) {
+    const card = this.log.card(id, name);
+    card.isLive = true;
+    this.begin("call", card.node, card);
+  }
+
+  begin(kind, node, content) {
+    if (this.last?.kind === "thinking") this.last.node.open = false;
+    this.last = { kind, node, content };
+    this.node.append(node);
+  }
+}
+
+const TAKES = {
+  TextDelta: (answer, event) => answer.text(event.text),
+  ThinkingDelta: (answer, event) => answer.thinking(event.text),
+  ToolCallStart: (answer, event) => answer.call(event.id, event.name),
+  ToolCallDelta: (answer, event) => answer.log.cards.get(event.id)?.add(event.arguments),
+  ToolCallReset: (answer, event) => answer.log.cards.get(event.id)?.reset(),
+  ToolCallDone: (answer, event) => {
+    if (!answer.log.cards.has(event.id)) answer.call(event.id, event.name);
+    answer.log.cards.get(event.id).whole(event.arguments);
+  },
+};
+
+function thought(text) {
+  return element("details", { class: "thinking" }, element("summary", {}, "Thinking"), element("div", { class: "thoughts" }, document.createTextNode(text)));
+}
+
+class Card {
+  constructor(id, name, say) {
+    this.id = id;
+    this.name = name;
+    this.say = say;
+    this.result = null;
+    this.request = null;
+    this.isLive = false; // its answer is still being written
+    this.text = document.createTextNode("");
+    this.status = element("span", { class: "status" });
+    this.more = element("div", { class: "more" });
+    this.far = element("p", { class: "progress" });
+    this.node = element(
+      "section",
+      { class: "call", "aria-label": `Tool call: ${seen(name)}` },
+      element("header", {}, element("span", { class: "tool" }, seen(name)), this.status),
+      element("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, this.text),
+      this.far,
+      this.more,
+    );
+    this.become("writing");
+  }
+
+  become(status) {
+    if (this.node.dataset.status === status) return;
+    this.node.dataset.status = status;
+    this.status.textContent = STATUS[status];
+    this.request = null;
+    this.more.replaceChildren();
+  }
+
+  // More of the arguments' text, while they are written.
+  add(text) {
+    this.text.appendData(seen(text));
+  }
+
+  reset() {
+    this.text.data = "";
+  }
+
+  whole(args) {
+    this.text.data = indented(args || "{}");
+  }
+
+  ask(request) {
+    if (this.request?.fingerprint === request.fingerprint) return;
+    this.become("asked");
+    this.request = request;
+    this.whole(request.arguments);
+    this.more.replaceChildren(this.decision());
+  }
+
+  decision() {
+    const { call_id, fingerprint, reason } = this.request;
+    const approve = (more) => this.say({ type: "APPROVE_TOOL_CALL", call_id, fingerprint, ...more });
+    const why = element("input", { class: "reason", "aria-label": "Why not? The model reads it", placeholder: "Why not? (the model reads it)" });
+    const reject = () => this.say({ type: "REJECT_TOOL_CALL", call_id, fingerprint, reason: why.value });
+    why.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.isComposing) reject(); });
+    const button = (words, kind, act) => element("button", { type: "button", class: kind, click: act }, words);
+    return element(
+      "div",
+      { class: "decision", role: "group", "aria-label": `May ${seen(this.name)} run?` },
+      element("p", { class: "ask" }, reason ? seen(reason) : `May ${seen(this.name)} run with these arguments?`),
+      element(
+        "div",
+        { class: "words-of-yours" },
+        button("Approve", "primary approve", () => approve({})),
+        button("Edit", "edit", () => this.edit(approve)),
+        button("Always allow", "always", () => approve({ for_session: true })),
+        element("span", { class: "refusal" }, why, button("Reject", "danger reject", reject)),
+      ),
+    );
+  }
+
+  edit(approve) {
+    const text = element("textarea", { class: "other-arguments", rows: "6", spellcheck: "false", "aria-label": "Other arguments, as JSON" });
+    text.value = indented(this.request.arguments || "{}");
+    const wrong = element("p", { class: "wrong", role: "alert" });
+    const run = () => {
+      try {
+        JSON.parse(text.value);
+      } catch (error) {
+        wrong.textContent = `This is no JSON: ${error.message}`;
+        return;
+      }
+      approve({ arguments: text.value });
+    };
+    const back = () => this.more.replaceChildren(this.decision());
+    const buttons = element(
+      "div",
+      { class: "words-of-yours" },
+      element("button", { type: "button", class: "primary run-edited", click: run }, "Run with these"),
+      element("button", { type: "button", class: "back", click: back }, "Back"),
+    );
+    this.more.replaceChildren(element("div", { class: "decision" }, text, wrong, buttons));
+    text.focus();
+  }
+
+  progress(text) {
+    soon(this.far, () => { this.far.textContent = this.result === null ? seen(text) : ""; });
+  }
+
+  answered(content, failed) {
+    this.become(failed ? "failed" : "done");
+    this.result = content;
+    this.far.textContent = "";
+    const words = element("pre", { tabindex: "0" }, content);
+    const short = content.length < 300 && content.split("\n").length < 8;
+    this.more.replaceChildren(element("details", { class: "result", open: short || failed }, element("summary", {}, "Result"), words));
+  }
+
+  unanswered() {
+    this.result = null;
+    this.become("open");
+  }
+}

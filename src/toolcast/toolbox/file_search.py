@@ -1,0 +1,254 @@
+"""Tools that list files and search in them, below a folder.
+
+Strategy: one walk, depth first and in the order of names, that asks for as much as is still to be shown. It follows no
+links, and goes into no folder that holds what tools made (`IGNORED`): whoever wants to see that gives it as the path.
+What was left out is said at the end.
+
+A pattern is a model's, and may be anything. It is matched by the engine of pydantic-core, the one of ripgrep, whose
+time grows with the length of the text and never beyond: Python's own would not come back from `(a+)+$`, and nothing
+could end it. It has no look-around and no backreferences. Globs are matched by it, too. Files without end are no
+danger: the time is looked at after every file and every ten lines, and so is the cancellation.
+
+Files and folders with protected names (safe_paths.py) are listed, but not looked into.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import Field
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from ..errors import TryAgain
+from ..tool_context import ToolContext
+from .places import Place, Root, is_protected
+from .texts import text_in
+
+IGNORED: Final = frozenset(
+    (
+        *(".git", ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox"),
+        *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".terraform", ".next", ".cache"),
+    )
+)
+"""Folders that list_files and search_files do not go into by themselves."""
+
+MOST_FILES: Final = 500
+"""Paths that one call lists."""
+
+MOST_HITS: Final = 200
+"""Lines that one search finds."""
+
+_SECONDS = 20.0  # for one search or listing
+_LONGEST_LINE = 10_000  # of which is looked at
+_SHOWN = 200  # of a line
+_LONGEST_PATTERN = 1_000
+_LINES_AT_ONCE = 10
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_glob_parts = re.compile(
+    r"\*\*/|\*\*|\*|\?|\{(?P<choices>[^{}]*)\}|\[(?P<without>[!^])?(?P<signs>[^\]]+)\]|.", re.DOTALL
+)
+
+Folder = Annotated[str, Field(description="the folder to begin at, relative to the working folder")]
+Fits = Callable[[str], bool]
+
+
+class Entry(NamedTuple):
+    """What the walk met: the `path` from the root, the one `below` where it began, its `name` and `mode`."""
+
+    path: str
+    below: str
+    name: str
+    mode: int
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, and no link to one."""
+        return stat.S_ISDIR(self.mode)
+
+    @classmethod
+    def at(cls, place: Place) -> Entry:
+        """Where the walk begins. Raises `TryAgain` where nothing is."""
+        if place.status is None:
+            raise place.missing()
+        name = place.path.rpartition("/")[2]
+        return cls(place.path, "" if place.is_folder else name, name, place.status.st_mode)
+
+    def inside(self, name: str, mode: int) -> Entry:
+        """What lies in this folder by that name."""
+        path = name if self.path == "." else f"{self.path}/{name}"
+        return Entry(path, f"{self.below}/{name}" if self.below else name, name, mode)
+
+
+@dataclass(slots=True)
+class _Report:
+    """What is found, and what is not looked at. `is_over`: there is enough of it, or no time left."""
+
+    most: int
+    context: ToolContext[Any]
+    until: float = field(default_factory=lambda: monotonic() + _SECONDS)
+    found: list[str] = field(default_factory=list[str])
+    ignored: set[str] = field(default_factory=set[str])
+    skipped: dict[str, int] = field(default_factory=dict[str, int])
+    is_over: str = ""
+
+    def add(self, line: str) -> None:
+        """One more to show."""
+        if len(self.found) == self.most:
+            self.is_over = f"there is more than these {self.most}; narrow it down to see the rest"
+        else:
+            self.found.append(line)
+
+    def skip(self, why: str) -> None:
+        """One more file or folder that is not looked into."""
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+    def goes_on(self) -> bool:
+        """Whether to look further. Raises `TurnCancelled` where nobody wants it any more."""
+        self.context.check()
+        if monotonic() > self.until:
+            self.is_over = self.is_over or f"stopped after {_SECONDS:g} seconds; narrow it down to see the rest"
+        return not self.is_over
+
+    def text(self, nothing: str) -> str:
+        """All of it, in words for the model."""
+        notes = [self.is_over] if self.is_over else []
+        if self.ignored:
+            notes.append(f"not looked into: {', '.join(sorted(self.ignored))}")
+        notes += [f"skipped, {why}: {count}" for why, count in self.skipped.items()]
+        return "\n".join([*(self.found or [nothing]), *(f"[{note}]" for note in notes)])
+
+
+class FileSearch:
+    """The files below a folder, to be found. Each public method is a tool."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def list_files(self, context: ToolContext[Any], path: Folder = ".", pattern: str = "**/*") -> str:
+        """List the files in a folder and below it. Folders that are not gone into end in /, links in @.
+
+        Args:
+            pattern: a glob for the paths below the folder: * stays within one folder, ** goes into all
+        """
+        fits, report = glob_fits(pattern), _Report(MOST_FILES, context)
+        depth = None if "**" in pattern else pattern.count("/") + 1
+        for entry, is_end in self._walk(path, report, depth):
+            if fits(entry.below) and (is_end or not entry.is_folder):
+                report.add(entry.path + ("/" if entry.is_folder else "@" if stat.S_ISLNK(entry.mode) else ""))
+        return report.text(f"no files fit {pattern!r}")
+
+    def search_files(
+        self,
+        context: ToolContext[Any],
+        pattern: str,
+        path: Annotated[str, Field(description="a folder to search, with all below it, or one file")] = ".",
+        glob: str = "*",
+        ignore_case: bool = False,
+    ) -> str:
+        r"""Search the lines of text files for a regular expression. Each line that fits is told as `path:line: text`.
+
+        Args:
+            pattern: the expression, as ripgrep reads it: no look-around, no backreferences, \{ for a brace
+            glob: which files: `*.py` wherever they are, `src/**/*.py` below src
+            ignore_case: take a and A for the same
+        """
+        fits, is_wanted = pattern_fits(pattern, ignore_case), glob_fits(glob if "/" in glob else f"**/{glob}")
+        report = _Report(MOST_HITS, context)
+        for entry, _ in self._walk(path, report):
+            if stat.S_ISREG(entry.mode) and is_wanted(entry.below):
+                self._look_into(entry, fits, report)
+        return report.text(f"nothing fits {pattern!r}")
+
+    def _walk(self, path: str, report: _Report, depth: int | None = None) -> Iterator[tuple[Entry, bool]]:
+        """What lies below `path`, or the file there, each with whether the walk goes no further there."""
+        with self._root.at(path) as place:
+            begin = Entry.at(place)
+        waiting = self._inside(begin, report) if begin.is_folder else [begin]
+        while waiting and report.goes_on():
+            entry = waiting.pop()
+            if not entry.is_folder or entry.below.count("/") + 1 == depth:
+                yield entry, True
+            elif entry.name in IGNORED or is_protected(entry.name):
+                report.ignored.add(entry.name)
+                yield entry, True
+            else:
+                inside = self._inside(entry, report)
+                yield entry, not inside
+                waiting += inside
+
+    def _inside(self, folder: Entry, report: _Report) -> list[Entry]:
+        """What lies in the folder, the first name last."""
+        try:
+            with self._root.at(folder.path) as place:
+                names = place.names()
+        except TryAgain:
+            if not folder.below:  # it was asked for itself
+                raise
+            report.skip("as they cannot be read")
+            return []
+        return [folder.inside(name, mode) for name, mode in reversed(names)]
+
+    def _look_into(self, entry: Entry, fits: Fits, report: _Report) -> None:
+        """Add the lines of a file that fit."""
+        if any(map(is_protected, entry.path.split("/"))):
+            return report.skip("as protected")
+        try:
+            with self._root.at(entry.path) as place:
+                lines = text_in(place.data(), place.path).lines
+        except TryAgain:
+            return report.skip("as no text, too large or not readable")
+        for number, line in enumerate(lines, 1):
+            if number % _LINES_AT_ONCE == 0 and not report.goes_on():
+                return None
+            if fits(line[:_LONGEST_LINE]):
+                report.add(f"{entry.path}:{number}: {line[:_SHOWN]}{'...' if len(line) > _SHOWN else ''}")
+        return None
+
+
+def pattern_fits(pattern: str, ignore_case: bool = False) -> Fits:
+    """Whether a regular expression fits somewhere in a text. Raises `TryAgain` for what is none."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise TryAgain(f"the pattern is longer than {_LONGEST_PATTERN} characters")
+    schema = core_schema.str_schema(pattern=f"(?i){pattern}" if ignore_case else pattern)
+    try:
+        return SchemaValidator(schema, {"regex_engine": "rust-regex"}).isinstance_python
+    except SchemaError as error:
+        why = str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ").removeprefix("SchemaError: ")
+        raise TryAgain(
+            f"the pattern {pattern[:200]!r} cannot be read: {why}. It is read as ripgrep does; "
+            "a sign that means itself has \\ before it"
+        ) from error
+
+
+def glob_fits(glob: str) -> Fits:
+    """Whether a glob fits a path as a whole: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` through folders."""
+    try:
+        fits = pattern_fits(rf"(?s)\A(?:{_translated(glob.removeprefix('./'))})\z")
+    except TryAgain:
+        raise TryAgain(f"the glob {glob[:200]!r} cannot be read; it is made of *, ?, [a-z], {{a,b}} and **") from None
+    return lambda path: fits(path.encode(errors="replace").decode())  # a name may be no Unicode
+
+
+def _translated(glob: str) -> str:
+    """The regular expression of a glob."""
+    return _glob_parts.sub(_expression_of, glob)
+
+
+def _expression_of(part: re.Match[str]) -> str:
+    text = part[0]
+    if text in _WILDCARDS:
+        return _WILDCARDS[text]
+    if part["choices"] is not None:
+        return f"(?:{'|'.join(map(_translated, part['choices'].split(',')))})"
+    if part["signs"] is not None:
+        return f"[{'^/' if part['without'] else ''}{''.join(map(_itself, part['signs']))}]"
+    return _itself(text)
+
+
+def _itself(sign: str) -> str:
+    return sign if sign.isalnum() or sign in "-/" else f"\\x{{{ord(sign):x}}}"

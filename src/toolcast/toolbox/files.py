@@ -1,0 +1,188 @@
+"""Tools that read, write and edit files below a folder; with those of file_search.py they are `file_tools`.
+
+A file is read by its lines, each with its number before it: so a model can speak of a line, find the one that a search
+told, and read on where it stopped. An edit names the text that is to go, exactly and without numbers, because text is
+what models copy faithfully; a text that occurs twice could mean either, so it is refused. A file is written beside the
+old one and then put in its place: nobody ever sees half of it.
+
+The options of these tools are what `Permissions` go by: reading is `read_only`, writing and editing is neither that
+nor `destructive`, so that `accept_edits` lets it run with `file_tools=FILE_TOOLS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from ..errors import TryAgain
+from ..tools import CallableTool
+from .file_search import FileSearch
+from .places import Root
+from .texts import Text, lines_of, text_in
+
+FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "search_files")
+"""The names of `file_tools`, for `Permissions(file_tools=FILE_TOOLS)`."""
+
+READ_LIMIT: Final = 50_000
+"""Characters of a file that one call reads, about: it ends with the line that passes them."""
+
+_LONGEST_LINE = 2_000
+_NOTES = 500  # characters beside what was read
+_MOST_PLACES = 10
+_MOST_NEAR = 3
+_LOOKED_AT = 5_000
+_number = re.compile(r"^\s*\d+\t")
+
+Path = Annotated[str, Field(description="the file, relative to the working folder")]
+
+
+class Files:
+    """The files below a folder. Each method is a tool."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def read_file(
+        self, path: Path, start_line: Annotated[int, Field(ge=1)] = 1, lines: Annotated[int, Field(ge=1)] = 1000
+    ) -> str:
+        """Read a text file: its lines, each after its number and a tab.
+
+        Args:
+            start_line: the first line to read, from 1
+            lines: how many lines to read, at most
+        """
+        with self._root.at(path) as place:
+            text, path = text_in(place.data(), place.path), place.path
+        found = text.lines
+        if not found:
+            return f"[{path} is empty]"
+        if start_line > len(found):
+            raise TryAgain(f"{path} has {len(found)} lines, so there is no line {start_line}")
+        shown = _numbered(found[: start_line - 1 + lines], start_line)
+        return "\n".join([*shown, *_notes(text, start_line - 1 + len(shown), len(found))])
+
+    def write_file(self, path: Path, content: str) -> str:
+        """Write a text file as a whole. Its folders are made; a file that is there is overwritten.
+
+        Args:
+            content: all of the new text
+        """
+        with self._root.at(path, make_folders=True) as place:
+            place.put(_encoded(content))
+        done = "created" if place.status is None else "overwrote"
+        return f"{done} {place.path}, {_counted(len(lines_of(content)), 'line')}"
+
+    def edit_file(self, path: Path, old: str, new: str, all: bool = False) -> str:
+        """Put a new text in the place of an old one in a file. The old text must occur exactly once.
+
+        Args:
+            old: the text to replace, exactly as in the file, with its blanks, and without line numbers
+            new: the text to put there
+            all: replace it wherever it occurs
+        """
+        with self._root.at(path) as place:
+            text = text_in(place.data(), place.path)
+            old, new = _as_in(text, old), _as_in(text, new)
+            at = _occurrences(text, old, new, place.path)
+            if len(at) > 1 and not all:
+                raise TryAgain(
+                    f"the old text occurs {len(at)} times in {place.path}, in {_lines(at)}; "
+                    "give more of the text around the one that is meant, or all=true for each of them"
+                )
+            place.put(text._replace(text=text.text.replace(old, new)).data(place.path))
+        return f"edited {place.path}: replaced {_counted(len(at), 'occurrence')}, in {_lines(at)}"
+
+
+def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
+    """The tools for files below `root`: read_file, write_file, edit_file, list_files, search_files.
+
+    Raises `ValueError` where `root` is no folder. Give `Permissions` the same `root`, if it is not the working folder.
+    """
+    place = Root(root)
+    files, search = Files(place), FileSearch(place)
+    functions = (files.read_file, files.write_file, files.edit_file, search.list_files, search.search_files)
+    made = [CallableTool.from_function(each).with_(path_parameters={"path"}) for each in functions]
+    read, write, edit, listing, searching = made
+    return (
+        read.with_(read_only=True, idempotent=True, output_limit=READ_LIMIT + _LONGEST_LINE + _NOTES),
+        write.with_(idempotent=True),
+        edit,
+        listing.with_(read_only=True, idempotent=True),
+        searching.with_(read_only=True, idempotent=True),
+    )
+
+
+def _numbered(lines: list[str], first: int) -> list[str]:
+    """The lines from the `first` on, with their numbers, until there is enough."""
+    shown: list[str] = []
+    room = READ_LIMIT
+    for number, line in enumerate(lines[first - 1 :], first):
+        if room <= 0:
+            break
+        surplus = len(line) - _LONGEST_LINE
+        rest = f"... [{surplus} characters of this line left out]" if surplus > 0 else ""
+        shown.append(f"{number}\t{line[:_LONGEST_LINE]}{rest}")
+        room -= len(shown[-1]) + 1
+    return shown
+
+
+def _notes(text: Text, last: int, count: int) -> list[str]:
+    """What there is to say of a file that was read up to the line `last` of `count`."""
+    more = f"[{count} lines in all; read on with start_line={last + 1}]"
+    foreign = f"[its encoding is {text.encoding}]" if text.encoding != "utf-8" else ""
+    return [note for note in (foreign, more if last < count else "") if note]
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise TryAgain("the content holds half of a surrogate pair, which no file can; write it without") from None
+
+
+def _as_in(text: Text, part: str) -> str:
+    """A part of the text as the file writes it: with its line ends."""
+    return part.replace("\r\n", "\n").replace("\n", text.newline)
+
+
+def _occurrences(text: Text, old: str, new: str, path: str) -> list[int]:
+    """The lines where `old` begins, from 1. Raises `TryAgain` where it cannot be replaced."""
+    if not old:
+        raise TryAgain("the old text is empty; give the text to replace, or write the file with write_file")
+    if old == new:
+        raise TryAgain("the old text and the new one are the same, so nothing would change")
+    pieces = text.text.split(old)
+    if len(pieces) == 1:
+        raise TryAgain(f"the old text does not occur in {path}{_near(text, old)}")
+    found, line = list[int](), 1
+    for piece in pieces[:-1]:
+        line += piece.count("\n")
+        found.append(line)
+        line += old.count("\n")
+    return found
+
+
+def _near(text: Text, old: str) -> str:
+    """Where something like the first line of `old` stands, in words."""
+    wanted = next((_number.sub("", line).strip() for line in lines_of(old) if line.strip()), "")
+    numbers = {line.strip()[:_LONGEST_LINE]: number for number, line in enumerate(text.lines[:_LOOKED_AT], 1)}
+    close = get_close_matches(wanted[:_LONGEST_LINE], [line for line in numbers if line], _MOST_NEAR)
+    if not close:
+        return "; read it to see what it holds"
+    lines = text.lines
+    near = "".join(f"\n{numbers[each]}\t{lines[numbers[each] - 1][:_LONGEST_LINE]}" for each in close)
+    return f"; give it exactly, without line numbers. Close to it are:{near}"
+
+
+def _lines(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_MOST_PLACES]))
+    more = ", ..." if len(numbers) > _MOST_PLACES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

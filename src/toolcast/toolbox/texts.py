@@ -1,0 +1,64 @@
+"""What a file holds, as text that a model reads and edits, and back into the same bytes.
+
+A byte order mark tells the encoding; without one it is UTF-8, and what is no UTF-8 is read as Latin-1, in which every
+byte is a character: so an edit elsewhere in the file changes none of the others. What has a NUL in it is no text.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import NamedTuple
+
+from ..errors import TryAgain
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_LOOKED_AT = 8192
+
+
+class Text(NamedTuple):
+    """The text of a file, the encoding it is in, and the byte order mark before it."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def newline(self) -> str:
+        """How its lines end, most of them."""
+        windows = self.text.count("\r\n")
+        return "\r\n" if windows * 2 > self.text.count("\n") else "\n"
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines, without their ends."""
+        return lines_of(self.text)
+
+    def data(self, path: str) -> bytes:
+        """The bytes of the file. Raises `TryAgain` where the encoding lacks a character."""
+        try:
+            return self.mark + self.text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            missing = self.text[error.start : error.start + 1]
+            raise TryAgain(f"{path} is in {self.encoding}, which has no {missing!r}; write it without") from None
+
+
+def text_in(data: bytes, path: str) -> Text:
+    """The text that the bytes of a file are. Raises `TryAgain` where they are none."""
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    try:
+        text = Text(data[len(mark) :].decode(encoding), encoding, mark)
+    except UnicodeDecodeError:
+        text = Text(data.decode("latin-1"), "latin-1")
+    if "\0" in text.text[:_LOOKED_AT]:
+        raise TryAgain(f"{path} is no text but a binary file, of {len(data):,} bytes")
+    return text
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, without their ends."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]

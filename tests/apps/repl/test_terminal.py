@@ -1,0 +1,265 @@
+"""The REPL in a real terminal: what a person sees and types, from the first banner to the exit code."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prompt_toolkit", reason="needs toolcast[cli]")
+pytest.importorskip("pyte")
+pytest.importorskip("pty", reason="a pseudo terminal, which this system does not have")
+
+from apps.repl.driven import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
+from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
+from loopback import HOLD
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+@pytest.fixture
+def server() -> Iterator[OllamaServer]:
+    with OllamaServer() as running:
+        yield running
+
+
+@pytest.fixture
+def terminal(server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
+    """`toolcast chat` on the server, at its first prompt, in an empty folder."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with driven(tmp_path / "home", OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL) as running:
+        running.at_prompt()
+        yield running
+
+
+def test_thinking_markdown_and_calls_have_looks_of_their_own(server: OllamaServer, terminal: Driven) -> None:
+    """R2, R3, R5: all three in one chunk, and the result of the tool goes back to the model."""
+    server.streams(said(thinking="Let me see.", content="I **look**.", tool_calls=[call("list_files")]), DONE)
+    server.streams(
+        said(content="- no"), said(content="thing\n- there\n\n```python\nx = 1"), said(content="\n```"), DONE
+    )
+    terminal.say("what is here?")
+    shown = terminal.lines[terminal.lines.index("> what is here?") :]
+    assert [line for line in shown if line and "⎿" not in line and not line.startswith("    ")] == [
+        "> what is here?", "Let me see.", "I look.", "● list_files()", " • nothing", " • there",
+        "```python", "x = 1", "```", ">",
+    ]  # fmt: skip
+    assert "\x1b[2;3mLet me see." in terminal.raw
+    assert terminal.look("look.").bold
+    assert terminal.look("list_files").fg == "magenta"
+    assert b'"role":"tool"' in server.requests[1].body.replace(b": ", b":")
+    assert COLOUR.search(terminal.raw)
+
+
+def test_the_next_question_sees_the_answer_and_the_history_its_inputs(
+    server: OllamaServer, terminal: Driven, tmp_path: Path
+) -> None:
+    """R1, R8."""
+    server.says("It is *blue*.")
+    server.says("Yes.")
+    terminal.say("colour of the sky?")
+    terminal.type(f"really\\{ENTER}blue?{ENTER}")
+    terminal.until("Yes.")
+    terminal.at_prompt()
+    assert b"It is *blue*." in server.requests[1].body
+    assert rb"really\nblue?" in server.requests[1].body
+    terminal.type("exit" + ENTER)
+    assert terminal.ends() == 0
+    history = (tmp_path / "home" / "prompt_history").read_text()
+    assert [line for line in history.splitlines() if line.startswith("+")] == [
+        "+colour of the sky?", "+really", "+blue?", "+exit",
+    ]  # fmt: skip
+
+
+def test_ctrl_c_in_an_answer_gives_the_prompt_back_and_at_the_prompt_leaves(
+    server: OllamaServer, terminal: Driven
+) -> None:
+    """R7."""
+    server.breaks_off(said(content="Once upon a time"), HOLD)
+    server.says("Again.")
+    terminal.type("a story" + ENTER)
+    terminal.until("Once upon a time")
+    terminal.type(CTRL_C)
+    terminal.until("(cancelled)")
+    server.wait_open(0)
+    before = terminal.at_prompt()
+    terminal.say("again")
+    assert "Again." in terminal.lines[before:]
+    assert "^C" not in terminal.text
+    terminal.type(CTRL_C)
+    assert terminal.ends() == 130
+
+
+def test_ctrl_d_leaves(terminal: Driven) -> None:
+    terminal.type(CTRL_D)
+    assert terminal.ends() == 0
+
+
+def test_what_is_typed_during_an_answer_is_there_at_the_next_prompt(server: OllamaServer, terminal: Driven) -> None:
+    gate = threading.Event()
+    server.streams(said(content="The first\n\nans"), gate, said(content="wer."), DONE)
+    server.says("The second.")
+    terminal.type("one" + ENTER)
+    terminal.until("ans")
+    terminal.type("two" + ENTER)
+    gate.set()
+    terminal.until("The second.")
+    terminal.at_prompt()
+    assert [line for line in terminal.lines if line][-6:-1] == ["> one", "The first", "answer.", "> two", "The second."]
+
+
+def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, terminal: Driven) -> None:
+    """R10."""
+    for path in ("one.txt", "two.txt"):
+        server.calls(call("write_file", path=path, content="text\n" * 30))
+        server.says(f"That was {path}.")
+    before = terminal.at_prompt()
+    terminal.type("write" + ENTER)
+    terminal.until("run it?", lines=before)
+    terminal.type("maybe" + ENTER)  # which is neither
+    terminal.until("run it?", "run it?", lines=before)
+    terminal.type("y" + ENTER)
+    terminal.until("That was one.txt.")
+    assert Path("one.txt").read_text() == "text\n" * 30
+    before = terminal.at_prompt()
+    terminal.type("again" + ENTER)
+    terminal.until("run it?", lines=before)
+    terminal.type("n I like it as it is" + ENTER)
+    terminal.until("That was two.txt.")
+    assert not Path("two.txt").exists()
+    assert b"I like it as it is" in server.requests[-1].body
+    before = terminal.at_prompt()
+    terminal.type(CTRL_O)
+    terminal.until('"path": "two.txt"', "I like it as it is", lines=before - 1)
+
+
+def test_errors_are_told_and_the_prompt_comes_back(server: OllamaServer, terminal: Driven) -> None:
+    """R6."""
+    server.streams(said(content="half"), b"{not json}\n", said(content=" whole"), DONE)
+    server.fails(500, "out of order")
+    server.calls(call("no_such_tool"))
+    server.says("All is well.")
+    terminal.say("one")
+    before = terminal.say("two")
+    assert "out of order" in terminal.text
+    assert terminal.look("✗").fg == "red"
+    terminal.say("three")
+    assert "All is well." in terminal.lines[before:]
+
+
+def test_tab_completes(terminal: Driven) -> None:
+    Path("north.txt").write_text("[]")
+    terminal.type("/mod" + TAB)
+    terminal.until("/model")
+    terminal.type(TAB + ENTER)
+    terminal.until("> /mode")
+    terminal.type(f" ver{TAB}")
+    terminal.until("> /mode verify")
+    terminal.type(ENTER)
+    terminal.until("* verify")
+    before = terminal.at_prompt()
+    terminal.type(f"/load n{TAB}")
+    terminal.until("/load north.txt", lines=before - 1)
+
+
+def test_a_long_answer_stands_there_once(server: OllamaServer, terminal: Driven) -> None:
+    parts = [f"## Part {n}\n\nThis is *part* {n} of it, 漢字 🎉, " + "which goes on " * 12 for n in range(30)]
+    table = "| n | word |\n|---|---|\n" + "\n".join(f"| row {n} | **x** |" for n in range(60))
+    text = "\n\n".join([*parts, table, "The end."])
+    server.streams(*(said(content=text[at : at + 11]) for at in range(0, len(text), 11)), DONE)
+    terminal.say("tell me all")
+    for n in range(30):
+        assert terminal.lines.count(f"Part {n}") == 1
+        assert sum(f"part {n} of it, 漢字 🎉" in line.replace("漢字 🎉", "漢字 🎉") for line in terminal.lines) == 1
+    assert [line.split()[1] for line in terminal.lines if line.startswith(" row ")] == [str(n) for n in range(60)]
+    assert terminal.lines.count("The end.") == 1
+
+
+@pytest.mark.parametrize("columns", [120, 60])
+def test_a_terminal_of_another_size_in_the_middle(server: OllamaServer, terminal: Driven, columns: int) -> None:
+    gate, more = threading.Event(), "and these words are the rest of the paragraph, which is longer than a row of it. "
+    server.streams(said(content="# Head\n\nShort *rows*\n\n- one\n- t"), gate, said(content=f"wo\n\n{more * 3}"), DONE)
+    terminal.type("go on" + ENTER)
+    terminal.until(" • t")
+    terminal.resize(columns, 30)
+    gate.set()
+    terminal.until("longer than a row of it.")
+    terminal.at_prompt()
+    shown = terminal.lines[terminal.lines.index("> go on") + 1 :]
+    *rest, prompt = [line for line in shown if line]
+    assert rest[:4] == ["Head", "Short rows", " • one", " • two"]
+    assert " ".join(rest[4:]).split() == (more * 3).split()
+    assert max(map(len, rest)) > min(columns, 80) - 15
+    assert prompt == ">"
+
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2Jend"
+
+
+@pytest.mark.parametrize("plain", ["", "1"])
+def test_nobody_but_the_repl_commands_the_terminal(
+    server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+) -> None:
+    (tmp_path / "evil.txt").write_text(EVIL)
+    monkeypatch.chdir(tmp_path)
+    server.streams(said(thinking=EVIL, content=EVIL, tool_calls=[call("read_file", path="evil.txt", x=EVIL)]), DONE)
+    server.calls(call(EVIL), call("read_file", path="evil.txt"))
+    server.says(f"That {EVIL} was all.")
+    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, NO_COLOR=plain) as terminal:
+        terminal.until(">")
+        terminal.type("go" + ENTER)
+        terminal.until("was all.")
+        assert "toolcast" in terminal.text
+        terminal.type(CTRL_D)
+        assert terminal.ends() == 0
+    assert "\x1b]" not in terminal.raw
+    assert "\x9b" not in terminal.raw
+    assert "\x1b[2J" not in terminal.raw
+    assert "\x1b[31mend" not in terminal.raw
+    assert "\\x1b]0;owned" in terminal.text
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_colours_there_is_no_code_at_all(server: OllamaServer, tmp_path: Path, env: dict[str, str]) -> None:
+    """R11."""
+    server.streams(said(thinking="Hm.", content="Some **bold** text.", tool_calls=[call("no_such_tool")]), DONE)
+    server.says("# The end")
+    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, **env) as terminal:
+        terminal.until(">")
+        terminal.type("go\n")
+        terminal.until("Some **bold** text.", "# The end")
+        terminal.type(CTRL_D)
+        assert terminal.ends() == 0
+    assert "\x1b" not in terminal.raw
+
+
+def test_a_program_that_types_whole_lines(server: OllamaServer, terminal: Driven) -> None:
+    server.says("Hello, program.")
+    terminal.type("hello\n")
+    terminal.until("Hello, program.")
+
+
+SCRIPTED = """
+import sys
+from toolcast.apps import cli
+from toolcast.apps.repl import opening
+from toolcast.testing import ScriptedLLM
+text = "\\n\\n".join(f"Paragraph {n} of **this** text, " + "with words " * 9 for n in range(800))
+opening.chosen = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
+sys.exit(cli.main())
+"""
+
+
+def test_a_hundred_kilobytes(tmp_path: Path) -> None:
+    with driven(tmp_path, program=SCRIPTED) as terminal:
+        terminal.say("all of it")
+        numbers = [line.split()[1] for line in terminal.lines if line.startswith("Paragraph")]
+        assert numbers == [str(n) for n in range(800)]
+        before = terminal.at_prompt()
+        terminal.say("once more")
+        assert "Short." in terminal.lines[before:]
+        assert len(terminal.raw) < 2 * 100_000

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from toolcast.apps.cli import main
+
+
+def test_what_is_missing_is_named_with_the_way_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("toolcast.apps.web.", "starlette"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "toolcast.apps.web", raising=False)
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    assert main(["web", "--no-browser", "--port", "0"]) == 1
+    assert "pip install 'toolcast[web]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--port", "x"], ["--port", "70000"], ["--mode", "none"], ["more"]])
+def test_a_wrong_command_line_is_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["web", *wrong])
+    assert left.value.code == 2
+    assert "usage: toolcast" in capsys.readouterr().err

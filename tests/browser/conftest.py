@@ -1,0 +1,75 @@
+"""A real Chromium, headless. `TOOLCAST_CHROMIUM` says where it is: `nox -s browser` sets it; elsewhere all is skipped.
+
+After each test the browser must have nothing to complain of: no error, nothing that the page's own policy refused, no
+request to anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+CHROMIUM = os.environ.get("TOOLCAST_CHROMIUM")
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM:
+        return
+    elsewhere = pytest.mark.skip(reason="needs Chromium, run `nox -s browser`: NOT TESTED HERE")
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(elsewhere)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser."""
+    from playwright.sync_api import sync_playwright
+
+    alone = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=alone)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the browser complains of. A test that makes it complain takes out what it has expected."""
+    return []
+
+
+@pytest.fixture
+def tab(browser: Browser, complaints: list[str]) -> Iterator[Callable[[str], Page]]:
+    """Opens an address in a new tab."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
+    context.set_default_timeout(10_000)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    def opened(url: str) -> Page:
+        page = context.new_page()
+        page.on("console", said)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.extend([request.url] if _is_foreign(request.url) else []))
+        page.goto(url)
+        return page
+
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def _is_foreign(url: str) -> bool:
+    return not url.startswith("http://127.0.0.1:")

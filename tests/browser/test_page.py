@@ -1,0 +1,577 @@
+"""The web page in a real Chromium, on a model whose stream is held where the test wants it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser.held_llm import Gate, HeldLLM, asked, call, text, thinking
+from browser.served import served
+from toolcast import Permissions, Rule, ToolContext
+from toolcast.agents.chat_effects import Work
+from toolcast.agents.chat_events import ModelLoadProgress, ModelLoadSuccess
+from toolcast.errors import RateLimited, ToolcastError
+from toolcast.events import Event, ToolCallReset, ToolCallStart
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")
+expect = sync_api.expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+    Tab = Callable[[str], Page]
+
+IN_STREAM = "streaming_response"
+WAITS = "waiting_for_tool_approval"
+
+
+def send_mail(to: str, subject: str) -> str:
+    """Send a mail."""
+    return f"sent {subject!r} to {to}"
+
+
+def say(page: Page, words: str) -> None:
+    box = page.get_by_role("textbox", name="Your message")
+    box.fill(words)
+    box.press("Enter")
+
+
+def is_in(page: Page, state: str) -> None:
+    """The page shows that state: in its head, and in the diagram."""
+    expect(page.locator("#state")).to_have_attribute("data-state", state)
+    expect(page.locator(".box.lit")).to_have_attribute("data-state", state)
+
+
+def card(page: Page, name: str = "send_mail") -> Locator:
+    return page.get_by_role("region", name=f"Tool call: {name}")
+
+
+def answers(page: Page) -> Locator:
+    return page.locator(".said.assistant .prose")
+
+
+MAIL = '{"to": "ann@example.org", "subject": "Weather"}'
+
+
+def test_a_tool_is_approved(tab: Tab) -> None:
+    gate = Gate()
+    llm = HeldLLM(
+        [*thinking("I should write to Ann."), *text("I write to Ann."), *call("send_mail", MAIL, held=gate)],
+        text("Ann **has** it."),
+    )
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        say(page, "Tell Ann")
+        expect(page.get_by_role("article", name="You")).to_have_text("Tell Ann")
+        is_in(page, IN_STREAM)
+        expect(page.locator(".thoughts")).to_have_text("I should write to Ann. ")
+        expect(answers(page)).to_have_text("I write to Ann.")
+        expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])  # they grow
+        expect(card(page)).to_contain_text("is being written")
+        gate.open()
+        is_in(page, WAITS)
+        expect(card(page).locator(".arguments")).to_have_text(
+            '{\n  "to": "ann@example.org",\n  "subject": "Weather"\n}', use_inner_text=True
+        )
+        expect(page.get_by_role("group", name="May send_mail run?")).to_be_visible()
+        card(page).get_by_role("button", name="Approve").click()
+        is_in(page, "ready")
+        expect(card(page)).to_contain_text("done")
+        expect(card(page).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
+        expect(page.locator("strong")).to_have_text("has")
+        expect(page.locator("#fact-tools")).to_have_text("send_mail")
+        expect(page.locator("#fact-tokens")).to_contain_text("240 in")
+    assert asked(llm.requests[1])[1] == "sent 'Weather' to ann@example.org"
+
+
+def test_a_tool_is_rejected_and_the_model_reads_why(tab: Tab) -> None:
+    llm = HeldLLM(call("send_mail", MAIL), text("Then I will not."))
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        card(page).get_by_role("textbox", name="Why not?").fill("Ann is asleep")
+        card(page).get_by_role("button", name="Reject").click()
+        is_in(page, "ready")
+        expect(answers(page)).to_have_text("Then I will not.")
+        expect(card(page)).to_have_attribute("data-status", "failed")
+        expect(card(page).locator(".result pre")).to_have_text("permission denied: Ann is asleep")
+    assert asked(llm.requests[1])[1] == "permission denied: Ann is asleep"
+
+
+def test_a_call_is_edited(tab: Tab) -> None:
+    llm = HeldLLM(call("send_mail", MAIL), text("Bob has it."))
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        card(page).get_by_role("button", name="Edit").click()
+        box = card(page).get_by_role("textbox", name="Other arguments, as JSON")
+        expect(box).to_be_focused()
+        box.fill('{"to": "bob"')
+        card(page).get_by_role("button", name="Run with these").click()
+        expect(card(page).get_by_role("alert")).to_contain_text("This is no JSON")
+        box.fill('{"to": "bob", "subject": "Sun"}')
+        card(page).get_by_role("button", name="Run with these").click()
+        expect(answers(page)).to_have_text("Bob has it.")
+        expect(card(page).locator(".result pre")).to_contain_text("sent 'Sun' to bob")
+    assert "sent 'Sun' to bob" in asked(llm.requests[1])[1]
+
+
+def test_the_way_back_from_editing_leads_to_the_same_question(tab: Tab) -> None:
+    with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        card(page).get_by_role("button", name="Edit").click()
+        card(page).get_by_role("button", name="Back").click()
+        card(page).get_by_role("button", name="Approve").click()
+        expect(answers(page)).to_have_text("Sent.")
+
+
+def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tab: Tab) -> None:
+    llm = HeldLLM(call("send_mail", MAIL), call("send_mail", MAIL, "c2"), text("Sent twice."))
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        card(page).get_by_role("button", name="Always allow").click()
+        expect(answers(page)).to_have_text("Sent twice.")
+        expect(page.locator('.call[data-status="done"]')).to_have_count(2)
+
+
+def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
+    both = [*call("send_mail", MAIL, "c1"), *call("send_mail", MAIL.replace("ann", "bob"), "c2")]
+    llm = HeldLLM(both, text("One of two."))
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell both")
+        card(page).nth(1).get_by_role("button", name="Reject").click()
+        expect(card(page).nth(1)).to_have_attribute("data-status", "failed")
+        is_in(page, WAITS)
+        card(page).nth(0).get_by_role("button", name="Approve").click()
+        expect(answers(page)).to_have_text("One of two.")
+        expect(card(page).nth(0).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
+
+
+@pytest.mark.parametrize("way", ["button", "Escape"])
+def test_an_answer_is_interrupted_and_asked_for_again(tab: Tab, way: str) -> None:
+    gate = Gate()
+    llm = HeldLLM([*text("Once upon"), gate, *text(" a time")], text("Another story."))
+    with served(llm) as chat:
+        page = tab(chat.url)
+        say(page, "Tell me a story")
+        expect(answers(page)).to_have_text("Once upon")
+        if way == "button":
+            page.get_by_role("button", name="Interrupt").click()
+        else:
+            page.keyboard.press("Escape")
+        is_in(page, "ready")
+        expect(page.locator(".broken")).to_have_text("interrupted")
+        expect(answers(page)).to_have_text("Once upon")
+        expect(page.locator("#notice")).to_contain_text("The turn was stopped.")
+        page.get_by_role("button", name="Try again").click()
+        expect(answers(page)).to_have_text("Another story.")
+        expect(page.locator(".broken")).to_have_count(0)
+        expect(page.locator("#notice")).to_be_hidden()
+        gate.open()
+
+
+def test_a_message_waits_in_the_queue_and_is_answered(tab: Tab) -> None:
+    gate = Gate()
+    llm = HeldLLM([*text("One, two"), gate, *text(", three.")], text("And four."))
+    with served(llm) as chat:
+        page = tab(chat.url)
+        say(page, "Count")
+        expect(answers(page)).to_have_text("One, two")
+        expect(page.locator("#send")).to_have_text("Queue")
+        say(page, "Go on")
+        expect(page.get_by_role("list", name="Messages that wait")).to_have_text("Go on")
+        expect(page.get_by_role("article", name="You")).to_have_count(1)
+        gate.open()
+        expect(answers(page)).to_have_text(["One, two, three.", "And four."])
+        expect(page.get_by_role("article", name="You")).to_have_text(["Count", "Go on"])
+        expect(page.locator("#queue")).to_be_hidden()
+    assert [message.text for message in llm.requests[1]] == ["Count", "One, two, three.", "Go on"]
+
+
+def test_a_reload_restores_the_chat_in_the_middle_of_a_stream(tab: Tab) -> None:
+    gate = Gate()
+    llm = HeldLLM(
+        text("First answer."),
+        [*thinking("So."), *text("Half"), *call("send_mail", MAIL, held=gate)],
+    )
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "One")
+        expect(answers(page)).to_have_text("First answer.")
+        say(page, "Two")
+        expect(card(page)).to_contain_text('{"to":')
+        say(page, "Three")
+        expect(page.locator("#queue")).to_have_text("Three")
+        page.reload()
+        is_in(page, IN_STREAM)
+        expect(answers(page)).to_have_text(["First answer.", "Half"])
+        expect(page.locator("#queue")).to_have_text("Three")
+        expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])
+        gate.open()
+        is_in(page, WAITS)
+        page.reload()
+        card(page).get_by_role("button", name="Approve").click()
+        expect(card(page).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
+
+
+def test_all_tabs_show_the_same_chat(tab: Tab) -> None:
+    with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
+        one, other = tab(chat.url), tab(chat.url)
+        say(one, "Tell Ann")
+        card(other).get_by_role("button", name="Approve").click()
+        for page in (one, other):
+            expect(answers(page)).to_have_text("Sent.")
+            expect(page.get_by_role("article", name="You")).to_have_text("Tell Ann")
+
+
+def test_a_connection_that_breaks_is_made_again_and_nothing_is_lost(tab: Tab, complaints: list[str]) -> None:
+    gate = Gate()
+    with served(HeldLLM([*text("before "), gate, *text("after")])) as chat:
+        page = tab(chat.url)
+        say(page, "Hello")
+        expect(answers(page)).to_have_text("before")
+        chat.break_connections()
+        gate.open()
+        expect(page.locator("#notice")).to_contain_text("Trying again")
+        expect(answers(page)).to_have_text("before after")
+        expect(page.locator("#notice")).to_be_hidden()
+    complaints[:] = [each for each in complaints if "ERR_" not in each]
+
+
+def test_a_tab_that_nobody_sees_leaves_and_comes_back(tab: Tab) -> None:
+    seen = "Object.defineProperty(document, 'visibilityState', {value: '%s', configurable: true});"
+    changed = seen + "document.dispatchEvent(new Event('visibilitychange'))"
+    gate = Gate()
+    with served(HeldLLM([*text("before "), gate, *text("after")])) as chat:
+        page = tab(chat.url)
+        say(page, "Hello")
+        expect(answers(page)).to_have_text("before")
+        with page.expect_event("requestfailed"):  # its stream
+            page.evaluate(changed % "hidden")
+        gate.open()
+        with page.expect_request("**/events?*after=*"):
+            page.evaluate(changed % "visible")
+        expect(answers(page)).to_have_text("before after")
+
+
+def test_the_end_of_the_server_is_told(tab: Tab, complaints: list[str]) -> None:
+    with served(HeldLLM()) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+    expect(page.locator("#notice")).to_contain_text("The server is not there")
+    say(page, "Hello")
+    expect(page.locator("#notice")).to_contain_text("that was not said")
+    expect(page.get_by_role("textbox", name="Your message")).to_have_value("Hello")
+    complaints[:] = [each for each in complaints if "ERR_" not in each]
+
+
+def test_another_model_is_loaded_with_its_progress(tab: Tab, complaints: list[str]) -> None:
+    gates = {"test:held": Gate(), "test:slow": Gate()}
+
+    async def load(work: Work) -> None:
+        name = work.context.model or ""
+        if name not in gates:
+            raise ToolcastError(f"there is no model {name}")
+        work.tell(ModelLoadProgress(42.0))
+        await gates[name].passed()
+        work.tell(ModelLoadSuccess())
+
+    gates["test:held"].open()
+    with served(HeldLLM(text("Here I am.")), perform={"load_model": load}) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        model = page.get_by_role("combobox", name="Model")
+        expect(model).to_have_value("test:held")
+        assert page.locator("#models option").first.get_attribute("value") == "test:held"
+        model.fill("test:slow")
+        page.get_by_role("button", name="Load").click()
+        is_in(page, "loading_model")
+        expect(page.locator("#state")).to_have_text("loading the model: 42 %")
+        expect(page.get_by_role("progressbar")).to_have_attribute("value", "42")
+        say(page, "Are you there?")
+        expect(page.locator("#queue")).to_have_text("Are you there?")
+        gates["test:slow"].open()
+        expect(answers(page)).to_have_text("Here I am.")
+        model.fill("test:<b>none</b>")
+        model.press("Enter")
+        is_in(page, "load_failed")
+        expect(page.locator("#notice")).to_contain_text(
+            "The model could not be loaded: there is no model test:<b>none</b>"
+        )
+        page.get_by_role("button", name="Try again").click()
+        is_in(page, "load_failed")
+        model.fill("test:slow")
+        model.press("Enter")
+        is_in(page, "ready")
+
+
+def test_what_fails_is_said_and_can_be_tried_again(tab: Tab) -> None:
+    with served(HeldLLM(RateLimited("too many <b>requests</b>"), text("Now."))) as chat:
+        page = tab(chat.url)
+        say(page, "Hello")
+        expect(page.get_by_role("alert")).to_contain_text("The model did not answer: too many <b>requests</b>")
+        page.get_by_role("button", name="Try again").click()
+        expect(answers(page)).to_have_text("Now.")
+
+
+def test_a_tool_that_fails_can_be_run_again_or_the_turn_stopped(tab: Tab) -> None:
+    tries = list[int]()
+
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("the disk is full")
+        return "fine"
+
+    rules = Permissions(rules=[Rule("flaky", "allow")])
+    with served(HeldLLM(call("flaky", "{}"), text("It is fine.")), [flaky], permissions=rules) as chat:
+        page = tab(chat.url)
+        say(page, "Try")
+        expect(page.get_by_role("alert")).to_contain_text("A tool failed: flaky: OSError: the disk is full")
+        page.get_by_role("button", name="Try again").click()
+        expect(answers(page)).to_have_text("It is fine.")
+    assert len(tries) == 2
+
+
+def test_a_tool_that_runs_says_how_far_it_is_and_can_be_stopped(tab: Tab) -> None:
+    go = threading.Event()
+
+    def slow(context: ToolContext) -> str:
+        context.emit("<i>half</i> done")
+        go.wait(10)
+        return "late"
+
+    rules = Permissions(rules=[Rule("slow", "allow")])
+    with served(HeldLLM(call("slow", "{}")), [slow], permissions=rules) as chat:
+        page = tab(chat.url)
+        say(page, "Run")
+        expect(card(page, "slow").locator(".progress")).to_have_text("<i>half</i> done")
+        is_in(page, "calling_tool")
+        page.get_by_role("button", name="Stop").click()
+        is_in(page, "ready")
+        expect(card(page, "slow")).to_have_attribute("data-status", "failed")
+        go.set()
+
+
+def test_arguments_that_are_begun_anew_replace_the_first(tab: Tab) -> None:
+    gate = Gate()
+    begun: list[Event | Gate] = [ToolCallStart("c1", "send_mail"), *call("send_mail", "nonsense")[1:2]]
+    llm = HeldLLM([*begun, ToolCallReset("c1"), *call("send_mail", MAIL)[1:2], gate, *call("send_mail", MAIL)[2:]])
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])
+        gate.open()
+        is_in(page, WAITS)
+
+
+EVIL = """<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>
+[click](javascript:window.pwned=3) [data](data:text/html,<script>window.pwned=4</script>)
+![picture](https://evil.example/pixel.png) <iframe srcdoc="<script>parent.pwned=5</script>"></iframe>
+`<svg onload=window.pwned=6>` **<b onclick=window.pwned=7>bold</b>**
+
+```html"onload="window.pwned=8
+</code></pre><script>window.pwned=9</script>
+```
+
+| <img src=x onerror=window.pwned=10> | b |
+|---|---|
+| [x](vbscript:1) | [y](https://example.org/"onmouseover="window.pwned=11) |"""
+
+
+def test_nothing_that_anybody_says_is_ever_html(tab: Tab) -> None:
+    def echo(words: str) -> str:
+        return words
+
+    args = '{"words": "<img src=x onerror=window.pwned=20>\\u202e</pre><script>window.pwned=21</script>"}'
+    unknown = '<img src=x onerror="window.pwned=22">'
+    llm = HeldLLM(
+        [*thinking(EVIL), *text(EVIL, 3), *call("echo", args)],
+        [*text("and"), *call(unknown, args, "c2")],
+        text(EVIL, 1000),
+    )
+    with served(llm, [echo]) as chat:
+        page = tab(chat.url)
+        say(page, EVIL)
+        card(page, "echo").get_by_role("button", name="Edit").click()
+        card(page, "echo").get_by_role("button", name="Back").click()
+        card(page, "echo").get_by_role("button", name="Approve").click()
+        is_in(page, "ready")
+        expect(page.locator(".said")).to_have_count(4)
+        page.reload()
+        expect(page.locator(".said")).to_have_count(4)
+        assert page.evaluate("window.pwned") is None
+        found = "#log :is(img, script, iframe, svg, b, object, embed, style, link, form)"
+        assert page.locator(found).count() == 0
+        assert page.locator("#log [onclick], #log [onerror], #log [onload], #log [onmouseover]").count() == 0
+        links = page.locator("#log a").evaluate_all("links => links.map(link => [link.protocol, link.rel])")
+        assert links
+        assert all(link == ["https:", "noopener noreferrer"] for link in links)
+        expect(page.get_by_role("article", name="You")).to_have_text(EVIL)
+
+
+def test_who_is_asked_sees_the_arguments_as_they_are(tab: Tab) -> None:
+    """Nothing is rounded, hidden or turned around."""
+    args = '{"n":12345678901234567890,"to":"b\u202egro.elpmaxe","s":"a\\"{[:,","e":{},"more":[1,[]]}'
+    shown = (
+        '{\n  "n": 12345678901234567890,\n  "to": "b\\u202egro.elpmaxe",\n'
+        '  "s": "a\\"{[:,",\n  "e": {},\n  "more": [\n    1,\n    []\n  ]\n}'
+    )
+
+    def take(n: int, to: str, s: str, e: dict[str, int], more: list[object]) -> str:
+        return ""
+
+    with served(HeldLLM(call("take", args)), [take]) as chat:
+        page = tab(chat.url)
+        say(page, "Go")
+        is_in(page, WAITS)
+        assert card(page, "take").locator(".arguments").text_content() == shown
+
+
+def test_the_page_fits_a_phone(tab: Tab) -> None:
+    wide = f"A word of {'many' * 60} letters\n\n```\n{'code ' * 60}\n```\n\n| {'wide | ' * 20}\n|{'---|' * 20}\n"
+    llm = HeldLLM([*text(wide, 500), *call("send_mail", MAIL.replace("Weather", "W" * 300))])
+    with served(llm, [send_mail]) as chat:
+        page = tab(chat.url)
+        page.set_viewport_size({"width": 360, "height": 640})
+        page.reload()
+        say(page, "x" * 300)
+        is_in(page, WAITS)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        for name in ("Approve", "Edit", "Always allow", "Reject"):
+            card(page).get_by_role("button", name=name).scroll_into_view_if_needed()
+            expect(card(page).get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        expect(page.get_by_role("button", name="Stop")).to_be_in_viewport(ratio=1)
+        expect(page.locator("#diagram")).to_be_hidden()
+        page.get_by_text("States").click()
+        expect(page.locator("#diagram")).to_be_visible()
+
+
+def test_the_keyboard_is_enough(tab: Tab) -> None:
+    with served(HeldLLM(text("Two lines."), call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        page.get_by_role("textbox", name="Your message").focus()
+        page.keyboard.type("one")
+        page.keyboard.press("Shift+Enter")
+        page.keyboard.type("two")
+        page.keyboard.press("Enter")
+        expect(answers(page)).to_have_text("Two lines.")
+        expect(page.get_by_role("article", name="You")).to_have_text("one\ntwo", use_inner_text=True)
+        page.keyboard.press("Enter")  # nothing is said
+        page.keyboard.type("Tell Ann")
+        page.keyboard.press("Enter")
+        is_in(page, WAITS)
+        for _ in range(30):
+            page.keyboard.press("Shift+Tab")
+            if page.evaluate("document.activeElement.textContent") == "Approve":
+                break
+        page.keyboard.press("Enter")
+        expect(answers(page)).to_have_text(["Two lines.", "Sent."])
+    assert page.get_by_role("article", name="You").count() == 2
+
+
+def test_the_diagram_is_drawn_from_the_table_and_lights_the_way(tab: Tab) -> None:
+    gate = Gate()
+    with served(HeldLLM([*text("Hello"), gate]), model=None) as chat:
+        page = tab(chat.url)
+        is_in(page, "idle")
+        assert page.locator(".box").count() == 9
+        way = page.locator('[data-way="waiting_for_tool_approval searching_tools"] title')
+        assert "INTERRUPT" in (way.text_content() or "")
+        page.get_by_role("combobox", name="Model").fill("test:held")
+        page.get_by_role("button", name="Load").click()
+        is_in(page, "ready")
+        expect(page.locator(".way.lit")).to_have_attribute("data-way", "loading_model ready")
+        say(page, "Hello")
+        is_in(page, IN_STREAM)
+        expect(page.get_by_role("img", name="States of the chat; it is streaming_response")).to_be_visible()
+        expect(page.locator(".way.lit")).to_have_attribute("data-way", "generating_response streaming_response")
+        gate.open()
+
+
+def test_without_the_token_there_is_no_page(tab: Tab, complaints: list[str]) -> None:
+    with served(HeldLLM()) as chat:
+        page = tab(chat.url.replace("the-token", "another"))
+        expect(page.locator("body")).to_contain_text("open the address that the server has printed")
+    complaints[:] = [each for each in complaints if "403" not in each]
+
+
+def test_a_foreign_page_gets_nowhere(tab: Tab, browser: Browser) -> None:
+    """Another server of this machine, with the token stolen even."""
+    send = """async url => {
+        const said = {method: "POST", body: '{"type": "QUEUE_MESSAGE", "message": "evil"}'};
+        const json = {Authorization: "Bearer the-token", "Content-Type": "application/json"};
+        const tries = [{...said, mode: "no-cors"}, {...said, headers: json}, {...said, credentials: "include"}];
+        const results = [];
+        for (const each of tries) {
+            try { results.push((await fetch(url, each)).type); } catch { results.push("failed"); }
+        }
+        return results;
+    }"""
+    with served(HeldLLM()) as chat, served(HeldLLM()) as other:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        target = chat.url.replace("/?token", "/dispatch?token")
+        # The page's own policy would refuse to try; a page of an attacker has none.
+        plain = browser.new_context(bypass_csp=True).new_page()
+        plain.goto(other.url)
+        results = plain.evaluate(send, target)
+        assert set(results) <= {"opaque", "failed"}
+        assert chat.machine.state == "ready"
+        assert chat.machine.context.messages == ()
+        plain.context.close()
+
+
+def test_pictures_for_the_documentation(tab: Tab, tmp_path: Path) -> None:
+    """With TOOLCAST_SCREENSHOTS they are written there; in any case they are small."""
+    folder = Path(os.environ.get("TOOLCAST_SCREENSHOTS") or tmp_path)
+    gate = Gate()
+    found = "Rain until noon, then sun.\nWind from the west."
+
+    def read_notes(path: str) -> str:
+        return found
+
+    llm = HeldLLM(
+        [
+            *thinking("The notes may say what the weather will be. Ann wants to know, too."),
+            *text("I look into your notes, and write to Ann."),
+            *call("read_notes", '{"path": "weather.txt"}', "c1"),
+            *call("send_mail", MAIL, "c2"),
+        ],
+        [
+            *text("Your notes say:\n\n- **rain** until noon\n- then *sun*\n\nAnn has it, too. Shall I"),
+            gate,
+            *text(" tell Bob?"),
+        ],
+    )
+    rules = Permissions(rules=[Rule("read_notes", "allow")])
+    with served(llm, [read_notes, send_mail], permissions=rules, model="ollama:qwen3:8b") as chat:
+        page = tab(chat.url)
+        page.set_viewport_size({"width": 1120, "height": 740})
+        say(page, "What will the weather be? Tell Ann, too.")
+        is_in(page, WAITS)
+        page.locator(".thinking summary").click()
+        page.screenshot(path=folder / "web-approval.png", animations="disabled")
+        card(page).get_by_role("button", name="Approve").click()
+        expect(answers(page).last).to_contain_text("Shall I")
+        say(page, "And Bob!")
+        expect(page.locator("#queue")).to_have_text("And Bob!")
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 400, "height": 740})
+        page.reload()
+        expect(page.locator("#queue")).to_have_text("And Bob!")
+        page.screenshot(path=folder / "web-phone.png", animations="disabled")
+        page.get_by_role("button", name="Stop").click()
+        gate.open()
+    for name in ("web-approval.png", "web-phone.png"):
+        assert 5_000 < (folder / name).stat().st_size < 150_000
