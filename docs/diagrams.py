@@ -1,30 +1,43 @@
-"""Draws the diagrams of docs/states.md from the tables that the code itself walks.
+"""Draws the diagrams of docs/states.md and docs/chat.md from the tables that the code itself walks.
 
-`python docs/diagrams.py` writes them between their markers; the rest of the page is kept. A test holds the page
+`python docs/diagrams.py` writes them between their markers; the rest of a page is kept. A test holds the pages
 against `drawn`, so that a table and its picture cannot part.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from toolcast.states import CALL, ELF, SESSION, STREAM, TURN, Table, mermaid
+from toolcast.agents.chat_transitions import diagram
+from toolcast.states import CALL, ELF, REPL, SESSION, STREAM, TURN, Table, mermaid
 
-PAGE = Path(__file__).with_name("states.md")
-TABLES: dict[str, Table] = {"CALL": CALL, "STREAM": STREAM, "TURN": TURN, "SESSION": SESSION, "ELF": ELF}
+DOCS = Path(__file__).parent
+PAGES: dict[Path, dict[str, Table]] = {
+    DOCS / "states.md": {
+        "CALL": CALL,
+        "STREAM": STREAM,
+        "TURN": TURN,
+        "SESSION": SESSION,
+        "ELF": ELF,
+        "REPL": REPL,
+    },
+    DOCS / "chat.md": {"CHAT": diagram()},
+}
 
 
-def drawn(page: str) -> str:
+def drawn(page: str, tables: Mapping[str, Table]) -> str:
     """`page` with every diagram drawn anew."""
-    for name, table in TABLES.items():
+    for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-        diagram = f"```mermaid\n{mermaid(table)}```\n"
-        page, found = re.subn(f"{begin}.*?{end}", lambda _, new=begin + diagram + end: new, page, flags=re.S)
+        picture = f"```mermaid\n{mermaid(table)}```\n"
+        page, found = re.subn(f"{begin}.*?{end}", lambda _, new=begin + picture + end: new, page, flags=re.S)
         if found != 1:
             raise ValueError(f"the markers of {name} are there {found} times, not once")
     return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, tables in PAGES.items():
+        path.write_text(drawn(path.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -39,6 +39,7 @@ from toolcast import (
     llm,
 )
 from toolcast.events import Event
+from toolcast.metadata import Progress
 from toolcast.providers.wire import Secret
 from toolcast.runtime import local_model, weights
 from toolcast.runtime.local_model import ServerOptions
@@ -95,8 +96,10 @@ class Local:
         self.asked.append((path, options))
         return self.server
 
-    def pull(self, name: str) -> Path:
+    def pull(self, name: str, *, progress: Progress | None = None) -> Path:
         self.pulled.append(name)
+        if progress is not None:
+            progress(50, 100)
         return Path("/cache") / f"{name}.gguf"
 
 
@@ -118,6 +121,16 @@ def paths(network: ReplayNetwork) -> list[str]:
 
 
 # -- the embedded model -------------------------------------------------------------------------------------------
+
+
+def test_it_can_be_loaded_ahead(local: Local) -> None:
+    told: list[tuple[int, int]] = []
+    LlamaCpp().load(lambda done, total: told.append((done, total)))
+    assert (local.pulled, local.asked, told) == (["smollm2"], [(Path("/cache/smollm2.gguf"), None)], [(50, 100)])
+
+
+def test_a_model_of_a_service_has_nothing_to_load() -> None:
+    OpenAI("gpt-5", api_key="k", network=ReplayNetwork()).load()
 
 
 def test_the_first_call_fetches_starts_and_probes(local: Local, face: Face) -> None:

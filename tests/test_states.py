@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from toolcast.states import CALL, ELF, SESSION, STREAM, TURN, Trace, mermaid
+from toolcast.states import CALL, ELF, REPL, SESSION, STREAM, TURN, Trace, mermaid
 
 CALLS = pytest.mark.parametrize("table", [CALL, STREAM], ids=["call", "stream"])
 TABLES = pytest.mark.parametrize(
-    "table", [CALL, STREAM, TURN, SESSION, ELF], ids=["call", "stream", "turn", "session", "elf"]
+    "table", [CALL, STREAM, TURN, SESSION, ELF, REPL], ids=["call", "stream", "turn", "session", "elf", "repl"]
 )
 
 

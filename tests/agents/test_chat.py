@@ -239,7 +239,7 @@ def test_c11_a_rejected_call_is_told_to_the_model(play: Play, event: ChatEvent) 
     assert results(play.context.messages)[0].is_error
 
 
-LATE: dict[ChatState, ChatEvent] = {
+LATE: dict[ChatState, Any] = {
     "loading_model": ModelLoadSuccess(),
     "searching_tools": ToolSearchSuccess(("late",)),
     "generating_response": GenerationSuccess(),
@@ -261,7 +261,7 @@ def test_c12_c13_c15_work_is_cancelled_and_what_it_gives_late_changes_nothing(
     play.do(stop)
     assert act.cancelled
     before, heard = play.context, len(play.heard)
-    act.work.tell(LATE[state])  # type: ignore[arg-type]
+    act.work.tell(LATE[state])
     assert play.context is before and len(play.heard) == heard
     if isinstance(stop, LoadModel):
         assert (play.state, play.context.model) == ("loading_model", "other")
@@ -391,6 +391,12 @@ def test_what_people_cannot_say_is_refused(play: Play, data: Any) -> None:
     assert play.heard == []
 
 
+@pytest.mark.parametrize("data", [None, 5, ["INTERRUPT"], LoadModel])
+def test_what_is_no_event_at_all_is_refused(play: Play, data: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no event: use QueueMessage\('Hello.'\)"):
+        play.face.dispatch(play.chat, data)
+
+
 def test_a_change_tells_what_has_changed(play: Play) -> None:
     play.to("ready")
     told = json.loads(json.dumps(play.do(QueueMessage("Hello.")).to_dict()))
@@ -494,6 +500,22 @@ def test_events_from_many_threads_are_dealt_with_one_by_one() -> None:
             assert said == [f"{name} {number}" for number in range(20)]
 
 
+def test_a_listener_cannot_wait_for_what_comes_after_it() -> None:
+    errors: list[IllegalState] = []
+    with ChatMachine(Engine(ScriptedLLM())) as chat:
+
+        def waits(change: ChatChange) -> None:
+            try:
+                chat.run_until("ready", timeout=PATIENCE)
+            except IllegalState as error:
+                errors.append(error)
+
+        end = chat.subscribe(waits)
+        chat.dispatch(QueueMessage("Hello."))
+        end()
+    assert len(errors) == 1 and "a listener cannot wait" in str(errors[0])
+
+
 # Work that fails.
 
 
@@ -528,7 +550,7 @@ def test_work_that_is_cancelled_fails_in_silence(play: Play, caplog: pytest.LogC
         gone(event)
         raise LookupError("nobody hears this")
 
-    act.work.tell = late  # type: ignore[method-assign]
+    act.work.tell = late
     play.do(Interrupt())
     assert act.cancelled
     assert (play.state, play.context.last_error, caplog.text) == ("ready", None, "")
@@ -566,7 +588,7 @@ def test_nothing_goes_on_but_for_a_person(play: Play) -> None:
 
 def test_states_that_there_are_not_are_not_waited_for(play: Play) -> None:
     with pytest.raises(ValueError, match="never dancing; its states are idle, "):
-        play.face.until(play.chat, "dancing")  # type: ignore[arg-type]
+        play.face.until(play.chat, "dancing")
 
 
 def test_who_waits_too_long_is_told_where_it_is() -> None:
@@ -577,6 +599,14 @@ def test_who_waits_too_long_is_told_where_it_is() -> None:
 def test_who_waits_is_told_that_the_chat_was_closed(play: Play) -> None:
     errors: list[BaseException] = []
     entered = threading.Event()
+    register = play.chat._wait_for
+
+    def registered(states: Any) -> Any:
+        made = register(states)
+        entered.set()
+        return made
+
+    play.chat._wait_for = registered
 
     def wait() -> None:
         try:
@@ -586,8 +616,7 @@ def test_who_waits_is_told_that_the_chat_was_closed(play: Play) -> None:
 
     waits = threading.Thread(target=wait)
     waits.start()
-    while not play.chat._waits:
-        entered.wait(0.001)
+    assert entered.wait(PATIENCE)
     play.face.close(play.chat)
     waits.join(PATIENCE)
     assert len(errors) == 1 and isinstance(errors[0], IllegalState)
@@ -643,6 +672,23 @@ def test_an_async_chat_needs_an_event_loop() -> None:
     assert chat.state == "idle"
 
 
+def test_what_was_on_its_way_when_the_chat_was_closed_is_not_heard(play: Play) -> None:
+    act = play.to("loading_model")
+    assert act is not None
+    play.face.close(play.chat)
+    play.face.call(act.work._tell, ModelLoadSuccess())
+    assert play.state == "loading_model"
+
+
+def test_nothing_begins_in_a_chat_that_is_closed() -> None:
+    stage = Stage()
+    chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
+    chat.subscribe(lambda change: chat.dispatch(LoadModel()) and None)
+    chat.subscribe(lambda change: chat.close())
+    chat.dispatch(QueueMessage("Hello."))
+    assert (chat.state, stage.is_empty) == ("idle", True)
+
+
 # Snapshots.
 
 
@@ -654,6 +700,14 @@ def test_what_is_no_snapshot_is_refused(play: Play, data: Any) -> None:
     with pytest.raises(ValueError, match="no snapshot of a chat"):
         play.face.call(play.chat.restore, data)
     assert play.state == "ready"
+
+
+@pytest.mark.parametrize("context", [None, [], {"messages": 5}, {"no such field": 1}, {"pending": [{}]}])
+def test_a_damaged_snapshot_is_refused(play: Play, context: Any) -> None:
+    data = {"version": 1, "state": "ready"} | ({} if context is None else {"context": context})
+    with pytest.raises(ValueError, match="this snapshot of a chat is damaged"):
+        play.face.call(play.chat.restore, data)
+    assert play.state == "idle"
 
 
 def test_what_went_on_is_cancelled_where_another_chat_is_restored(play: Play) -> None:

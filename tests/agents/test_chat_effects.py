@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -39,7 +40,7 @@ from toolcast.agents.histories import faults
 from toolcast.agents.permissions import Permissions, Rule
 from toolcast.agents.tool_search import LLMSearch
 from toolcast.approvals import PermissionRequest
-from toolcast.errors import ContextTooLong, RateLimited, TryAgain
+from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
 from toolcast.messages import ImagePart, ToolCallPart, assistant, user
 from toolcast.metadata import Progress
@@ -272,6 +273,21 @@ def test_calls_are_decided_one_by_one(chats: ChatFace, tools: Tools) -> None:
     assert told["a"] == "permission denied: not that one"
     assert "changed the arguments" in told["c"] and told["c"].endswith("written 7")
     assert faults(asked_of(chat)[1].messages) == []
+
+
+def test_a_call_is_allowed_after_a_restart(chats: ChatFace, tools: Tools) -> None:
+    first = engine_of(call("a", "write", '{"value": 1}'), tools=tools, permissions=Permissions())
+    chat, _ = begin(chats, first)
+    chats.until(chat, "waiting_for_tool_approval")
+    data = json.loads(json.dumps(chat.snapshot()))
+    chats.close(chat)
+    other = chats.open(engine=engine_of("Done.", tools=tools, permissions=Permissions()))
+    chats.call(other.restore, data)
+    assert other.state == "waiting_for_tool_approval"
+    (request,) = other.context.pending
+    chats.dispatch(other, {"type": "APPROVE_TOOL_CALL", "fingerprint": request.fingerprint})
+    chats.until(other, "ready")
+    assert (contents(other), other.context.messages[-1].text) == ({"a": "written 1"}, "Done.")
 
 
 def test_arguments_that_do_not_fit_are_told_to_the_model(chats: ChatFace, tools: Tools) -> None:
@@ -645,12 +661,13 @@ def test_the_providers_connection_closes(chats: ChatFace, where: str, event: Any
         server.answer(*STALLED[where])
         server.answer(*spoken(*sse(delta(content="again"), delta("stop"))))
         llm = OpenAI("m-1", base_url=address(server), api_key="k", max_retries=0)
-        chat, heard = begin(chats, Engine(llm))
+        chat, _ = begin(chats, Engine(llm))
         server.wait_requests(1)
         if where == "in the answer":
-            chats.until(chat, "streaming_response")
-            while not any(isinstance(change.event, StreamChunk) for change in tuple(heard)):
-                threading.Event().wait(0.001)
+            spoke = threading.Event()
+            chat.subscribe(lambda change: spoke.set() if len(change.context.streamed) else None)
+            if not len(chat.context.streamed):
+                assert spoke.wait(PATIENCE)
         if event is None:
             chats.close(chat)
             server.wait_open(0)
@@ -768,7 +785,7 @@ def test_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch, caplog: pytes
         chat.dispatch("LOAD_MODEL")
         assert chat.state == "load_failed"
         assert chat.context.last_error is not None and "can't start new thread" in chat.context.last_error.message
-        assert chat._works == {}
+        assert not chat._works
 
 
 class Leave(BaseException):
@@ -782,7 +799,30 @@ def test_what_is_no_error_ends_the_work_and_is_told(caplog: pytest.LogCaptureFix
     with ChatMachine(engine_of(), perform={"load_model": leaves}) as chat:
         chat.dispatch("LOAD_MODEL")
         assert chat.run_until("load_failed", timeout=PATIENCE) == "load_failed"
-        assert chat.context.last_error is not None and chat.context.last_error.message == "gone"
+        assert chat.context.last_error is not None and chat.context.last_error.message == "Leave: gone"
+
+
+def test_work_that_there_is_not_is_not_done_otherwise(chats: ChatFace) -> None:
+    with pytest.raises(ValueError, match="perform= has 'generating'; the orders are load_model, "):
+        chats.open(perform={"generating": None})
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_event_loop_that_ends_closes_the_chat(backend: str, tools: Tools, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> AsyncChatMachine:
+        chat = AsyncChatMachine(engine_of(call("a", "linger"), tools=tools))
+        chat.dispatch(QueueMessage("Go."))
+        chat.dispatch("LOAD_MODEL")
+        await chat.run_until("calling_tool")
+        while not tools.begun.is_set():
+            await anyio.lowlevel.checkpoint()
+        return chat
+
+    chat = anyio.run(main, backend=backend)
+    assert tools.left.is_set()
+    with pytest.raises(IllegalState, match="the chat is closed"):
+        chat.restore(chat.snapshot())
+    assert (chat.state, chat.context.last_error, caplog.text) == ("calling_tool", None, "")
 
 
 # What it costs.
@@ -835,7 +875,7 @@ def test_nothing_of_a_chat_is_left_over(chats: ChatFace) -> None:
 
     chat, _ = begin(chats, engine_of("Hi."))
     chats.until(chat, "ready")
-    assert chat._works == {}
+    assert not chat._works
     chats.close(chat)
     chats.opened.remove(chat)
     gone = weakref.ref(chat)
@@ -843,3 +883,18 @@ def test_nothing_of_a_chat_is_left_over(chats: ChatFace) -> None:
     del _
     gc.collect()
     assert gone() is None
+
+
+class Mute(ScriptedLLM):
+    """Says nothing, not even that it has finished."""
+
+    async def _events(self, *asked: Any, **more: Any) -> Any:
+        return
+        yield
+
+
+def test_a_model_that_says_nothing_at_all_has_failed(chats: ChatFace) -> None:
+    chat, _ = begin(chats, Engine(Mute()))
+    chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and error.stage == "generation" and "without a Finish" in error.message

@@ -58,8 +58,9 @@ def test_what_people_say_carries_no_number_of_work() -> None:
 
 
 def test_an_event_never_changes() -> None:
+    event: Any = LoadModel("a")
     with pytest.raises(FrozenInstanceError):
-        LoadModel("a").model_id = "b"  # type: ignore[misc]
+        event.model_id = "b"
 
 
 def test_text_is_what_the_user_says() -> None:

@@ -105,7 +105,7 @@ GOES_WELL: dict[str, ChatEvent] = {
     "waiting_for_tool_approval": ApproveToolCall(),
     "calling_tool": ToolCallSuccess("42"),
 }
-ORDERED = {
+ORDERED: dict[str, Any] = {
     "loading_model": "load_model",
     "searching_tools": "search_tools",
     "generating_response": "generate",
@@ -310,7 +310,7 @@ class ChatMachineModel(RuleBasedStateMachine):
     def only_work_that_was_ordered_goes_on(self) -> None:
         order = ORDERED.get(self.state)
         assert (self.going_on is None) == (order is None)
-        assert self.going_on is None or self.going_on == Effect(order, self.context.run)  # type: ignore[arg-type]
+        assert self.going_on is None or self.going_on == Effect(order, self.context.run)
 
     @invariant()
     def errors_are_of_what_rests(self) -> None:

@@ -259,6 +259,22 @@ def test_c15_another_model_takes_over_in_every_state(state: ChatState) -> None:
     assert (walker.state, faults(walker.context.messages)) == ("ready", [])
 
 
+@pytest.mark.parametrize(
+    "state, retry",
+    [
+        ("searching_tools", RetryToolSearch()),
+        ("generating_response", RetryGeneration()),
+        ("streaming_response", RetryGeneration()),
+        ("waiting_for_tool_approval", RetryToolSearch()),
+        ("calling_tool", RetryToolSearch()),
+    ],
+)
+def test_c15_another_model_goes_on_where_the_one_before_stopped(state: ChatState, retry: ChatEvent) -> None:
+    walker = Walker.at(state, LoadModel("other"), ModelLoadSuccess())
+    assert all(walker.ignores(other) for other in RETRIES if other != retry)
+    walker.go(retry)
+
+
 ALL: list[ChatEvent] = [
     LoadModel("x"),
     QueueMessage("x"),

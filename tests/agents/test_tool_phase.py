@@ -163,6 +163,37 @@ def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turnin
     assert engine.transcript.remembered == []
 
 
+def test_a_no_holds_beside_what_was_allowed_for_the_session(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
+    first, second, third = turning.submit(engine, "Put them there.").pending
+    turning.submit(engine, answers=[first.deny(), second.allow_session(), third.deny()])
+    assert shelf.put_there == ["vase"]
+    assert len(engine.transcript.remembered) == 1
+    check(engine)
+
+
+def test_a_no_holds_when_the_others_are_allowed_after_it(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
+    first, second, _ = turning.submit(engine, "Put them there.").pending
+    turning.submit(engine, answers=[first.deny()])
+    assert turning.submit(engine, answers=[second.allow_session()]).text == "Done."
+    assert shelf.put_there == ["vase", "jug"]
+    check(engine)
+
+
+def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(turning: Turning) -> None:
+    engine = Engine(
+        ScriptedLLM([put("1", "cup"), call("2", "drop", "{}"), call("3", "drop", "{}")], "Done."),
+        [Shelf().put, CallableTool.from_function(lambda: "dropped", "drop", "Drop it.")],
+        permissions=Permissions(approve="later"),
+    )
+    for action in ("allow_session", "allow", "deny"):
+        request = (engine.pending or turning.submit(engine, "Go.").pending)[0]
+        turning.submit(engine, answers=[Answer(request.call_id, request.fingerprint, action)])
+    assert [rule.tool for rule in engine.transcript.remembered] == ["put"]
+    check(engine)
+
+
 def test_what_is_forbidden_stays_forbidden_when_it_is_edited(turning: Turning) -> None:
     opened: list[str] = []
 

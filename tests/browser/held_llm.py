@@ -109,4 +109,4 @@ def asked(request: Sequence[Message], id: str = "c1") -> tuple[ToolCallPart, str
     """The call `id` in a request, and the result that the model reads."""
     (made,) = [part for message in request for part in message.tool_calls if part.id == id]
     results = [part for message in request for part in message.parts if getattr(part, "call_id", None) == id]
-    return made, results[0].content  # type: ignore[union-attr]
+    return made, results[0].content

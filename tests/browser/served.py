@@ -37,7 +37,7 @@ class Served:
 
     def break_connections(self) -> None:
         """Break what browsers have open, as a network does."""
-        self.do(lambda: [each.transport.abort() for each in self.server.server_state.connections])  # type: ignore[union-attr]
+        self.do(lambda: [each.transport.abort() for each in self.server.server_state.connections])
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def served(
     perform: Mapping[Any, Any] | None = None,
     model: str | None = MODEL,
 ) -> Iterator[Served]:
-    """A chat with this model and these tools; what the permissions do not allow is asked. Without a name no model is loaded."""
+    """A chat with this model and these tools; the permissions say what is asked. Without a name no model is loaded."""
     ready = threading.Event()
     made: list[Served] = []
 

@@ -1,4 +1,4 @@
-"""The diagrams on the page of states are those of the tables in the code."""
+"""The diagrams on the pages are those of the tables in the code."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ def diagrams() -> ModuleType:
     return module
 
 
-def test_the_page_is_up_to_date(diagrams: ModuleType) -> None:
-    page = diagrams.PAGE.read_text(encoding="utf-8")
-    assert page == diagrams.drawn(page), "run `python docs/diagrams.py`"
+def test_the_pages_are_up_to_date(diagrams: ModuleType) -> None:
+    for path, tables in diagrams.PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert page == diagrams.drawn(page, tables), "run `python docs/diagrams.py`"
 
 
 def test_every_state_of_a_table_is_drawn(diagrams: ModuleType) -> None:
-    page = diagrams.PAGE.read_text(encoding="utf-8")
-    states = {state for table in diagrams.TABLES.values() for state in table}
-    assert [state for state in sorted(states) if not re.search(rf"--> {state}(:|$)", page, re.M)] == []
+    for path, tables in diagrams.PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        states = {state for table in tables.values() for state in table}
+        assert [state for state in sorted(states) if not re.search(rf"--> {state}(:|$)", page, re.M)] == []
 
 
 @pytest.mark.parametrize("damage", ["<!-- begin CALL -->", "<!-- end STREAM -->"])
 def test_a_lost_marker_is_told(diagrams: ModuleType, damage: str) -> None:
-    page = diagrams.PAGE.read_text(encoding="utf-8")
+    path, tables = next(iter(diagrams.PAGES.items()))
     with pytest.raises(ValueError, match="markers"):
-        diagrams.drawn(page.replace(damage, ""))
+        diagrams.drawn(path.read_text(encoding="utf-8").replace(damage, ""), tables)

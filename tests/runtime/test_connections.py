@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +19,7 @@ import pytest
 from loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
 from toolcast.providers.wire import HTTPRequest, Secret
+from toolcast.runtime.aiohttp_network import AiohttpNetwork
 from toolcast.runtime.connections import AsyncDoor
 from toolcast.runtime.network import AsyncReply, HttpxNetwork
 
@@ -413,3 +417,73 @@ def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, 
         reply._kept.over = True
 
     anyio.run(main, backend=backend)
+
+
+# ---- the name that a server proves
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Loopback]:
+    """A server that proves to be `one.example`, in a world that believes it."""
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("one.example").configure_cert(context)
+    with Loopback(tls=context) as server:
+        yield server
+    gc.collect()
+
+
+def test_an_address_proves_the_name_that_is_wanted(backend: str, network: HttpxNetwork, named: Loopback) -> None:
+    """A connection that has proved one name is not taken for another."""
+    wanted, other, none = (replace(request_to(named), tls_name=name) for name in ("one.example", "two.example", None))
+    for _ in range(2):
+        assert network.open(wanted, connect=5.0, read=5.0).read() == b""
+    for request in (other, none):
+        with pytest.raises(ConnectFailed, match="SSL_CERT_FILE"):
+            network.open(request, connect=5.0, read=5.0)
+
+    async def main() -> None:
+        for _ in range(2):
+            assert await (await network.aopen(wanted, connect=5.0, read=5.0)).read(5.0) == b""
+        for request in (other, none):
+            with pytest.raises(ConnectFailed, match="SSL_CERT_FILE"):
+                await network.aopen(request, connect=5.0, read=5.0)
+        await network.aclose()
+
+    anyio.run(main, backend=backend)
+    assert len(named.requests) == 4
+    assert {request.headers["host"] for request in named.requests} == {f"127.0.0.1:{named.port}"}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_aiohttp_proves_the_name_too(named: Loopback, anyio_backend: str) -> None:
+    network = AiohttpNetwork()
+    wanted, other = (replace(request_to(named), tls_name=name) for name in ("one.example", "two.example"))
+    assert await (await network.aopen(wanted, connect=5.0, read=5.0)).read(5.0) == b""
+    with pytest.raises(ConnectFailed, match="SSL_CERT_FILE"):
+        await network.aopen(other, connect=5.0, read=5.0)
+    await network.aclose()
+    assert len(named.requests) == 1
+
+
+# ---- proxies
+
+
+def test_a_direct_network_takes_no_proxy(backend: str, server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:1")
+    network = HttpxNetwork(direct=True)
+    assert network.open(request_to(server), connect=5.0, read=5.0).read() == b""
+
+    async def main() -> None:
+        assert await (await network.aopen(request_to(server), connect=5.0, read=5.0)).read(5.0) == b""
+        await network.aclose()
+
+    anyio.run(main, backend=backend)
+    assert len(server.requests) == 2
+    with pytest.raises(ConnectFailed):
+        HttpxNetwork().open(request_to(server), connect=5.0, read=5.0)

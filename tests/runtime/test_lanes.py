@@ -297,3 +297,8 @@ def test_a_users_client_looks_at_redirects(server: Loopback) -> None:
         server.answer(whole(b"", 302, "location: http://x:port/"))
         with pytest.raises(StreamInterrupted):
             fetch(HttpxNetwork(client), server)
+
+
+def test_a_connection_to_an_address_is_for_one_name_only() -> None:
+    origins = {place_of(httpx, "https://127.0.0.1/", name).origin for name in (None, "a.example", "b.example")}
+    assert len(origins) == 3

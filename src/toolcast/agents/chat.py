@@ -26,7 +26,7 @@ from ..runtime.side_jobs import SideJob, ended, start_job
 from ..runtime.waiting import Waiters
 from .chat_actions import Effect, Order
 from .chat_context import STATES, ChatContext, ChatState, differences
-from .chat_effects import FAILURES, CoreWork, Perform, Work
+from .chat_effects import FAILURES, CoreWork, Perform, Work, is_loop_ending
 from .chat_events import ChatEvent, Failure, Stop, StreamError, WorkEvent, said, told
 from .chat_transitions import transition
 from .engine import Engine
@@ -113,6 +113,8 @@ class _Chat:
         core = CoreWork(setup, engine.transcript.spending, search or LexicalSearch(limit=OFFERED), llms)
         self.engine: Engine = engine
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}
+        if unknown := self._perform.keys() - core.performs.keys():
+            raise ValueError(f"perform= has {', '.join(map(repr, unknown))}; the orders are {', '.join(core.performs)}")
         self._now: tuple[ChatState, ChatContext] = (
             "idle",
             ChatContext(engine.history, max_rounds=setup.max_rounds),
@@ -121,7 +123,7 @@ class _Chat:
         self._events: deque[ChatEvent] = deque()  # what listeners have dispatched
         self._busy = self._closed = False
         self._listeners: dict[object, Listener] = {}
-        self._works: dict[int, Work] = {}
+        self._works: list[Work] = []
         self._waits: list[_Wait] = []
         self._waiters = Waiters()
 
@@ -161,11 +163,11 @@ class _Chat:
 
         Work that went on then is not begun again by itself: it counts as stopped, and RETRY_* begins it.
         """
-        now = _read(data)
+        state, context = _read(data)
         with self._lock:
             self._check()
             self._cancel_all()
-            self._now = now
+            self._now = (state, replace(context, max_rounds=self.engine.setup.max_rounds))
             if self.state not in RESTS:
                 self._take(Stop())
             self._reach(self.state)
@@ -179,17 +181,22 @@ class _Chat:
         within a listener it gives None: the event is dealt with when all have heard of the one before.
         """
         self._check()
-        return self._take(event if isinstance(event, ChatEvent) else said(event))
+        if isinstance(event, ChatEvent):
+            return self._take(event)
+        if not isinstance(event, (str, Mapping)):
+            raise TypeError(f"{event!r:.60} is no event: use QueueMessage('Hello.'), or plain data, as JSON gives it")
+        return self._take(said(event))
 
     def _take(self, event: ChatEvent) -> ChatChange | None:
         with self._lock:
+            self._check()
             if self._busy:
                 self._events.append(event)
                 return None
             self._busy = True
             try:
                 change = self._apply(event)
-                while self._events:
+                while self._events and not self._closed:
                     self._apply(self._events.popleft())
             finally:
                 self._busy = False
@@ -219,15 +226,14 @@ class _Chat:
         if effect.order == "cancel":
             self._cancel(effect.run)
             return
-        work = Work(effect.run, self.context, self._hear, concurrent=self._concurrent)
+        work = Work(effect.run, self.context, lambda event: self._hear(work, event), concurrent=self._concurrent)
         main = partial(self._do, work, effect.order)
-        name = f"chat {effect.order}"
-        self._works[work.run] = work
+        self._works.append(work)
         try:
-            work.job = start_job(main, concurrent=self._concurrent, name=name)
+            work.job = start_job(main, concurrent=self._concurrent, name=f"chat {effect.order}")
         except RuntimeError as error:  # there are no more threads, or the event loop is closed
             self._fail(work, effect.order, error)
-            del self._works[work.run]
+            self._works.remove(work)
 
     async def _do(self, work: Work, order: Order) -> None:
         try:
@@ -235,33 +241,38 @@ class _Chat:
         except Interrupted:
             pass
         except BaseException as error:
-            self._fail(work, order, error)
+            if self._concurrent and is_loop_ending(error):
+                self._close()  # nothing more can be done in it
+            else:
+                self._fail(work, order, error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._works.pop(work.run, None)
+            self._works.remove(work)
 
     def _fail(self, work: Work, order: Order, error: BaseException) -> None:
         """Tell that work has failed. What is no error of ours may be a bug, and is logged with all of it."""
         begun = order == "generate" and self.state == "streaming_response"
         kind: type[Failure] = StreamError if begun else FAILURES[order]
-        if not work.cancellation.cancelled and not isinstance(error, ToolcastError):
+        known = isinstance(error, ToolcastError)
+        if not work.cancellation.cancelled and not known:
             logger.error("%s of a chat failed", order, exc_info=error)
-        retryable = getattr(error, "retryable", not isinstance(error, ToolcastError))
-        work.tell(kind(str(error) or type(error).__name__, retryable=retryable))
+        words = str(error) if known else f"{type(error).__name__}: {error}".removesuffix(": ")
+        work.tell(kind(words or type(error).__name__, retryable=getattr(error, "retryable", not known)))
 
-    def _hear(self, event: WorkEvent) -> None:
-        """Take what work tells; of a chat that is closed nobody wants to know it."""
-        if not self._closed:
-            self._take(event)
+    def _hear(self, work: Work, event: WorkEvent) -> None:
+        """Take what work tells. Nobody wants to know it of a chat that is closed, or of what was given up meanwhile."""
+        with self._lock:
+            if not self._closed and not work.cancellation.cancelled:
+                self._take(event)
 
     def _cancel(self, run: int) -> None:
-        work = self._works.get(run)
-        if work is not None:
-            work.cancellation.cancel()
+        for work in tuple(self._works):
+            if work.run == run:
+                work.cancellation.cancel()
 
     def _cancel_all(self) -> list[SideJob]:
-        works = tuple(self._works.values())
+        works = tuple(self._works)
         for work in works:
             work.cancellation.cancel()
         return [work.job for work in works if work.job is not None]
@@ -275,6 +286,8 @@ class _Chat:
         wait = _Wait(states or RESTS)
         with self._lock:
             self._check()
+            if self._busy:
+                raise IllegalState("a listener cannot wait: nothing happens before it is back", state=self.state)
             wait.see(self.state)
             self._waits.append(wait)
         return wait
@@ -309,7 +322,11 @@ def _read(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
     version, state = data.get("version"), data.get("state")
     if version != 1 or state not in STATES:
         raise ValueError(f"this is no snapshot of a chat that can be read here: version {version!r:.60}, {state!r:.60}")
-    return state, ChatContext.from_dict(data["context"])
+    try:
+        context = ChatContext.from_dict(data["context"])
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"this snapshot of a chat is damaged: {type(error).__name__}: {error}") from error
+    return state, context
 
 
 class ChatMachine(_Chat):
@@ -351,7 +368,10 @@ class AsyncChatMachine(_Chat):
 
     def dispatch(self, event: ChatEvent | Mapping[str, Any] | str) -> ChatChange | None:
         """Have something happen; gives what came of it at once. In the event loop: see `ChatMachine.dispatch`."""
-        current_loop()  # raises where there is none
+        try:
+            current_loop()
+        except RuntimeError:
+            raise RuntimeError("no event loop runs here; from a thread, call_soon_threadsafe(chat.dispatch, event)") from None
         return super().dispatch(event)
 
     async def run_until(self, *states: ChatState) -> ChatState:

@@ -7,16 +7,20 @@ step. Work that is cancelled tells nothing any more, and its connection is close
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
+from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
 from ..cancellation import Cancellation
 from ..errors import ContextTooLong, ToolcastError, ToolTimeout, TryAgain
-from ..events import AgentEvent, Event, ToolProgress, ToolResult
+from ..events import AgentEvent, Event, ToolProgress
 from ..llms import FunctionCallingLLM
-from ..messages import ToolResultPart
+from ..messages import Message, ToolCallPart, ToolResultPart
 from ..runtime.interruptions import Interrupted, Interruptible
 from ..runtime.network import Outside
 from ..runtime.side_jobs import SideJob
@@ -40,7 +44,7 @@ from .chat_events import (
     ToolSearchSuccess,
     WorkEvent,
 )
-from .histories import unanswered
+from .histories import estimated_tokens, unanswered
 from .limits import Limits
 from .rounds import Round
 from .rules import Rule
@@ -71,15 +75,27 @@ class Work:
         self.cancellation: Cancellation = Cancellation()
         self._interruptible = Interruptible()
         self._tell = tell
+        self._home: tuple[Any, int] | None = None  # the event loop that the work goes on in, and its thread
         self.cancellation.then(self._interruptible.interrupt)
 
     def tell(self, event: WorkEvent) -> None:
         """Have the chat know. From any thread; what is told after the work was cancelled is not heard."""
-        if not self.cancellation.cancelled:
-            self._tell(event if event.run == self.run else replace(event, run=self.run))
+        if self.cancellation.cancelled:
+            return
+        event = event if event.run == self.run else replace(event, run=self.run)
+        if self._home is None or self._home[1] == get_ident():
+            self._tell(event)
+            return
+        loop, _ = self._home
+        with suppress(RuntimeError):  # it is closed
+            (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(self._tell, event)
 
     async def do(self, perform: Perform) -> None:
         """Do the work; raises `Interrupted` where it is cancelled."""
+        if self.concurrent:
+            from ..runtime.shielding import current_loop
+
+            self._home = current_loop(), get_ident()
         await self._interruptible.run(partial(perform, self))
 
     def outside(self, llm: FunctionCallingLLM) -> Outside:
@@ -89,6 +105,14 @@ class Work:
 
 Perform: TypeAlias = Callable[[Work], Awaitable[None]]
 """Does work, and tells what came of it. What it raises is told as the failure of its stage."""
+
+
+def is_loop_ending(error: BaseException) -> bool:
+    """Whether the event loop that work goes on in ends it: nobody else cancels its task, unless a tool says so."""
+    trio, asyncio = sys.modules.get("trio"), sys.modules.get("asyncio")
+    if trio is not None and isinstance(error, trio.Cancelled):
+        return True
+    return asyncio is not None and isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling() > 0
 
 
 class CoreWork:
@@ -102,23 +126,30 @@ class CoreWork:
         self._search = search
         self._llms = llms
         self._made: dict[str, FunctionCallingLLM] = {}
+        self._shortened: tuple[Sequence[Message], Sequence[Message]] = ((), ())  # what was too long, and what is sent
         self.performs: Mapping[Order, Perform] = {
             "load_model": self.load_model,
-            "search_tools": self.search_tools,
-            "generate": self.generate,
-            "call_tools": self.call_tools,
+            "search_tools": partial(self._timed, self.search_tools),
+            "generate": partial(self._timed, self.generate),
+            "call_tools": partial(self._timed, self.call_tools),
         }
+
+    async def _timed(self, perform: Perform, work: Work) -> None:
+        """Do work, whose seconds are counted."""
+        now = work.outside(self._setup.llm).now
+        self._spending.begin(now())
+        try:
+            await perform(work)
+        finally:
+            self._spending.end(now())
 
     async def load_model(self, work: Work) -> None:
         """Fetch and start the model, where it runs here."""
         llm, loading = self._llm(work.context), _Loading(work)
         if work.concurrent:
-            from anyio import from_thread, to_thread
+            from anyio import to_thread
 
-            def told(done: int, total: int) -> None:
-                from_thread.run_sync(loading.told, done, total)
-
-            await to_thread.run_sync(llm.load, told, abandon_on_cancel=True)
+            await to_thread.run_sync(llm.load, loading.told, abandon_on_cancel=True)
         else:
             llm.load(loading.told)
         work.tell(ModelLoadSuccess())
@@ -131,19 +162,40 @@ class CoreWork:
         work.tell(ToolSearchSuccess(tuple([tool.name for tool in found])))
 
     async def generate(self, work: Work) -> None:
-        """Ask the model, and tell its answer as it comes. A history that is too long for it is shortened once."""
+        """Ask the model, and tell its answer as it comes. What is too long for it is sent shortened from then on."""
         setup, transcript = self._setup_for(work.context), self._transcript(work.context)
+        limit = None if setup.compaction is None else setup.compaction.at
+        transcript.rewrite(self._sent(transcript.history))
+        if limit is not None and estimated_tokens(transcript.history) > limit:
+            await self._shorten(work, transcript)
         try:
             await self._listen(work, setup, transcript)
         except ContextTooLong:
-            compaction = setup.compaction
-            if compaction is None or not await transcript.compact(compaction, work.concurrent, self._spending.add):
+            if not await self._shorten(work, transcript):
                 raise
             await self._listen(work, setup, transcript)
+
+    def _sent(self, history: Sequence[Message]) -> Sequence[Message]:
+        """`history`, the part of it shortened that was once."""
+        long, short = self._shortened
+        begins = len(long) > 0 and list(history[: len(long)]) == long
+        return [*short, *history[len(long) :]] if begins else history
+
+    async def _shorten(self, work: Work, transcript: Transcript) -> bool:
+        """Whether the history is shorter now."""
+        compaction, history = self._setup.compaction, self._transcript(work.context).history
+        if compaction is None or not await transcript.compact(compaction, work.concurrent, self._spending.add):
+            return False
+        self._shortened = history, tuple(transcript.history)
+        return True
 
     async def _listen(self, work: Work, setup: Setup, transcript: Transcript) -> None:
         outside = work.outside(setup.llm)
         Limits(setup, self._spending).ask(outside.now())
+        there = {call.id for message in transcript.history for call in message.tool_calls}
+        for call in [call for message in work.context.messages for call in message.tool_calls]:
+            if call.id not in there:
+                transcript.ids.of(call.id)  # what is left out of a shortened history keeps its id
         answer = Round(setup, transcript, None, outside)
         if not work.concurrent:
             work.cancellation.then(answer.break_off)
@@ -158,8 +210,6 @@ class CoreWork:
         finally:
             self._spending.add(answer.cost)
             await answer.close()
-        if not begun:
-            work.tell(GenerationSuccess())
         work.tell(self._complete(transcript, answer))
 
     def _complete(self, transcript: Transcript, answer: Round) -> StreamComplete:
@@ -176,7 +226,7 @@ class CoreWork:
         context = work.context
         setup, transcript = self._setup, self._transcript(context)
         calls = [call for call in unanswered(context.messages) if call.id in context.running]
-        Limits(setup, self._spending).call(calls, work.outside(self._llm(context)).now())
+        self._limit(work, calls)
         jobs = jobs_of(calls, setup.by_name)
         phase = ToolPhase(setup, transcript, jobs, work.cancellation, self._spending, concurrent=work.concurrent)
         answers = {answer.call_id: answer for answer in context.answers}
@@ -192,6 +242,17 @@ class CoreWork:
             if phase.running:
                 await phase.stop()
         results.end()
+
+    def _limit(self, work: Work, calls: Sequence[ToolCallPart]) -> None:
+        """Raise where these calls are too many, or the same over and over in this turn."""
+        turn = list(takewhile(lambda message: message.role != "user", reversed(work.context.messages)))
+        waiting = {call.id for call in unanswered(work.context.messages)}
+        made = [call for message in reversed(turn) for call in message.tool_calls if call.id not in waiting]
+        now = work.outside(self._setup.llm).now()
+        limits = Limits(self._setup, Spending())
+        limits.call(made, now)
+        limits.spending = self._spending
+        limits.call(calls, now)
 
     def _allowed_by_now(self, transcript: Transcript, context: ChatContext) -> dict[str, Any]:
         """The rules that hold for the session, and who is still to be asked then, if that has changed."""
@@ -237,7 +298,7 @@ class _Results:
         for event in events:
             if isinstance(event, ToolProgress):
                 self._work.tell(ToolCallProgress(event.call_id, event.data))
-            elif isinstance(event, ToolResult):
+            else:  # a `ToolResult`
                 self._take(cast("ToolResultPart", next(self._added).parts[0]))
 
     def end(self) -> None:

@@ -68,7 +68,7 @@ class ToolPhase:
     def next_request(self, answers: Mapping[str, Answer]) -> PermissionRequest | None:
         """The next call that somebody has to be asked about; None once all calls are decided."""
         for job in self._undecided:
-            request = self._judged(job)
+            request = self._judged(job, answered=job.call.id in answers)
             if request is None:
                 continue
             self._asked = job
@@ -103,17 +103,20 @@ class ToolPhase:
             job.error = _denied(answer.reason or "the user said no")
         elif answer.action == "allow_session":
             facts, arguments = job.tool, _arguments(job)
-            self._transcript.remembered.append(self._setup.permissions.rule_for_session(facts, arguments))
+            rule = self._setup.permissions.rule_for_session(facts, arguments)
+            if rule not in self._transcript.remembered:  # an answer that waits for others is taken again with them
+                self._transcript.remembered.append(rule)
         elif answer.action == "edit":
             self._edit(job, answer.arguments or "{}")
 
-    def _judged(self, job: Job) -> PermissionRequest | None:
+    def _judged(self, job: Job, *, answered: bool) -> PermissionRequest | None:
+        """What has to be asked before the call may run. An answer counts, even if by now it may run without."""
         if job.error is not None or job.tool is None or job.done:
             return None
         decision = self._setup.permissions.decide(job.tool, _arguments(job), self._transcript.remembered)
         if decision.verdict == "deny":
             job.error = _denied(decision.reason)
-        if decision.verdict != "ask":
+        if decision.verdict == "deny" or (decision.verdict == "allow" and not answered):
             return None
         return PermissionRequest(job.call.id, job.tool.name, job.call.arguments, decision.reason)
 

@@ -26,9 +26,11 @@ class _Row(NamedTuple):
 
 _COMMANDS: Mapping[str, _Row] = {
     "chat": _Row(".chat", "Chat with a model, at a terminal or in a pipe."),
-    "pull": _Row(".pull", "Fetch the weights of the embedded model, and print where they are."),
-    "models": _Row(".models", "List what is known of models: '?' is not known, '*' any other."),
     "web": _Row(".web_command", "Chat with a model in the browser: this prints the address of the page."),
+    "get": _Row(".get", "Extract JSON from a text, by a schema in one line."),
+    "logs": _Row(".logs", "List the saved sessions, or show one."),
+    "models": _Row(".models", "List what is known of models: '?' is not known, '*' any other."),
+    "pull": _Row(".pull", "Fetch the weights of the embedded model, and print where they are."),
 }
 
 
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _leave_the_pipe()
         return 0
     except (ToolcastError, OSError, ImportError) as error:
-        print(f"toolcast: {error}", file=sys.stderr)
+        print("toolcast:", " ".join(str(error).split()), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("toolcast: interrupted", file=sys.stderr)

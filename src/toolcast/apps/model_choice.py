@@ -7,6 +7,7 @@ scheme is asked over http where it is this machine, and over https anywhere else
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -41,6 +42,17 @@ def chosen(
     if not (provider or model or host or token):
         return LlamaCpp()
     return Ollama(model or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
+
+
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that choose a model: see `model_choice`."""
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER:MODEL",
+        help="'local' is the embedded one; default: $OLLAMA_MODEL where a variable of Ollama is set, else 'local'",
+    )
+    parser.add_argument("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST for Ollama")
+    parser.add_argument("--token", metavar="TOKEN", help="the service's key; default: its own variable")
 
 
 def address(host: str) -> str:

@@ -64,7 +64,7 @@ def model_of(fields: Sequence[OneField], name: str = "Data") -> type[BaseModel]:
     """A Pydantic model with these fields."""
     # Pydantic has names of its own, so ours are aliases.
     made = {f"field_{number}": _typed(each) for number, each in enumerate(fields)}
-    return cast("type[BaseModel]", create_model(name, __config__=_CONFIG, **cast("dict[str, Any]", made)))
+    return create_model(name, __config__=_CONFIG, **cast("dict[str, Any]", made))
 
 
 _CONFIG = ConfigDict(extra="ignore")
@@ -125,11 +125,13 @@ class _Reader:
 
     def _field(self, name: str) -> OneField:
         self._takes(":")
-        kind, choices, fields = "str", (), ()
+        kind = "str"
+        choices: tuple[str, ...] = ()
+        fields: tuple[OneField, ...] = ()
         if self._next.text == "{":
             fields = self._object()
-        elif len(said := self._choices()) > 1:
-            choices = said
+        elif self._after.text == "|":
+            choices = self._choices()
         elif self._next.kind == "word" and self._next.text != "list":
             kind = self._type()
         many = self._takes("list") or self._takes_many()
@@ -150,9 +152,7 @@ class _Reader:
         return fields
 
     def _choices(self) -> tuple[str, ...]:
-        """The words of a choice; none where what comes is no choice."""
-        if self._after.text != "|":
-            return ()
+        """The words of a choice, each once."""
         found: list[str] = []
         while not found or self._takes("|"):
             if self._next.kind not in ("word", "string"):
@@ -192,4 +192,5 @@ class _Reader:
         return self._tokens[self._place + 1] if self._place + 1 < len(self._tokens) else self._end
 
     def _wrong(self, why: str) -> SchemaError:
-        return SchemaError(why, self._text, self._next.at)
+        unclosed = self._next.text == '"'
+        return SchemaError("this quote is not closed" if unclosed else why, self._text, self._next.at)

@@ -135,11 +135,12 @@ class _Fetch:
         """What the host leads to, looked up once. Raises `ValueError` where any of it may not be asked."""
         found = [there.address] if there.address is not None else self._resolved(there)
         allowed = self.fetcher.allowed
+        name = there.host if there.address is None else "it"
         for address in found:
             if allowed is not None and not allowed(address):
-                raise ValueError(f"{there.host} leads to {address}, which may not be asked")
+                raise ValueError(f"{name} leads to {address}, which may not be asked")
             if allowed is None and (why := refusal(address)) is not None:
-                raise ValueError(f"{there.host} leads to {why}; only public addresses are fetched")
+                raise ValueError(f"{name} leads to {why}; only public addresses are fetched")
         return found
 
     def _resolved(self, there: Target) -> list[IPAddress]:

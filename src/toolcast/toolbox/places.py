@@ -37,6 +37,7 @@ LARGEST: Final = 20_000_000
 """Bytes of a file that is read, at most."""
 
 _MOST_LINKS = 40
+_MOST_FOLDERS = 100  # below each other: each of them is open on the way
 _FROM_FOLDERS = {os.open, os.stat, os.readlink, os.mkdir, os.rename, os.unlink} <= os.supports_dir_fd
 _SAFELY = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "NOCTTY", "BINARY"))
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
@@ -117,8 +118,8 @@ class Folder:
     def names(self) -> list[tuple[str, int]]:
         """What lies in it: names and modes, links not followed, sorted by name."""
         with os.scandir(self._path if self._fd is None else self._fd) as entries:
-            found = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-        return sorted(found)
+            found = [(entry.name, _mode_of(entry)) for entry in entries]
+        return sorted([(name, mode) for name, mode in found if mode is not None])
 
     def close(self) -> None:
         """Close it."""
@@ -282,6 +283,8 @@ class _Walk:
             raise TryAgain(f"{self._way_to(name)} is {kind_of(status.st_mode)}, and no folder")
         self._folders.append(self._folders[-1].folder(name))
         self._names.append(name)
+        if len(self._names) > _MOST_FOLDERS:
+            raise TryAgain(f"{self._path[:200]!r} leads through more than {_MOST_FOLDERS} folders")
 
     def _way_to(self, name: str) -> str:
         return "/".join([*self._names, name])
@@ -311,6 +314,13 @@ def leads_out(path: str) -> TryAgain:
 
 def _missing(path: str) -> TryAgain:
     return TryAgain(f"there is no {path}; list_files tells what there is")
+
+
+def _mode_of(entry: os.DirEntry[str]) -> int | None:
+    """The mode of what lies in a folder; None where it has gone since the folder was read."""
+    with suppress(FileNotFoundError):
+        return entry.stat(follow_symlinks=False).st_mode
+    return None
 
 
 def kind_of(mode: int) -> str:

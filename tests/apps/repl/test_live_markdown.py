@@ -126,8 +126,8 @@ INLINE = st.sampled_from(["word", "two words", "*x*", "`c`", "1. x", "# x", "<b>
 LINE = st.sampled_from(
     ["", "", "text", "more text", "# head", "- item", "* other", "+ third", "1. one", "1. one\n2. two\n2. three",
      "\n10. ten", "1) par", "  - nested", "    deep", "   three", "> quote", ">", "---", "***", "===", "```",
-     "```python", "~~~", "  after", "| a | b |", "|---|---|", "-", "1.", "<div>", "[a]: b", "- - -", "-   wide", "-      code",
-     "1. - both"]
+     "```python", "~~~", "  after", "| a | b |", "|---|---|", "-", "1.", "<div>", "[a]: b", "- - -", "-   wide",
+     "-      code", "1. - both"]
 )  # fmt: skip
 TEXT = st.lists(LINE | INLINE, max_size=14).map("\n".join)
 

@@ -22,7 +22,6 @@ from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import PlainScreen
 from toolcast.errors import ToolcastError
 
-
 PLAIN = Options()
 
 
@@ -37,6 +36,7 @@ class Person(io.StringIO):
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OLLAMA_HOST", "OLLAMA_MODEL", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(LlamaCpp, "load", lambda llm, progress: progress(1_000_000, 2_000_000))
 
 
 @contextmanager
@@ -78,7 +78,9 @@ def test_without_the_extra_the_screen_is_plain(tmp_path: Path, monkeypatch: pyte
 
 def test_the_greeting(tmp_path: Path) -> None:
     with at_terminal(tmp_path, NO_COLOR="1") as (repl, shown):
-        model, small, keys = shown.getvalue().splitlines()
+        fetched, text = shown.getvalue().split("\r")[1].split("MB")
+        model, small, keys = text.splitlines()
+        assert fetched == " 50 % of 2.0 "
         assert model.endswith(": smollm2 of llama.cpp, mode build.")
         assert "too small for the built-in tools" in small
         assert "/help" in keys
@@ -112,7 +114,7 @@ def test_sessions_are_kept(tmp_path: Path) -> None:
 def test_where_they_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with at_terminal(tmp_path / "file", NO_COLOR="1") as (_, shown):
-        assert shown.getvalue().startswith("This conversation is kept nowhere: ")
+        assert "MBThis conversation is kept nowhere: " in shown.getvalue()
     with pytest.raises(ToolcastError, match="failed"), at_terminal(tmp_path / "file", Options(session="ada")):
         raise AssertionError
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 pytest.importorskip("rich", reason="needs toolcast[cli]")
 pytest.importorskip("pyte")
@@ -135,6 +136,12 @@ def test_code_is_coloured_and_stands_at_the_margin(bench: Bench) -> None:
     assert bench.output.look("def").fg == "brightblue"
 
 
+def test_code_in_a_list_and_a_quote(bench: Bench) -> None:
+    bench.screen.content("1. first\n   ```sh\n   ls  -l\n   ```\n2. second\n\n> ~~~\n> x\n> ~~~\n\n    indented\n")
+    bench.screen.end_answer()
+    assert bench.lines == ["", "  1 first", "    ls  -l", "  2 second", "", "▌ x", "", "indented"]
+
+
 def test_nothing_is_lost_that_looks_like_html_or_a_link(bench: Bench) -> None:
     bench.screen.content("<answer>42</answer> [here](http://a.b/c) ![picture](p.png) [x]\n\n[x]: http://d.e\n\n")
     bench.screen.content("| a | b |\n|---|---|\n| 1 | " + "x" * 80 + " |\n")
@@ -143,6 +150,41 @@ def test_nothing_is_lost_that_looks_like_html_or_a_link(bench: Bench) -> None:
     for said in ("<answer>42</answer>", "here(http://a.b/c)", "!picture(p.png)", "[x]:http://d.e"):
         assert said in shown
     assert sum(line.count("x") for line in bench.lines[5:]) == 80
+
+
+@pytest.mark.parametrize("text", [">" * 40 + " end", "- " * 30 + "end", ">" * 400 + "end", "> - " * 9 + "end"])
+def test_what_is_nested_too_deep_is_shown_as_it_is(bench: Bench, text: str) -> None:
+    bench.screen.content(text)
+    bench.screen.end_answer()
+    assert "".join(bench.lines).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 20])
+def test_a_terminal_that_is_hardly_one(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "1")
+    bench = Bench()
+    bench.output.resize(columns, 5)
+    in_pieces(bench.screen.content, "# Head\n- one\n  - two\n\n| a |\n|---|\n| b |\n\nthe **words**\n")
+    bench.screen.error("wrong")
+    shown = "".join(bench.lines).replace(" ", "")
+    assert "words" in shown.replace("*", "")
+    assert "Head" in shown
+    assert "wrong" in shown
+
+
+@given(st.text(alphabet=st.sampled_from("> -1.`|*_[]()<&;\\\t\n#~a漢é\x1b"), max_size=60))
+def test_whatever_a_model_writes_is_no_reason_to_fail(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLUMNS", "30")
+        patch.setenv("LINES", "5")
+        bench = Bench()
+    in_pieces(bench.screen.content, text)
+    bench.screen.end_answer()
+    shown = "".join(bench.lines)
+    for letter in "a漢é":  # but in an entity, which says another, and in what a fence says of its code
+        assert shown.count(letter) == text.count(letter) or "&" in text or "```" in text or "~~~" in text
 
 
 @pytest.mark.parametrize("length", [17, 10_000])
@@ -190,8 +232,8 @@ def test_a_text_that_grows_is_not_drawn_again(bench: Bench) -> None:
 
 
 def test_nor_is_one_that_does_not_fit_the_screen_with_every_piece(bench: Bench) -> None:
-    in_pieces(bench.screen.content, "plain words that go on and on " * 200, 1)
-    assert bench.output.written.count("\x1b[J") < 3 * 6000 / COLUMNS
+    in_pieces(bench.screen.content, "plain words that go on and on " * 90)
+    assert 0 < bench.output.written.count("\x1b[J") < 2 * 2700 / COLUMNS
 
 
 def test_a_call_is_folded(bench: Bench) -> None:
@@ -208,6 +250,17 @@ def test_a_call_is_folded(bench: Bench) -> None:
     screen.content("So it is.")
     screen.end_answer()
     assert bench.lines[-3:] == ["    … 95 more lines", "", "So it is."]
+
+
+def test_a_result_stands_below_its_call_though_the_answer_was_over(bench: Bench) -> None:
+    bench.screen.call_complete("1", "tool", "{}")
+    bench.screen.end_answer()
+    bench.screen.call_result("1", "tool", "done", False)
+    bench.screen.note("one")
+    bench.screen.end_answer()
+    bench.screen.note("two")
+    bench.screen.call_result("2", "tool", "done", False)
+    assert bench.lines == ["", "● tool()", "  ⎿ done", "", "one", "two", "", "  ⎿ tool: done"]
 
 
 def test_calls_side_by_side(bench: Bench) -> None:

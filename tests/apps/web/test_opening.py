@@ -69,6 +69,24 @@ def test_a_page_that_others_can_reach_is_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("platform", "variables", "no_browser", "opens"),
+    [
+        ("linux", {}, False, False),
+        ("linux", {"DISPLAY": ":0"}, False, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, False, True),
+        ("linux", {"DISPLAY": ":0"}, True, False),
+        ("darwin", {}, False, True),
+    ],
+)
+def test_a_browser_is_opened_where_there_is_a_screen(
+    platform: str, variables: dict[str, str], no_browser: bool, opens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(os, "environ", variables)
+    assert Options(no_browser=no_browser).opens_browser is opens
+
+
+@pytest.mark.parametrize(
     ("host", "is_open"),
     [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("box", True)],
 )

@@ -122,7 +122,7 @@ async def test_a_browser_that_comes_back_misses_nothing_and_gets_nothing_twice()
 async def test_a_tab_that_does_not_read_holds_up_nobody() -> None:
     limit = 100_000
     async with serving(*TO_STREAMING, log_limit=limit) as served:
-        feed = served.server.config.app.state.feed  # type: ignore[union-attr]
+        feed = served.server.config.app.state.feed
         deaf = socket.create_connection(("127.0.0.1", served.port))
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(f"GET /events?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -28,6 +28,7 @@ from .live_rows import Row
 
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.block_quote": "dim"})
 _CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal itself: they fit its background
+_INDENT: Final = 4  # what rich takes for each level of lists and quotes; where nothing is left, it shows nothing
 _DEPTHS: Final = {
     "standard": ColorSystem.STANDARD,
     "256": ColorSystem.EIGHT_BIT,
@@ -56,16 +57,15 @@ class _Item(ListItem):
 class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
-            if isinstance(part, Table):
-                for column in part.columns:
-                    column.overflow = "fold"
+            for column in part.columns if isinstance(part, Table) else ():
+                column.overflow = "fold"
             yield part
 
 
 @cache
 def parser() -> MarkdownIt:
     """The Markdown that is understood: blocks of it mean the same alone as in the whole (see live_markdown.py)."""
-    rules = MarkdownIt().enable(["strikethrough", "table"])
+    rules = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["strikethrough", "table"])
     return rules.disable(["html_block", "html_inline", "reference", "image"])
 
 
@@ -151,7 +151,9 @@ class RichRows:
             # A row for each line, however long it is: the terminal wraps it, and copies it as one.
             lines = highlighted(block.text, block.language).split("\n", allow_blank=True)
             return [self._row(Segment.apply_style(line.render(self._console), self._style(style))) for line in lines]
-        return _stripped(self.of(_Markdown.of(block.text, style)))
+        markdown = _Markdown.of(block.text, style)
+        fits = _INDENT * (1 + max((token.level for token in markdown.parsed), default=0)) < self.columns
+        return _stripped(self.of(markdown if fits else Text(block.text, style)))
 
     def _style(self, name: str) -> Style:
         return self._console.get_style(name)

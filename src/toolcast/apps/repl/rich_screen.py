@@ -50,7 +50,8 @@ class RichScreen:
         self._rich = RichRows(stdout)
         self._live = LiveRows()
         self._pace = _Pace(clock)
-        self._section = ""
+        self._section = ""  # that is open
+        self._above = ""  # the one that stands last, open or not
         self._markdown = LiveMarkdown()
         self._ready: list[Row] = []  # to be written with what is drawn next
         self._growing: dict[str, ShownCall] = {}  # calls whose arguments arrive
@@ -62,6 +63,7 @@ class RichScreen:
         """One input. Raises `KeyboardInterrupt` for Ctrl-C; None for Ctrl-D."""
         self.end_answer()
         self._draw([_GAP])
+        self._above = "prompt"
         said = self._prompt.read(visible(prompt), text, unfold=self._unfold)
         if prompt == self._prompt.main:
             self._calls.clear()
@@ -78,35 +80,35 @@ class RichScreen:
     def call_begins(self, id: str, name: str) -> None:
         """A call, whose arguments will grow."""
         self._turn_to("calls")
-        self._growing[id] = ShownCall(visible(name))
+        self._growing[id] = ShownCall(name)
         self._draw()
 
     def call_arguments(self, id: str, text: str) -> None:
         """A piece of the arguments."""
         if call := self._growing.get(id):
-            call.grow(visible(text))
+            call.grow(text)
             self._pace(self._draw)
 
     def call_complete(self, id: str, name: str, arguments: str) -> None:
         """The call, folded."""
         self._turn_to("calls")
         self._growing.pop(id, None)
-        call = self._calls[id] = ShownCall(visible(name), visible(arguments))
+        call = self._calls[id] = ShownCall(name, arguments)
         self._last_call = id
-        self._draw(self._rich.of(Text(f"● {call.folded}"), "magenta"))
+        self._draw(self._rich.of(Text(visible(f"● {call.folded}")), "magenta"))
 
     def call_progress(self, id: str, name: str, text: str) -> None:
         """A piece of what the running tool says: the end of it is shown, until the result is there."""
         self._turn_to("calls")
-        self._running.setdefault(id, ShownCall(visible(name))).say(visible(text))
+        self._running.setdefault(id, ShownCall(name)).say(text)
         self._pace(self._draw)
 
     def call_result(self, id: str, name: str, content: str, is_error: bool) -> None:
         """The beginning of the result, below the call."""
         self._turn_to("calls")
         self._running.pop(id, None)
-        call = self._calls.setdefault(id, ShownCall(visible(name)))
-        call.result = visible(content)
+        call = self._calls.setdefault(id, ShownCall(name))
+        call.result = content
         first, *lines = call.folded_result
         named = first if id == self._last_call else f"{call.name}: {first}"
         self._last_call = ""
@@ -147,8 +149,10 @@ class RichScreen:
         self._section = section
         if section in _ANSWER:
             self._keyboard.silence()
-        begins_itself = section in _MARKDOWN or not section
-        self._draw([] if begins_itself else [_GAP])
+        # Markdown brings its own gap. A result comes when the answer is over, and stands below its call.
+        goes_on = section in ("", *_MARKDOWN, self._above)
+        self._above = section or self._above
+        self._draw([] if goes_on else [_GAP])
 
     def _draw(self, rows: Iterable[Row] = ()) -> None:
         """Write all that is finished, these rows last, and below it what may still change."""
@@ -171,12 +175,12 @@ class RichScreen:
 
     def _cut(self, text: str, style: str) -> list[Row]:
         """A row for each line, which ends at the right margin."""
-        return self._rich.of(Text(text, no_wrap=True, overflow="ellipsis"), style)
+        return self._rich.of(Text(visible(text), no_wrap=True, overflow="ellipsis"), style)
 
     def _unfold(self) -> None:
         """Show all calls of the last answer, whole."""
         whole = "\n\n".join(call.whole for call in self._calls.values())
-        self._draw(self._rich.of(Text(whole or "The last answer called no tools."), "dim"))
+        self._draw(self._rich.of(Text(visible(whole) or "The last answer called no tools."), "dim"))
 
 
 class _Pace:

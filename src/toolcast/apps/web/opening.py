@@ -6,8 +6,10 @@ tab holds it up; then the chat, and the work that goes on in it.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Generator
@@ -68,6 +70,12 @@ class Options:
             system=self.system,
             root=root,
         )
+
+    @property
+    def opens_browser(self) -> bool:
+        """Whether there is a screen for it; a browser that writes to the terminal is not meant."""
+        windows = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+        return not self.no_browser and bool(windows)
 
     @property
     def is_open(self) -> bool:
@@ -139,7 +147,7 @@ async def serve(options: Options, said: Callable[[str], object]) -> int:
 
         def ready() -> None:
             said(url)
-            if not options.no_browser:
+            if options.opens_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         async with AsyncChatMachine(engine, llms=chosen) as machine:

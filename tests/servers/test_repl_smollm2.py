@@ -1,0 +1,57 @@
+"""The REPL in a terminal, on the embedded model: what `toolcast chat` is for somebody who has nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apps.repl.driven import CTRL_C, CTRL_D, ENTER, Driven, driven
+
+pytestmark = pytest.mark.networked
+
+
+@pytest.fixture
+def terminal(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
+    """`toolcast chat`, which takes this model unless it is told otherwise; only other weights have to be named."""
+    monkeypatch.chdir(tmp_path)
+    other = ("--model", f"local:{smollm2}") if "TOOLCAST_TEST_GGUF" in os.environ else ()
+    with driven(tmp_path, *other, "--system", "Answer with one short sentence.") as running:
+        running.at_prompt()
+        yield running
+
+
+def answer_to(terminal: Driven, question: str) -> str:
+    """What is said to a question."""
+    terminal.say(question)
+    asked = max(number for number, line in enumerate(terminal.lines) if line == f"> {question}")
+    return " ".join(terminal.lines[asked + 1 : -1]).strip()
+
+
+def test_a_conversation(terminal: Driven, tmp_path: Path) -> None:
+    """R1, R8: two answers, of which the second knows the first; and a session that is there when one comes back."""
+    assert "smollm2" in terminal.text
+    first = answer_to(terminal, "What is the capital of France?")
+    assert "Paris" in first
+    assert answer_to(terminal, "Name a river there.")
+    terminal.say("/context")
+    terminal.until("of role assistant")
+    terminal.type("exit" + ENTER)
+    assert terminal.ends() == 0
+    assert (tmp_path / "sessions.db").is_file()
+    assert "+What is the capital of France?" in (tmp_path / "prompt_history").read_text().splitlines()
+
+
+def test_ctrl_c_in_an_answer(terminal: Driven) -> None:
+    """R7."""
+    before = terminal.at_prompt()
+    terminal.type("Write a very long story about a lighthouse, with many chapters." + ENTER)
+    terminal.until(".", lines=before + 1)
+    terminal.type(CTRL_C)
+    terminal.until("(cancelled)")
+    terminal.at_prompt(before)
+    assert "Paris" in answer_to(terminal, "What is the capital of France?")
+    terminal.type(CTRL_D)
+    assert terminal.ends() == 0
