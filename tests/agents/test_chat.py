@@ -676,7 +676,7 @@ def test_what_was_on_its_way_when_the_chat_was_closed_is_not_heard(play: Play) -
     act = play.to("loading_model")
     assert act is not None
     play.face.close(play.chat)
-    play.face.call(act.work._tell, ModelLoadSuccess())
+    play.face.call(play.chat._hear, act.work, ModelLoadSuccess())
     assert play.state == "loading_model"
 
 

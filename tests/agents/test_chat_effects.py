@@ -42,7 +42,7 @@ from toolcast.agents.tool_search import LLMSearch
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
-from toolcast.messages import ImagePart, ToolCallPart, assistant, user
+from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.metadata import Progress
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
@@ -634,6 +634,39 @@ def test_a_history_that_is_too_long_is_shortened_for_the_model_alone(chats: Chat
     assert (chat.context.messages[-1].text, len(chat.context.messages)) == ("Hi.", 6)
     first, second = (len(asked.messages) for asked in asked_of(chat))
     assert second < first
+
+
+def long_history() -> dict[str, Any]:
+    """A snapshot of an engine that has said much and called a tool in the middle of it."""
+    called = [assistant(call("a", "look", '{"value": 1}')), tool_result("a", "seen 1")]
+    history = [user("word " * 400), *called, assistant("Yes."), user("word " * 400), assistant("Yes.")]
+    return Engine(ScriptedLLM(), history=history).snapshot()
+
+
+def test_what_was_shortened_once_is_sent_so_from_then_on(chats: ChatFace, tools: Tools) -> None:
+    again = call("a", "look", '{"value": 2}')
+    engine = engine_of(ContextTooLong("too long"), again, "Two.", "Three.", tools=tools, compaction=Compaction(keep=20))
+    engine.restore(long_history())
+    chat, _ = begin(chats, engine)
+    chats.until(chat, "ready")
+    chats.dispatch(chat, QueueMessage("More."))
+    chats.until(chat, "ready")
+    long, *short = [asked.messages for asked in asked_of(chat)]
+    assert len(long) == 7 and len(chat.context.messages) == 12
+    assert [len(messages) for messages in short] == [len(short[0]), len(short[0]) + 2, len(short[0]) + 4]
+    assert short[2][: len(short[0])] == short[0]
+    assert short[2][len(short[0]) :] == chat.context.messages[7:11]
+    assert all(faults(messages) == [] for messages in (chat.context.messages, *short))
+    assert list(contents(chat)) == ["a", "a-2"]
+
+
+def test_a_history_that_is_over_the_limit_is_shortened_before_it_is_sent(chats: ChatFace) -> None:
+    engine = engine_of("Hi.", compaction=Compaction(at=100, keep=20))
+    engine.restore(long_history())
+    chat, _ = begin(chats, engine)
+    chats.until(chat, "ready")
+    assert len(asked_of(chat)[0].messages) < 7
+    assert len(chat.context.messages) == 8
 
 
 @pytest.mark.parametrize("compaction", [None, Compaction(keep=20)])

@@ -303,8 +303,8 @@ class ChatMachineModel(RuleBasedStateMachine):
         assert waiting | running <= calls and not waiting & running
         assert bool(waiting) or self.state != "waiting_for_tool_approval"
         assert bool(running) == (self.state == "calling_tool" or context.retry == "tool_call")
-        if self.state == "calling_tool":
-            assert waiting | running == calls
+        if self.state == "searching_tools":
+            assert not calls
 
     @invariant()
     def only_work_that_was_ordered_goes_on(self) -> None:

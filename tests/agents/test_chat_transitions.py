@@ -303,7 +303,8 @@ ALL: list[ChatEvent] = [
 @pytest.mark.parametrize("state", STATES)
 def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(state: ChatState, event: ChatEvent) -> None:
     walker = Walker.at(state)
-    assert walker.ignores(event) == (type(event) not in TABLE[state] or event in RETRIES)
+    nothing_waits = state == "calling_tool" and isinstance(event, (ApproveToolCall, RejectToolCall))
+    assert walker.ignores(event) == (type(event) not in TABLE[state] or event in RETRIES or nothing_waits)
 
 
 def test_c17_the_whole_way_and_the_next_round() -> None:
@@ -393,10 +394,10 @@ def test_a_call_is_always_allowed_and_with_it_others_that_waited() -> None:
     assert walker.context.answers == (asked(A)[0].allow_session(),)
     rule = {"tool": "look", "verdict": "allow"}
     walker.go(ToolCallSuccess(ToolResultPart("a", "1"), remembered=(rule,), pending=asked(B)))
-    assert (walker.state, walker.context.remembered) == ("waiting_for_tool_approval", (rule,))
-    assert walker.context.pending == asked(B)
-    walker.go(RejectToolCall("b"))
-    assert (walker.state, walker.context.running) == ("calling_tool", ("c",))
+    assert (walker.state, walker.context.remembered) == ("calling_tool", (rule,))
+    assert (walker.context.pending, walker.context.running) == (asked(B), ("c",))
+    walker.go(given("c"))
+    assert walker.state == "waiting_for_tool_approval"
 
 
 def test_the_others_run_at_once_where_nobody_must_be_asked_any_more() -> None:
@@ -409,7 +410,40 @@ def test_the_others_run_at_once_where_nobody_must_be_asked_any_more() -> None:
 def test_who_is_to_be_asked_are_calls_that_wait() -> None:
     walker = Walker(*STREAMING, StreamComplete(answer(A, B, C)), ApproveToolCall("a"))
     walker.go(ToolCallSuccess(ToolResultPart("a", "1"), pending=asked(A, C, call("zzz", "look"), C)))
-    assert (walker.state, walker.context.pending) == ("waiting_for_tool_approval", asked(C))
+    assert (walker.state, walker.context.pending, walker.context.running) == ("calling_tool", asked(C), ("b",))
+
+
+def test_what_is_said_of_others_while_one_runs_counts() -> None:
+    d = call("d", "look")
+    walker = Walker(*STREAMING, StreamComplete(answer(A, B, C, d)), ApproveToolCall("a"))
+    step = walker.go(ApproveToolCall("b"), RejectToolCall("c", "no"))
+    assert (step.state, orders(step.effects), walker.context.running) == ("calling_tool", [], ("a",))
+    assert (walker.context.pending, list(contents(walker))) == (asked(d), ["c"])
+    assert walker.ignores(ApproveToolCall("b"))
+    step = walker.go(ToolCallSuccess(ToolResultPart("a", "1"), pending=asked(B, C, d)))
+    assert (step.state, orders(step.effects), walker.context.running) == ("calling_tool", ["call_tools"], ("b",))
+    assert (walker.context.pending, list(contents(walker))) == (asked(d), ["a", "c"])
+    walker.go(given("b"))
+    assert walker.state == "waiting_for_tool_approval"
+    walker.go(RejectToolCall("d"))
+    assert (walker.state, list(contents(walker))) == ("searching_tools", ["a", "b", "c", "d"])
+
+
+def test_a_call_that_was_allowed_while_another_failed_runs_with_it() -> None:
+    walker = Walker(*STREAMING, BOTH, ApproveToolCall("a"), ApproveToolCall("b"), ToolCallFailure("out of reach"))
+    assert (walker.state, walker.context.running) == ("ready", ("a",))
+    walker.go(RetryToolCall())
+    assert walker.context.running == ("a", "b")
+
+
+def test_the_last_that_waited_is_rejected_while_others_run() -> None:
+    walker = Walker(*STREAMING, BOTH, ApproveToolCall("a"), RejectToolCall("b"), given("a"))
+    assert (walker.state, list(contents(walker))) == ("searching_tools", ["a", "b"])
+
+
+def test_an_interrupt_closes_what_was_allowed_and_has_not_begun() -> None:
+    walker = Walker(*STREAMING, BOTH, ApproveToolCall("a"), ApproveToolCall("b"), Interrupt())
+    assert contents(walker) == {"a": BROKEN_OFF, "b": "permission denied: the user interrupted"}
 
 
 def test_calls_are_rejected_one_by_one_with_a_reason() -> None:

@@ -132,6 +132,21 @@ def test_the_way_back_from_editing_leads_to_the_same_question(tab: Tab) -> None:
         expect(answers(page)).to_have_text("Sent.")
 
 
+def test_escape_leaves_what_is_edited_and_is_no_answer(tab: Tab) -> None:
+    with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
+        page = tab(chat.url)
+        say(page, "Tell Ann")
+        card(page).get_by_role("button", name="Edit").click()
+        page.keyboard.press("Escape")
+        expect(card(page).get_by_role("button", name="Approve")).to_be_visible()
+        expect(card(page)).to_be_focused()
+        page.keyboard.press("Escape")
+        page.get_by_role("textbox", name="Your message").press("Escape")
+        card(page).get_by_role("button", name="Approve").click()
+        expect(answers(page)).to_have_text("Sent.")
+        expect(card(page)).to_have_attribute("data-status", "done")
+
+
 def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tab: Tab) -> None:
     llm = HeldLLM(call("send_mail", MAIL), call("send_mail", MAIL, "c2"), text("Sent twice."))
     with served(llm, [send_mail]) as chat:

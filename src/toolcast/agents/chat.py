@@ -183,7 +183,7 @@ class _Chat:
         self._check()
         if isinstance(event, ChatEvent):
             return self._take(event)
-        if not isinstance(event, (str, Mapping)):
+        if not isinstance(event, str) and not hasattr(event, "keys"):
             raise TypeError(f"{event!r:.60} is no event: use QueueMessage('Hello.'), or plain data, as JSON gives it")
         return self._take(said(event))
 
@@ -226,7 +226,7 @@ class _Chat:
         if effect.order == "cancel":
             self._cancel(effect.run)
             return
-        work = Work(effect.run, self.context, lambda event: self._hear(work, event), concurrent=self._concurrent)
+        work = Work(effect.run, self.context, self._hear, concurrent=self._concurrent)
         main = partial(self._do, work, effect.order)
         self._works.append(work)
         try:
@@ -371,7 +371,7 @@ class AsyncChatMachine(_Chat):
         try:
             current_loop()
         except RuntimeError:
-            raise RuntimeError("no event loop runs here; from a thread, call_soon_threadsafe(chat.dispatch, event)") from None
+            raise RuntimeError("no event loop here; from a thread: call_soon_threadsafe(chat.dispatch, ...)") from None
         return super().dispatch(event)
 
     async def run_until(self, *states: ChatState) -> ChatState:

@@ -66,7 +66,7 @@ class Work:
     """Work that goes on: its number, the context it was ordered in, and `tell`, which says what came of it."""
 
     def __init__(
-        self, run: int, context: ChatContext, tell: Callable[[WorkEvent], object], *, concurrent: bool
+        self, run: int, context: ChatContext, hear: Callable[[Work, WorkEvent], object], *, concurrent: bool
     ) -> None:
         self.run: int = run
         self.context: ChatContext = context
@@ -74,7 +74,7 @@ class Work:
         self.job: SideJob | None = None  # once it has begun
         self.cancellation: Cancellation = Cancellation()
         self._interruptible = Interruptible()
-        self._tell = tell
+        self._hear = hear
         self._home: tuple[Any, int] | None = None  # the event loop that the work goes on in, and its thread
         self.cancellation.then(self._interruptible.interrupt)
 
@@ -84,11 +84,11 @@ class Work:
             return
         event = event if event.run == self.run else replace(event, run=self.run)
         if self._home is None or self._home[1] == get_ident():
-            self._tell(event)
+            self._hear(self, event)
             return
         loop, _ = self._home
         with suppress(RuntimeError):  # it is closed
-            (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(self._tell, event)
+            (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(self._hear, self, event)
 
     async def do(self, perform: Perform) -> None:
         """Do the work; raises `Interrupted` where it is cancelled."""

@@ -77,8 +77,9 @@ def is_last_before_word(context: ChatContext, event: ToolCallSuccess) -> bool:
 
 
 def is_last_before_calls(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether this was the last that ran, and others can run now without a word."""
-    return is_running(context, event) and len(unanswered(context.messages)) > 1
+    """Whether this was the last that ran, and others can run now: nobody must be asked, or the word was yes."""
+    left = len(unanswered(context.messages)) - 1
+    return is_running(context, event) and left > len(still_pending(context, event))
 
 
 def is_last_with_rounds(context: ChatContext, event: ToolCallSuccess) -> bool:
@@ -97,10 +98,11 @@ def answer_of(context: ChatContext, event: StreamComplete) -> Message:
 
 
 def still_pending(context: ChatContext, event: ToolCallSuccess) -> tuple[PermissionRequest, ...]:
-    """The calls that wait for a word after a result; one that runs, or has its own, does not."""
+    """The calls that wait for a word after a result; one that runs, or has its own or its word, does not."""
     if event.pending is None:
         return context.pending
-    waiting = {call.id for call in unanswered(context.messages)}.difference(context.running)
+    settled = {*context.running, *(answer.call_id for answer in context.answers)}
+    waiting = {call.id for call in unanswered(context.messages)} - settled
     return tuple({request.call_id: request for request in event.pending if request.call_id in waiting}.values())
 
 

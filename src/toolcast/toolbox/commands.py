@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -37,8 +38,9 @@ from ..tools import CallableTool, ToolOutput
 from .places import Root
 
 SECRET_VARIABLES: Final = (
-    *("*_KEY", "*_APIKEY", "*_KEY_ID", "*TOKEN", "*TOKENS", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*"),
-    *("*CREDENTIALS*", "*_PAT", "*_DSN", "DATABASE_URL", "*_DATABASE_URL"),
+    *("*_KEY", "*APIKEY", "*_KEY_ID", "*TOKEN", "*TOKENS", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*"),
+    *("*CREDENTIALS*", "*_PAT", "*_PASS", "*_PWD", "*_AUTH", "*_AUTH_CONFIG", "*_JWT", "*_COOKIE"),
+    *("*_DSN", "DATABASE_URL", "*_DATABASE_URL"),
 )
 """Globs for the names of variables, in upper case, that commands do not get by themselves."""
 
@@ -49,6 +51,7 @@ _GRACE = 2.0  # seconds from SIGTERM to SIGKILL
 _SHOWN_LIVE = 1_000_000  # characters of one command
 _PIECE = 65_536
 _NOTES = 500  # characters beside the output
+_has_password = re.compile(r"://[^/\s:@]*:[^/\s@]+@").search
 
 
 class Excerpt:
@@ -111,6 +114,7 @@ class _Command:
             until = monotonic() + _GRACE
             for thread in self._threads:
                 thread.join(max(0.0, until - monotonic()))
+        self._left_to_show = 0  # nobody follows the call any longer, though what left the group may go on
         return self._process.poll()
 
     def _send(self, name: str) -> None:
@@ -217,8 +221,8 @@ def command_tool(
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """The variables of this process, but for those whose names look like keys, tokens and passwords."""
-    return {name: value for name, value in os.environ.items() if not is_secret(name)}
+    """The variables of this process, but for what looks like keys and tokens, and for addresses with a password."""
+    return {name: value for name, value in os.environ.items() if not (is_secret(name) or _has_password(value))}
 
 
 def is_secret(variable: str) -> bool:

@@ -6,8 +6,9 @@ What was left out is said at the end.
 
 A pattern is a model's, and may be anything. It is matched by the engine of pydantic-core, the one of ripgrep, whose
 time grows with the length of the text and never beyond: Python's own would not come back from `(a+)+$`, and nothing
-could end it. It has no look-around and no backreferences. Globs are matched by it, too. Files without end are no
-danger: the time is looked at after every file and every ten lines, and so is the cancellation.
+could end it. It has no look-around and no backreferences. It grows with the pattern as well, and `(.{0,100}){0,100}`
+takes 10,000 steps at each character: so counts have an end (`_steps`). Globs are matched by it, too. Files without end
+are no danger: the time is looked at after every file and every line, and so is the cancellation.
 
 Files and folders with protected names (safe_paths.py) are listed, but not looked into.
 """
@@ -44,11 +45,13 @@ MOST_HITS: Final = 200
 """Lines that one search finds."""
 
 _SECONDS = 20.0  # for one search or listing
-_LONGEST_LINE = 10_000  # of which is looked at
+_LONGEST_LINE = 2_000  # of which is looked at: what reading shows of it
 _SHOWN = 200  # of a line
 _LONGEST_PATTERN = 1_000
-_LINES_AT_ONCE = 10
+_MOST_STEPS = 2_000  # of a pattern, with its counts written out
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_count = re.compile(r"\\[xuU]\{\w+\}|(?P<before>.?)\{(?:\d*,)?(?P<most>\d+),?\}", re.DOTALL)
+_ignores_blanks = re.compile(r"\(\?[a-zA-Z]*x")
 _glob_parts = re.compile(
     r"\*\*/|\*\*|\*|\?|\{(?P<choices>[^{}]*)\}|\[(?P<without>[!^])?(?P<signs>[^\]]+)\]|.", re.DOTALL
 )
@@ -203,7 +206,7 @@ class FileSearch:
         except TryAgain:
             return report.skip("as no text, too large or not readable")
         for number, line in enumerate(lines, 1):
-            if number % _LINES_AT_ONCE == 0 and not report.goes_on():
+            if not report.goes_on():
                 return None
             if fits(line[:_LONGEST_LINE]):
                 report.add(f"{entry.path}:{number}: {line[:_SHOWN]}{'...' if len(line) > _SHOWN else ''}")
@@ -214,6 +217,8 @@ def pattern_fits(pattern: str, ignore_case: bool = False) -> Fits:
     """Whether a regular expression fits somewhere in a text. Raises `TryAgain` for what is none."""
     if len(pattern) > _LONGEST_PATTERN:
         raise TryAgain(f"the pattern is longer than {_LONGEST_PATTERN} characters")
+    if _steps(pattern) > _MOST_STEPS:
+        raise TryAgain(f"the pattern {pattern[:200]!r} counts too far: take smaller numbers in its {{...}}, or * and +")
     schema = core_schema.str_schema(pattern=f"(?i){pattern}" if ignore_case else pattern)
     try:
         return SchemaValidator(schema, {"regex_engine": "rust-regex"}).isinstance_python
@@ -223,6 +228,20 @@ def pattern_fits(pattern: str, ignore_case: bool = False) -> Fits:
             f"the pattern {pattern[:200]!r} cannot be read: {why}. It is read as ripgrep does; "
             "a sign that means itself has \\ before it"
         ) from error
+
+
+def _steps(pattern: str) -> int:
+    """How long the pattern is, at most, with its counts written out: that of a group repeats all that stands in it."""
+    if _ignores_blanks.search(pattern):
+        raise TryAgain("the flag x is not read; write the pattern without blanks and comments")
+    times, steps = 1, len(pattern)
+    for count in _count.finditer(pattern):
+        most = min(int((count["most"] or "0")[:9]), _MOST_STEPS + 1)  # nothing: it is a character by its number
+        if (count["before"] or "}") in ")}*+?":  # nothing: another count is before it
+            times *= max(most, 1)
+        else:
+            steps += most
+    return times * steps
 
 
 def glob_fits(glob: str) -> Fits:

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from functools import partial
+from heapq import nlargest
+from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -21,7 +24,7 @@ from pydantic import Field
 from ..errors import TryAgain
 from ..tools import CallableTool
 from .file_search import FileSearch
-from .places import Root
+from .places import LARGEST, Root
 from .texts import Text, lines_of, text_in
 
 FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "search_files")
@@ -34,7 +37,9 @@ _LONGEST_LINE = 2_000
 _NOTES = 500  # characters beside what was read
 _MOST_PLACES = 10
 _MOST_NEAR = 3
-_LOOKED_AT = 5_000
+_LIKELY = 20
+_LOOKED_AT = 5_000  # lines of a file
+_COMPARED = 150  # characters of a line: from 200 on difflib leaves out what is frequent
 _number = re.compile(r"^\s*\d+\t")
 
 Path = Annotated[str, Field(description="the file, relative to the working folder")]
@@ -86,15 +91,20 @@ class Files:
         """
         with self._root.at(path) as place:
             text = text_in(place.data(), place.path)
-            old, new = _as_in(text, old), _as_in(text, new)
-            at = _occurrences(text, old, new, place.path)
-            if len(at) > 1 and not all:
+            wanted = _wanted(old, new)
+            count = sum(1 for _ in wanted.finditer(text.text))
+            at = _lines(text, wanted)
+            if not count:
+                raise TryAgain(f"the old text does not occur in {place.path}{_near(text, old)}")
+            if count > 1 and not all:
                 raise TryAgain(
-                    f"the old text occurs {len(at)} times in {place.path}, in {_lines(at)}; "
+                    f"the old text occurs {count:,} times in {place.path}, in {at}; "
                     "give more of the text around the one that is meant, or all=true for each of them"
                 )
-            place.put(text._replace(text=text.text.replace(old, new)).data(place.path))
-        return f"edited {place.path}: replaced {_counted(len(at), 'occurrence')}, in {_lines(at)}"
+            if len(text.text) + count * (len(new) - len(old)) > LARGEST:
+                raise TryAgain(f"{place.path} would grow beyond {LARGEST:,} bytes; change less of it at once")
+            place.put(text._replace(text=wanted.sub(partial(_as_in, text, new), text.text)).data(place.path))
+        return f"edited {place.path}: replaced {_counted(count, 'occurrence')}, in {at}"
 
 
 def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
@@ -144,44 +154,49 @@ def _encoded(content: str) -> bytes:
         raise TryAgain("the content holds half of a surrogate pair, which no file can; write it without") from None
 
 
-def _as_in(text: Text, part: str) -> str:
-    """A part of the text as the file writes it: with its line ends."""
-    return part.replace("\r\n", "\n").replace("\n", text.newline)
-
-
-def _occurrences(text: Text, old: str, new: str, path: str) -> list[int]:
-    """The lines where `old` begins, from 1. Raises `TryAgain` where it cannot be replaced."""
+def _wanted(old: str, new: str) -> re.Pattern[str]:
+    """What finds the old text, however its lines end. Raises `TryAgain` where there is nothing to replace."""
     if not old:
         raise TryAgain("the old text is empty; give the text to replace, or write the file with write_file")
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if old == new:
         raise TryAgain("the old text and the new one are the same, so nothing would change")
-    pieces = text.text.split(old)
-    if len(pieces) == 1:
-        raise TryAgain(f"the old text does not occur in {path}{_near(text, old)}")
-    found, line = list[int](), 1
-    for piece in pieces[:-1]:
-        line += piece.count("\n")
-        found.append(line)
-        line += old.count("\n")
-    return found
+    return re.compile(r"\r?\n".join(map(re.escape, old.split("\n"))))
+
+
+def _as_in(text: Text, new: str, found: re.Match[str]) -> str:
+    """The new text, its lines ended as those of what was found, or else as most in the file."""
+    newline = "\r\n" if "\r\n" in found[0] else "\n" if "\n" in found[0] else text.newline
+    return new.replace("\r\n", "\n").replace("\n", newline)
+
+
+def _lines(text: Text, wanted: re.Pattern[str]) -> str:
+    """The lines where it is found, in words: the first of them."""
+    begins = (found.start() for found in wanted.finditer(text.text))
+    numbers = dict.fromkeys(text.text.count("\n", 0, begin) + 1 for begin in islice(begins, _MOST_PLACES + 1))
+    shown = ", ".join(map(str, [*numbers][:_MOST_PLACES]))
+    more = ", ..." if len(numbers) > _MOST_PLACES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _near(text: Text, old: str) -> str:
-    """Where something like the first line of `old` stands, in words."""
-    wanted = next((_number.sub("", line).strip() for line in lines_of(old) if line.strip()), "")
-    numbers = {line.strip()[:_LONGEST_LINE]: number for number, line in enumerate(text.lines[:_LOOKED_AT], 1)}
-    close = get_close_matches(wanted[:_LONGEST_LINE], [line for line in numbers if line], _MOST_NEAR)
+    """Where something like the line of `old` stands that is the first to be missing, in words."""
+    lines = text.lines
+    numbers = {line.strip()[:_COMPARED]: number for number, line in enumerate(lines[:_LOOKED_AT], 1)}
+    given = [line for line in (_number.sub("", line).strip()[:_COMPARED] for line in lines_of(old)) if line]
+    missing = next((line for line in given if line not in numbers), "".join(given[:1]))
+    compared = SequenceMatcher(b=missing)
+
+    def likeness(line: str) -> float:
+        compared.set_seq1(line)
+        return compared.quick_ratio()
+
+    likely = nlargest(_LIKELY, filter(None, numbers), likeness)  # to compare each of them well would take minutes
+    close = get_close_matches(missing, likely, _MOST_NEAR)
     if not close:
         return "; read it to see what it holds"
-    lines = text.lines
     near = "".join(f"\n{numbers[each]}\t{lines[numbers[each] - 1][:_LONGEST_LINE]}" for each in close)
     return f"; give it exactly, without line numbers. Close to it are:{near}"
-
-
-def _lines(numbers: list[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_MOST_PLACES]))
-    more = ", ..." if len(numbers) > _MOST_PLACES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _counted(count: int, word: str) -> str:

@@ -99,17 +99,19 @@ class Folder:
                 self._look_again(self._at(name), status)
             return file.read(most), status
 
-    def write(self, name: str, data: bytes, mode: int | None) -> None:
-        """Put `data` in the place of the file of that name, whole or not at all."""
+    def write(self, name: str, data: bytes, old: os.stat_result | None) -> None:
+        """Put `data` in the place of the `old` file of that name, whole or not at all; it keeps the mode."""
         new = f".{uuid4().hex}.tmp"
-        fd = os.open(self._at(new), _NEW, 0o666 if mode is None else 0o600, dir_fd=self._fd)
+        fd = os.open(self._at(new), _NEW, 0o666 if old is None else 0o600, dir_fd=self._fd)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
-                if mode is not None and hasattr(os, "fchmod"):
-                    os.fchmod(fd, mode)
+                if old is not None and hasattr(os, "fchmod"):
+                    os.fchmod(fd, stat.S_IMODE(old.st_mode))
                 file.flush()
                 os.fsync(fd)
+            if _version(self.status(name)) != _version(old):
+                raise OSError("somebody else changed it meanwhile; read it again")
             os.replace(self._at(new), self._at(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
             os.unlink(self._at(new), dir_fd=self._fd)
@@ -172,7 +174,7 @@ class Place:
         status = self._file()
         if status is not None and not status.st_mode & 0o222:
             raise TryAgain(f"{self.path} is write-protected")
-        self.folder.write(self.name, data, None if status is None else stat.S_IMODE(status.st_mode))
+        self.folder.write(self.name, data, status)
 
     def names(self) -> list[tuple[str, int]]:
         """What lies in the folder there: names and modes, sorted by name."""
@@ -275,6 +277,8 @@ class _Walk:
         self._folders.pop().close()
 
     def _into(self, name: str, status: os.stat_result | None) -> None:
+        if len(self._names) == _MOST_FOLDERS:
+            raise TryAgain(f"{self._path[:200]!r} leads through more than {_MOST_FOLDERS} folders")
         if status is None and self._make_folders:
             self._folders[-1].make_folder(name)
         elif status is None:
@@ -283,8 +287,6 @@ class _Walk:
             raise TryAgain(f"{self._way_to(name)} is {kind_of(status.st_mode)}, and no folder")
         self._folders.append(self._folders[-1].folder(name))
         self._names.append(name)
-        if len(self._names) > _MOST_FOLDERS:
-            raise TryAgain(f"{self._path[:200]!r} leads through more than {_MOST_FOLDERS} folders")
 
     def _way_to(self, name: str) -> str:
         return "/".join([*self._names, name])
@@ -314,6 +316,11 @@ def leads_out(path: str) -> TryAgain:
 
 def _missing(path: str) -> TryAgain:
     return TryAgain(f"there is no {path}; list_files tells what there is")
+
+
+def _version(status: os.stat_result | None) -> tuple[int, ...]:
+    """What tells a file from the one that is there once somebody has changed it."""
+    return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _mode_of(entry: os.DirEntry[str]) -> int | None:

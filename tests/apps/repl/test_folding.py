@@ -40,6 +40,7 @@ def test_arguments_that_are_whole(arguments: str, folded: str) -> None:
         ("", ["(nothing)"]),
         ("one\n", ["one"]),
         ("1\n2\n3\n4\n5\n", ["1", "2", "3", "4", "5"]),  # "1 more line" would be as long
+        ("x" * 1_000_000, ["x" * 1000]),
         ("1\n2\n3\n4\n5\n6", ["1", "2", "3", "4", "… 2 more lines"]),
     ],
 )

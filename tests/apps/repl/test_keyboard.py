@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import termios
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +12,6 @@ import pytest
 
 from toolcast.apps.repl import keyboard
 from toolcast.apps.repl.keyboard import Keyboard
-
-pty = pytest.importorskip("pty", reason="a pseudo terminal, which this system does not have")
-termios = pytest.importorskip("termios")
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from toolcast.apps.repl import rich_rows
 from toolcast.apps.repl.live_markdown import LONGEST_PART, Block, LiveMarkdown
-
-rich_rows = pytest.importorskip("toolcast.apps.repl.rich_rows", reason="needs toolcast[cli]")
 
 
 def blocks(*pieces: str) -> list[Block]:

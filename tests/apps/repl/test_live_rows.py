@@ -7,11 +7,8 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, strategies as st
 
+from apps.repl.emulated import Emulated
 from toolcast.apps.repl.live_rows import LiveRows, Row
-
-pytest.importorskip("pyte")
-
-from apps.repl.emulated import Emulated  # it needs pyte
 
 COLUMNS, HEIGHT = 12, 6
 Step: TypeAlias = tuple[list[Row], list[Row]]

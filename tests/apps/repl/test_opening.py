@@ -190,7 +190,7 @@ def test_lines(tmp_path: Path) -> None:
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[Options] = []
     monkeypatch.setattr(opening, "opened", lambda options, terminal: seen.append(options) or opened(options, terminal))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"/cost\n"), encoding="utf-8"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("/cost\n"))
     monkeypatch.setenv("TOOLCAST_HOME", str(tmp_path))
     words = [
         "--model",
@@ -210,6 +210,13 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["chat", *words]) == 0
     assert seen == [Options("m", "h", "t", None, "auto", "s", "i", debug=False, lines=True)]
     assert capsys.readouterr().err == "0 tokens in, 0 out. What they cost is not known here.\n"
+
+
+def test_an_id_that_is_none_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["chat", "--session", "a/b"])
+    assert done.value.code == 2
+    assert "'a/b' is no id of a session" in capsys.readouterr().err
 
 
 def test_the_modes_of_the_command_line_are_those_there_are() -> None:

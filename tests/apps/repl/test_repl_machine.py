@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, strategies as st
 
 from apps.repl.repls import repl_on
@@ -57,13 +59,12 @@ SHOWN = st.sampled_from(
 )
 
 
-def script(answers: list[object]) -> ScriptedLLM:
+def script(answers: list[Any]) -> ScriptedLLM:
     """A model with these answers; lists of names and arguments are calls."""
-    made: list[object] = []
+    made: list[Any] = []
     for number, answer in enumerate(answers):
         is_calls = isinstance(answer, list) and isinstance(answer[0], tuple)
-        calls = [ToolCallPart(f"c{number}-{at}", *call) for at, call in enumerate(answer)] if is_calls else answer  # type: ignore[arg-type]
-        made.append(calls)
+        made.append([ToolCallPart(f"c{number}-{at}", *call) for at, call in enumerate(answer)] if is_calls else answer)
     return ScriptedLLM(*made)
 
 
@@ -73,7 +74,7 @@ def script(answers: list[object]) -> ScriptedLLM:
     st.lists(SHOWN, max_size=3),
     st.booleans(),
 )
-def test_it_ends_well(typed: list[object], answers: list[object], ctrl_c_at: list[str], interactive: bool) -> None:
+def test_it_ends_well(typed: list[Any], answers: list[Any], ctrl_c_at: list[str], interactive: bool) -> None:
     screen, store, states = ScriptedScreen(*typed, interactive=interactive), MemoryStore(), list[str]()
     screen.ctrl_c_at = list(ctrl_c_at)
     llm = script(answers)

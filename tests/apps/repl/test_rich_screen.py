@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-pytest.importorskip("rich", reason="needs toolcast[cli]")
-pytest.importorskip("pyte")
-
 from apps.repl.emulated import Emulated
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import Screen
@@ -183,8 +180,45 @@ def test_whatever_a_model_writes_is_no_reason_to_fail(text: str) -> None:
     in_pieces(bench.screen.content, text)
     bench.screen.end_answer()
     shown = "".join(bench.lines)
-    for letter in "a漢é":  # but in an entity, which says another, and in what a fence says of its code
-        assert shown.count(letter) == text.count(letter) or "&" in text or "```" in text or "~~~" in text
+    # What an entity stands for, an address as it is sent, and what a fence says of its code look otherwise.
+    if not any(mark in text for mark in ("&", "](", "```", "~~~")):
+        assert [shown.count(letter) for letter in "a漢é"] == [text.count(letter) for letter in "a漢é"]
+
+
+PIECE = st.sampled_from(
+    ["word ", "long words and more of them ", "\n", "\n\n", "- item", "1. ", "# ", "```py\n", "```\n", "x = 1\n",
+     "**b** ", "漢字", "| a | b |\n|---|---|\n", "| c | d |\n", "> ", "x" * 99]
+)  # fmt: skip
+SAID = st.tuples(st.sampled_from(["content", "thinking"]), PIECE)
+EVENT = st.one_of(
+    SAID,
+    SAID,  # more often than the others
+    st.tuples(st.just("note"), st.sampled_from(["one", "two\nlines"])),
+    st.tuples(st.just("error"), st.just("wrong")),
+    st.tuples(st.just("call_begins"), st.sampled_from("12"), st.just("tool")),
+    st.tuples(st.just("call_arguments"), st.sampled_from("12"), st.just('{"a": ')),
+    st.tuples(st.just("call_complete"), st.sampled_from("12"), st.just("tool"), st.just('{"a": 1}')),
+    st.tuples(st.just("call_progress"), st.sampled_from("12"), st.just("tool"), st.just("step\n")),
+    st.tuples(st.just("call_result"), st.sampled_from("12"), st.just("tool"), st.just("a\nb"), st.booleans()),
+    st.tuples(st.just("end_answer")),
+)
+
+
+@given(st.lists(EVENT, max_size=40))
+def test_how_often_it_is_drawn_leaves_no_trace(events: list[tuple[Any, ...]]) -> None:
+    """What stands there in the end is the same, whether each piece was drawn or hardly any."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLUMNS", str(COLUMNS))
+        patch.setenv("LINES", str(HEIGHT))
+        always, hardly = Bench(), Bench()
+    hardly.clock.step = 1.0
+    for bench in (always, hardly):
+        for name, *arguments in events:
+            getattr(bench.screen, name)(*arguments)
+        bench.screen.end_answer()
+    assert always.lines == hardly.lines
+    assert always.output.cursor == hardly.output.cursor
 
 
 @pytest.mark.parametrize("length", [17, 10_000])

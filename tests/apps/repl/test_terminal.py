@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("prompt_toolkit", reason="needs toolcast[cli]")
-pytest.importorskip("pyte")
-pytest.importorskip("pty", reason="a pseudo terminal, which this system does not have")
-
 from apps.repl.driven import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
 from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
 from loopback import HOLD

@@ -25,7 +25,7 @@ from toolcast.agents.chat_events import (
 from toolcast.approvals import PermissionRequest
 from toolcast.apps.web.feed import Feed
 from toolcast.events import TextDelta
-from toolcast.messages import Message, ToolCallPart
+from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart
 
 CALL = ToolCallPart("c1", "send", '{"to": "Ann"}')
 CALLS = StreamComplete(Message("assistant", (CALL,)), (PermissionRequest("c1", "send", CALL.arguments),), "tool_use")
@@ -94,7 +94,9 @@ async def test_who_comes_back_gets_what_was_missed_once() -> None:
     assert (tab.snapshots, tab.changes, tab.state) == (1, len(TO_STREAMING), "streaming_response")
 
 
-@pytest.mark.parametrize("last", ["", "5", "other-1", "{name}-99", "{name}-x", "{name}--1", "{name}-²"])
+@pytest.mark.parametrize(
+    "last", ["", "5", "other-1", "{name}-99", "{name}-x", "{name}--1", "{name}-²", "{name}-" + "9" * 5000]
+)
 async def test_who_says_what_is_not_known_gets_a_snapshot(last: str) -> None:
     async with chat() as machine:
         feed = Feed(machine)
@@ -187,6 +189,20 @@ async def test_whatever_a_tool_says_of_itself_is_one_event(data: Any, seen: Any)
         machine.dispatch(ToolCallProgress("c1", data))
         (told,) = await pieces(reader, 1)
     assert told.data["event"]["data"] == seen
+
+
+async def test_numbers_that_json_does_not_have_are_none_at_all() -> None:
+    odd = Message("assistant", (ThinkingPart("so", opaque={"a": math.nan, "b": [math.inf]}), TextPart("Hello")))
+    async with chat(*TO_STREAMING) as machine:
+        feed = Feed(machine)
+        async with aclosing(feed.read()) as reader:
+            await pieces(reader, 1)
+            machine.dispatch(StreamComplete(odd))
+            (change,) = await pieces(reader, 1)
+        async with aclosing(feed.read()) as reader:
+            (snapshot,) = await pieces(reader, 1)
+    for messages in (change.data["changes"]["messages"]["messages"], snapshot.data["context"]["messages"]):
+        assert messages[-1]["parts"][0]["opaque"] == {"a": None, "b": [None]}
 
 
 EVENTS: tuple[ChatEvent, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from toolcast import LlamaCpp, Ollama, ToolcastError
-from toolcast.apps.web.opening import Options, address, listening, name_of
+from toolcast.apps.web.opening import Options, address, listening, name_of, serve
 
 COMMAND = [sys.executable, "-c", "from toolcast.apps.cli import main; raise SystemExit(main())", "web"]
 QUIET = ["--model", "ollama:any", "--port", "0", "--no-browser"]
@@ -50,6 +51,24 @@ def test_a_signal_ends_it_with_streams_open(number: signal.Signals, tmp_path: Pa
         assert process.wait(30) == 128 + number
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def test_the_browser_is_told_the_address_and_old_signal_handlers_come_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def opened(url: str) -> bool:
+        urls.append(url)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    urls, said = list[str](), list[str]()
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", opened)
+    assert asyncio.run(serve(Options(model="ollama:any", port=0), said.append)) == 128 + signal.SIGTERM
+    assert urls == said
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_tools_of_a_file_are_offered(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from apps.web.chats import TO_READY, chat
 from toolcast.agents.chat import AsyncChatMachine
@@ -125,6 +125,7 @@ def test_the_host_it_listens_on_is_meant(told: str, header: str, meant: bool) ->
         {"Origin": "http://127.0.0.1:9999"},
         {"Origin": "http://127.0.0.1:8765.evil.example"},
         {"Origin": ""},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": "none"},
@@ -240,6 +241,15 @@ async def test_saying_something_takes_a_post(method: str) -> None:
         answer = await client.request(method, "/dispatch", json=SAID, headers=RIGHT)
         assert (answer.status_code, machine.state) == (405, "ready")
         assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_what_is_no_request_is_none_of_its_business() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        heard.append(scope["type"])
+
+    heard: list[str] = []
+    await Guard(app, TOKEN, Hosts())({"type": "lifespan"}, _nothing, _nothing)
+    assert heard == ["lifespan"]
 
 
 async def test_a_page_without_a_token_is_not_made() -> None:

@@ -14,6 +14,8 @@ SHOWN_VALUE: Final = 60
 """How many characters of an argument are shown."""
 SHOWN_LINES: Final = 4
 """How many lines of a result are shown."""
+LONGEST_LINE: Final = 1000
+"""How many characters of a line are looked at: more than any screen is wide."""
 LONGEST_SAYING: Final = 2000
 """How many characters are kept of what a tool says while it runs."""
 
@@ -56,7 +58,7 @@ class ShownCall:
     @property
     def folded_result(self) -> list[str]:
         """The first lines of the result, and how many there are more."""
-        lines = self.result.strip("\n").split("\n")
+        lines = [line[:LONGEST_LINE] for line in self.result.strip("\n").split("\n")]
         if lines == [""]:
             return ["(nothing)"]
         more = len(lines) - SHOWN_LINES

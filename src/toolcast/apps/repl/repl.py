@@ -98,17 +98,13 @@ class Repl:
     def run(self) -> int:
         """Read and answer until the end. 0: all went well; 1: something failed, with nobody there; 130: Ctrl-C."""
         try:
-            self._step("opened")
-            self._go_on_where_it_was_left()
-            while not self._is_over and (said := self.screen.read(PROMPT)) is not None:
-                self._take(said.strip())
-        except KeyboardInterrupt:
-            return INTERRUPTED
+            code = self._loop()
         finally:
             self._step("left")
-            self._say_how_to_come_back()
             self.conversation.close()
-        return int(self._has_failed and not self.screen.is_interactive)
+        if self.screen.is_interactive and self.conversation.engine.history:
+            self.screen.note(f"toolcast chat --session {self.session.id} goes on here.")
+        return code
 
     def leave(self) -> None:
         """End the loop, once what is being done is done."""
@@ -126,6 +122,16 @@ class Repl:
         self.screen.error(" ".join(message.split()), hint if self.screen.is_interactive else "")
 
     # One input.
+
+    def _loop(self) -> int:
+        try:
+            self._step("opened")
+            self._go_on_where_it_was_left()
+            while not self._is_over and (said := self.screen.read(PROMPT)) is not None:
+                self._take(said.strip())
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return int(self._has_failed and not self.screen.is_interactive)
 
     def _take(self, said: str) -> None:
         """Do what one input asks for."""
@@ -168,10 +174,6 @@ class Repl:
             self.fail(f"the mode {mode.name} runs no commands", "/mode verify and /mode auto do")
         elif code := subprocess.run(command, shell=True, check=False).returncode:
             self.screen.note(f"(exit code {code})")
-
-    def _say_how_to_come_back(self) -> None:
-        if self.screen.is_interactive and self.conversation.engine.history:
-            self.screen.note(f"toolcast chat --session {self.session.id} goes on here.")
 
     # One turn.
 

@@ -24,6 +24,7 @@ from ...agents.chat_events import StreamChunk, ToolCallProgress
 LOG_LIMIT: Final = 4_000_000
 KEEP_ALIVE: Final = 15.0
 _AT_ONCE: Final = 64
+_DIGITS: Final = 20
 _NEWS: Final = (StreamChunk, ToolCallProgress)
 """The events that say what no field of the context does; of others the page needs to know the type."""
 
@@ -78,7 +79,7 @@ class Feed:
     def _place(self, last: str | None) -> int:
         """The number of the event that follows `last`; 0 where that is not known."""
         name, _, number = (last or "").rpartition("-")
-        known = name == self._name and number.isdecimal() and int(number) < self._next
+        known = name == self._name and number.isdecimal() and len(number) < _DIGITS and int(number) < self._next
         return int(number) + 1 if known else 0
 
     def _from(self, at: int) -> list[bytes]:

@@ -15,7 +15,7 @@ from hmac import compare_digest
 from ipaddress import ip_address
 from socket import gethostname
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -74,10 +74,14 @@ class Hosts:
 
 
 def _hostname(header: str) -> str:
+    return _split(f"//{header}").hostname or ""
+
+
+def _split(url: str) -> SplitResult:
     try:
-        return urlsplit(f"//{header}").hostname or ""
+        return urlsplit(url)
     except ValueError:  # brackets with no address in them
-        return ""
+        return urlsplit("")
 
 
 def _address(name: str) -> Any:
@@ -116,7 +120,7 @@ class Guard:
         if request.url.path == "/" or request.url.path.startswith(ASSETS):
             return True
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and _split(origin).netloc != request.headers.get("host"):
             return False
         return site in (None, "same-origin")
 

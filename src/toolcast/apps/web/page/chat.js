@@ -222,7 +222,9 @@ $("model-form").addEventListener("submit", (event) => {
   if (model_id) say({ type: "LOAD_MODEL", model_id });
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && BUSY.includes(state)) say({ type: "INTERRUPT" });
+  const elsewhere = event.target.closest?.(".decision, #model") !== null || event.isComposing;
+  // Where somebody is asked, Esc is no answer: it is pressed too easily.
+  if (event.key === "Escape" && BUSY.includes(state) && state !== "waiting_for_tool_approval" && !elsewhere) say({ type: "INTERRUPT" });
 });
 
 async function get(path) {

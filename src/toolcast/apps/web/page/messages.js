@@ -191,7 +191,7 @@ class Card {
     this.far = element("p", { class: "progress" });
     this.node = element(
       "section",
-      { class: "call", "aria-label": `Tool call: ${seen(name)}` },
+      { class: "call", tabindex: "-1", "aria-label": `Tool call: ${seen(name)}` },
       element("header", {}, element("span", { class: "tool" }, seen(name)), this.status),
       element("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, this.text),
       this.far,
@@ -205,7 +205,14 @@ class Card {
     this.node.dataset.status = status;
     this.status.textContent = STATUS[status];
     this.request = null;
-    this.more.replaceChildren();
+    this.fill();
+  }
+
+  // Have these elements below the arguments. Who was in the ones before with the keyboard stays at this card.
+  fill(...elements) {
+    const wasHere = this.more.contains(document.activeElement);
+    this.more.replaceChildren(...elements);
+    if (wasHere) this.node.focus({ preventScroll: true });
   }
 
   // More of the arguments' text, while they are written.
@@ -226,7 +233,7 @@ class Card {
     this.become("asked");
     this.request = request;
     this.whole(request.arguments);
-    this.more.replaceChildren(this.decision());
+    this.fill(this.decision());
   }
 
   decision() {
@@ -264,14 +271,15 @@ class Card {
       }
       approve({ arguments: text.value });
     };
-    const back = () => this.more.replaceChildren(this.decision());
+    const back = () => this.fill(this.decision());
+    text.addEventListener("keydown", (event) => { if (event.key === "Escape") back(); });
     const buttons = element(
       "div",
       { class: "words-of-yours" },
       element("button", { type: "button", class: "primary run-edited", click: run }, "Run with these"),
       element("button", { type: "button", class: "back", click: back }, "Back"),
     );
-    this.more.replaceChildren(element("div", { class: "decision" }, text, wrong, buttons));
+    this.fill(element("div", { class: "decision" }, text, wrong, buttons));
     text.focus();
   }
 
@@ -285,7 +293,7 @@ class Card {
     this.far.textContent = "";
     const words = element("pre", { tabindex: "0" }, content);
     const short = content.length < 300 && content.split("\n").length < 8;
-    this.more.replaceChildren(element("details", { class: "result", open: short || failed }, element("summary", {}, "Result"), words));
+    this.fill(element("details", { class: "result", open: short || failed }, element("summary", {}, "Result"), words));
   }
 
   unanswered() {
