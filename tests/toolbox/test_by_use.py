@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import threading
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -85,6 +87,23 @@ def test_what_somebody_else_writes_meanwhile_is_not_lost(tools: Folders, monkeyp
     assert [entry.name for entry in tools.folder.iterdir()] == ["a.txt"]
 
 
+def test_of_two_edits_at_once_the_second_sees_the_first(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, ready = tools.folder / "a.txt", threading.Event()
+    file.write_text("one\ntwo\n")
+    monkeypatch.setattr(os, "fsync", lambda _: ready.set())
+    said: list[str] = []
+    second = threading.Thread(
+        target=lambda: said.append(tools.refuses("edit_file", path="a.txt", old="one", new="1")), daemon=True
+    )
+    with places._replacing:
+        second.start()
+        assert ready.wait(PATIENCE)
+        file.write_text("one\ntwo\nthree\n")
+    second.join(PATIENCE)
+    assert "somebody else changed it meanwhile" in said[0]
+    assert file.read_text() == "one\ntwo\nthree\n"
+
+
 def test_a_file_that_somebody_else_creates_meanwhile_stays(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     between(monkeypatch, lambda: (tools.folder / "new.txt").write_text("theirs"))
     assert "somebody else changed it meanwhile" in tools.refuses("write_file", path="new.txt", content="mine")
@@ -97,6 +116,30 @@ def test_a_path_may_be_a_hundred_folders_deep(tools: Folders) -> None:
     said = tools.refuses("write_file", path=f"{deep}d/x", content="x")
     assert said.endswith("leads through more than 100 folders")
     assert not (tools.folder / deep / "d").exists()
+
+
+def test_a_new_text_does_not_run_with_the_rights_of_the_old_file(tools: Folders) -> None:
+    file = tools.folder / "run"
+    file.touch()
+    file.chmod(0o4755)
+    tools("write_file", path="run", content="#!/bin/sh\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("path", ["~", "~/notes.txt", "./~/notes.txt"])
+def test_no_folder_is_made_that_a_shell_takes_for_the_home(tools: Folders, path: str) -> None:
+    assert "leads out of the working folder" in tools.refuses("write_file", path=path, content="x")
+    assert not any(tools.folder.iterdir())
+
+
+def test_a_tilde_elsewhere_is_a_sign_like_any_other(tools: Folders) -> None:
+    assert tools("write_file", path="~lock/~/x~", content="x") == "created ~lock/~/x~, 1 line"
+
+
+def test_the_path_of_a_folder_becomes_no_file(tools: Folders) -> None:
+    said = tools.refuses("write_file", path="src/", content="")
+    assert said == "'src/' names a folder; folders are made with the first file written in them"
+    assert not any(tools.folder.iterdir())
 
 
 # Edits of files that editors and models treat differently.

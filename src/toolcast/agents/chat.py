@@ -25,7 +25,7 @@ from ..runtime.shielding import current_loop
 from ..runtime.side_jobs import SideJob, ended, start_job
 from ..runtime.waiting import Waiters
 from .chat_actions import Effect, Order
-from .chat_context import STATES, ChatContext, ChatState, differences
+from .chat_context import STATES, ChatContext, ChatState, differences, read_snapshot
 from .chat_effects import FAILURES, CoreWork, Perform, Work, is_loop_ending
 from .chat_events import ChatEvent, Failure, Stop, StreamError, WorkEvent, said, told
 from .chat_transitions import transition
@@ -163,7 +163,7 @@ class _Chat:
 
         Work that went on then is not begun again by itself: it counts as stopped, and RETRY_* begins it.
         """
-        state, context = _read(data)
+        state, context = read_snapshot(data)
         with self._lock:
             self._check()
             self._cancel_all()
@@ -315,18 +315,6 @@ class _Chat:
     def _check(self) -> None:
         if self._closed:
             raise IllegalState("the chat is closed; restore its snapshot() in another", state="closed")
-
-
-def _read(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
-    """The state and the context of a snapshot."""
-    version, state = data.get("version"), data.get("state")
-    if version != 1 or state not in STATES:
-        raise ValueError(f"this is no snapshot of a chat that can be read here: version {version!r:.60}, {state!r:.60}")
-    try:
-        context = ChatContext.from_dict(data["context"])
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"this snapshot of a chat is damaged: {type(error).__name__}: {error}") from error
-    return state, context
 
 
 class ChatMachine(_Chat):

@@ -54,7 +54,7 @@ class Draft:
     __slots__ = ("context", "effects")
 
     def __init__(self, context: ChatContext) -> None:
-        self.context = context
+        self.context: ChatContext = context
         self.effects: list[Effect] = []
 
     def start(self, order: Order) -> None:

@@ -7,7 +7,7 @@ answer that is being written, the calls that wait for a word, what failed last a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from ..accumulator import Accumulator
@@ -15,6 +15,7 @@ from ..approvals import Answer, PermissionRequest
 from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
+from .histories import unanswered
 
 ChatState: TypeAlias = Literal[
     "idle",
@@ -47,15 +48,17 @@ class ChatError:
 class Streamed:
     """The events of an answer that is being written. Like a tuple, but to add one costs the same at any length.
 
-    Those that follow each other share one list, of which each sees its own beginning. Two are equal if they make the
-    same message, in however many pieces it came.
+    Those that follow each other share one list, of which each sees its own beginning, and what is folded of it, so that
+    whoever looks at the message after each piece folds each piece once. Two are equal if they make the same message, in
+    however many pieces it came.
     """
 
-    __slots__ = ("_events", "_length")
+    __slots__ = ("_events", "_folded", "_length")
 
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self._events = list(events)
         self._length = len(self._events)
+        self._folded: list[tuple[int, Accumulator]] = []  # the one that somebody works with is taken out meanwhile
 
     def added(self, event: Event) -> Streamed:
         """These events and one more."""
@@ -63,6 +66,7 @@ class Streamed:
         # The first begins a list of its own: nothing streamed is one value, which all chats begin with.
         last = 0 < self._length == len(self._events)
         longer._events = self._events if last else self._events[: self._length]
+        longer._folded = self._folded if last else []
         longer._events.append(event)
         longer._length = self._length + 1
         return longer
@@ -70,19 +74,21 @@ class Streamed:
     @property
     def message(self) -> Message:
         """The answer so far."""
-        return self._folded.message()
+        try:
+            count, folded = self._folded.pop()
+        except IndexError:
+            count, folded = 0, Accumulator()
+        if count > self._length:
+            count, folded = 0, Accumulator()
+        for event in self._events[count : self._length]:
+            folded.apply(event)
+        self._folded[:] = [(self._length, folded)]
+        return folded.message()
 
     @property
     def text(self) -> str:
         """Its text so far."""
         return self.message.text
-
-    @property
-    def _folded(self) -> Accumulator:
-        folded = Accumulator()
-        for event in self:
-            folded.apply(event)
-        return folded
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events[: self._length])
@@ -142,6 +148,27 @@ class ChatContext:
     def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
         """The context that `to_dict` made `data` from."""
         return cls(**{name: _READ.get(name, _as_it_is)(value) for name, value in data.items()})
+
+
+def read_snapshot(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
+    """The state and the context that a snapshot tells. Raises `ValueError` for what is none.
+
+    Only calls that have no result wait or run. Where they do not fit the state, the state is `calling_tool`, which is
+    stopped: then each gets a result.
+    """
+    try:
+        version, state = data.get("version"), data.get("state")
+        if version != 1 or state not in STATES:
+            raise ValueError(f"this is no snapshot of a chat that can be read here: version {version!r}, {state!r:.60}")
+        context = ChatContext.from_dict(data["context"])
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"this snapshot of a chat is damaged: {type(error).__name__}: {error}") from error
+    left = {call.id for call in unanswered(context.messages)}
+    pending = tuple([request for request in context.pending if request.call_id in left])
+    context = replace(context, pending=pending, running=tuple([id for id in context.running if id in left]))
+    rests = state in ("idle", "loading_model", "load_failed", "ready") and context.retry in (None, "tool_call")
+    fits = bool(pending) if state == "waiting_for_tool_approval" else rests or not left
+    return state if fits else "calling_tool", context
 
 
 def differences(before: ChatContext, after: ChatContext) -> dict[str, Any]:

@@ -76,6 +76,8 @@ class Files:
         Args:
             content: all of the new text
         """
+        if path.endswith("/"):
+            raise TryAgain(f"{path[:200]!r} names a folder; folders are made with the first file written in them")
         with self._root.at(path, make_folders=True) as place:
             place.put(_encoded(content))
         done = "created" if place.status is None else "overwrote"

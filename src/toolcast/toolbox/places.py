@@ -27,6 +27,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from threading import Lock
 from typing import Final
 from uuid import uuid4
 
@@ -42,6 +43,7 @@ _FROM_FOLDERS = {os.open, os.stat, os.readlink, os.mkdir, os.rename, os.unlink} 
 _SAFELY = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "NOCTTY", "BINARY"))
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
+_replacing = Lock()  # so that of two calls at once the second sees what the first has done
 _KINDS = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
@@ -107,12 +109,13 @@ class Folder:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
                 if old is not None and hasattr(os, "fchmod"):
-                    os.fchmod(fd, stat.S_IMODE(old.st_mode))
+                    os.fchmod(fd, old.st_mode & 0o777)  # what is new runs with nobody's rights
                 file.flush()
                 os.fsync(fd)
-            if _version(self.status(name)) != _version(old):
-                raise OSError("somebody else changed it meanwhile; read it again")
-            os.replace(self._at(new), self._at(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            with _replacing:
+                if _version(self.status(name)) != _version(old):
+                    raise OSError("somebody else changed it meanwhile; read it again")
+                os.replace(self._at(new), self._at(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
             os.unlink(self._at(new), dir_fd=self._fd)
             raise
@@ -225,6 +228,8 @@ class Root:
     def steps(self, path: str) -> tuple[bool, list[str]]:
         """Whether `path` begins at the root, and its names, the first of them last. Raises `TryAgain` for others."""
         pure = PurePath(path)
+        if pure.parts[:1] == ("~",):  # it means another place; nobody wants a folder of this name, least of all a shell
+            raise leads_out(path)
         if not pure.anchor:
             return False, [*reversed(pure.parts)]
         for name in self._names:

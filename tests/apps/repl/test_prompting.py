@@ -38,13 +38,6 @@ def keys() -> Iterator[PipeInput]:
         yield pipe
 
 
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two keys a second goes by."""
-    now = iter(range(1_000_000))
-    monkeypatch.setattr(prompting.time, "monotonic", lambda: float(next(now)))
-
-
 def words() -> Words:
     return Words({name: command.summary for name, command in COMMANDS.items()}, completions)
 
@@ -73,8 +66,11 @@ def test_new_lines(keys: PipeInput, new_line: str) -> None:
     assert typed(keys, "  one", new_line, "two", ENTER) == "  one\ntwo"
 
 
-def test_ctrl_j_is_a_new_line_for_a_person(keys: PipeInput, slow: None) -> None:
-    assert typed(keys, "one", CTRL_J, "two", ENTER) == "one\ntwo"
+def test_ctrl_j_is_a_new_line_for_a_person(keys: PipeInput) -> None:
+    """Who presses it when all that was typed before is worked off."""
+    keys.send_text(f"one{CTRL_O}")
+    asks = prompt(keys)
+    assert asks.read("> ", unfold=lambda: keys.send_text(f"{CTRL_J}two{ENTER}")) == "one\ntwo"
 
 
 def test_a_line_feed_sends_for_a_program(keys: PipeInput) -> None:
@@ -82,7 +78,7 @@ def test_a_line_feed_sends_for_a_program(keys: PipeInput) -> None:
     assert typed(keys, "one\n") == "one"
 
 
-def test_a_line_feed_alone_is_an_empty_line(keys: PipeInput, slow: None) -> None:
+def test_a_line_feed_alone_is_an_empty_line(keys: PipeInput) -> None:
     assert typed(keys, CTRL_J) == ""
 
 

@@ -133,6 +133,31 @@ def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, termin
     terminal.until('"path": "two.txt"', "I like it as it is", lines=before - 1)
 
 
+def test_a_question_of_the_model(server: OllamaServer, terminal: Driven) -> None:
+    server.calls(call("ask_user", question="Which one?", choices=["red", "blue"]))
+    server.says("So be it.")
+    terminal.type("paint it" + ENTER)
+    terminal.until("Which one?", "2  blue", "answer:")
+    terminal.type("2" + ENTER)
+    terminal.until("So be it.")
+    assert b"blue" in server.requests[-1].body.rpartition(b'"tool"')[2]
+
+
+def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Driven) -> None:
+    server.calls(call("run_command", command="echo $((40 + 2)); exec sleep 600"))
+    server.says("Well.")
+    terminal.say("/mode auto")
+    terminal.type("run it" + ENTER)
+    terminal.until("run it? [y]es")
+    terminal.type("y" + ENTER)
+    terminal.until("    42")
+    terminal.type(CTRL_C)
+    terminal.until("(cancelled)")
+    before = terminal.at_prompt()
+    terminal.say("and now?")
+    assert "Well." in terminal.lines[before:]
+
+
 def test_errors_are_told_and_the_prompt_comes_back(server: OllamaServer, terminal: Driven) -> None:
     """R6."""
     server.streams(said(content="half"), b"{not json}\n", said(content=" whole"), DONE)

@@ -135,7 +135,7 @@ class LiveMarkdown:
         return finished
 
     def _begins_item(self, found: re.Match[str]) -> bool:
-        """Whether the line begins an item, or belongs to the paragraph that is open: a sum may stand at its start."""
+        """Whether the line begins an item. It may be one of a paragraph, which begins with a number by chance."""
         if self._item and self._item.is_vague:
             return False
         return not self._is_paragraph or (found["number"] in ("", "1") and found.end() < len(found.string.rstrip()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -34,8 +34,6 @@ _COMMAND: Final = re.compile(r"/\w*")
 _ARGUMENT: Final = re.compile(r"(/\w+)[ \t]+(.*)")
 _AT_FILE: Final = re.compile(r"(?:.*\s)?@(\S*)", re.DOTALL)
 _LAST_WORD: Final = re.compile(r"(?:.*\s)?(\S*)", re.DOTALL)
-_AT_ONCE: Final = 0.02
-"""Seconds. No person presses two keys within them."""
 
 
 class History(FileHistory):
@@ -82,16 +80,16 @@ class Words(Completer):
         if _COMMAND.fullmatch(before):
             return _beginning(before, self._commands)
         if found := _ARGUMENT.fullmatch(before):
-            words = self._arguments(found[1])
-            return (
-                self._files(found[2], complete_event)
-                if words is None
-                else _beginning(found[2], dict.fromkeys(words, ""))
-            )
-        if found := _AT_FILE.fullmatch(before):
-            return self._files(found[1], complete_event)
-        found = _LAST_WORD.fullmatch(before)
-        return self._files(found[1], complete_event) if found and complete_event.completion_requested else ()
+            return self._begun(found[1], found[2], complete_event)
+        found = _AT_FILE.fullmatch(before)
+        if not found and complete_event.completion_requested:
+            found = _LAST_WORD.fullmatch(before)
+        return self._files(found[1], complete_event) if found else ()
+
+    def _begun(self, command: str, argument: str, event: CompleteEvent) -> Iterable[Completion]:
+        """What the beginning of an argument may become."""
+        words = self._arguments(command)
+        return self._files(argument, event) if words is None else _beginning(argument, dict.fromkeys(words, ""))
 
     def _files(self, begun: str, event: CompleteEvent) -> Iterable[Completion]:
         return self._paths.get_completions(Document(begun), event)
@@ -165,7 +163,7 @@ class _Keys:
 
     def __init__(self, unfold: Callable[[], object]) -> None:
         self._unfold = unfold
-        self._typed_at = float("-inf")
+        self._in_one_go = False  # whether the text has changed by what came together with this key
 
     def bindings(self) -> KeyBindings:
         """The keys."""
@@ -178,7 +176,12 @@ class _Keys:
 
     def typed(self, buffer: Buffer) -> None:
         """The text has changed."""
-        self._typed_at = time.monotonic()
+        self._in_one_go = True
+        get_running_loop().call_soon(self._pause)
+
+    def _pause(self) -> None:
+        """All that had come is worked off."""
+        self._in_one_go = False
 
     def _enter(self, event: KeyPressEvent) -> None:
         """Take the completion that is chosen, begin a new line after a backslash, or send."""
@@ -196,8 +199,7 @@ class _Keys:
 
     def _line_feed(self, event: KeyPressEvent) -> None:
         """Ctrl-J. Programs that type end their lines with it, in one go: then it sends."""
-        at_once = time.monotonic() - self._typed_at < _AT_ONCE
-        if at_once or not event.current_buffer.text:
+        if self._in_one_go or not event.current_buffer.text:
             self._enter(event)
         else:
             self._new_line(event)

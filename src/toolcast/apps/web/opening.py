@@ -133,7 +133,7 @@ class ChatServer(Server):
 
     def _end(self, number: int, frame: object) -> None:
         self.ended_by = number
-        self.force_exit = self.should_exit  # it was told before
+        self.force_exit: bool = self.should_exit  # it was told before
         self.should_exit = True
 
 
