@@ -286,3 +286,13 @@ def test_readers_hold_no_items() -> None:
     next(reader)
     gc.collect()
     assert Item.alive == 3
+
+
+def test_a_reader_knows_when_it_has_read_all_that_was_told() -> None:
+    channel = told(1, 2, closed=False)
+    reader = channel.iterate()
+    assert not reader.is_level
+    assert [next(reader), next(reader)] == [1, 2]
+    assert reader.is_level
+    channel.close()
+    assert not reader.is_level  # the end is there to be read

@@ -207,9 +207,10 @@ def test_patterns_that_count_too_far(pattern: str) -> None:
         pattern_fits(pattern)
 
 
-def test_blanks_in_a_pattern_mean_themselves() -> None:
+@pytest.mark.parametrize("pattern", ["(?ix)(a{0,100}) {0,100}", r"\\(?x)(a{0,100}) {0,100}", "(?x:a)"])
+def test_blanks_in_a_pattern_mean_themselves(pattern: str) -> None:
     with pytest.raises(TryAgain, match="the flag x is not read"):
-        pattern_fits("(?ix)(a{0,100}) {0,100}")
+        pattern_fits(pattern)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,8 @@ def test_blanks_in_a_pattern_mean_themselves() -> None:
         (r".{80,}", "x" * 80),
         (r"\x{2014}", "\u2014"),
         (r"a{0}b", "b"),
+        (r"print\(?x", "print(x)"),
+        (r"(?i)(?P<x>A)", "a"),
     ],
 )
 def test_patterns_that_count_as_people_do(pattern: str, text: str) -> None:

@@ -392,7 +392,7 @@ def test_no_path_leads_out(links: dict[str, str], paths: list[str], from_folders
         root = Root(f"{top}/base")
         for path in (path.replace("{top}", top) for path in paths):
             assert outcome(read, root, path) in (INSIDE, b"", None)
-            if not any(".." in text or "{top}" in text for text in (path, *links.values())):
+            if not any(".." in text or top in text or "{top}" in text for text in (path, *links.values())):
                 real = Path(root.path, path)  # nothing leads out here: what is there is found
                 assert outcome(read, root, path) == (real.read_bytes() if is_file(real) else None)
             outcome(put, root, path, b"")

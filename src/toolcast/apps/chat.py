@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from contextlib import nullcontext, redirect_stdout
 
 from ..stores.store import checked
 
@@ -35,7 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what cannot be read or shown is no reason to stop
-    with opened(options, Terminal(sys.stdin, sys.stdout, sys.stderr, os.environ)) as repl:
+    terminal = Terminal(sys.stdin, sys.stdout, sys.stderr, os.environ)
+    # In a pipe the answers are all that may go there: what the user's own tools print must not.
+    prints = nullcontext() if sys.stdout.isatty() else redirect_stdout(sys.stderr)
+    with prints, opened(options, terminal) as repl:
         return repl.run()
 
 

@@ -2,12 +2,16 @@
 
 A module has `arguments(parser)`, which says what may stand on the command line, and `run(arguments)`, which gives
 the exit code. Only the module of the command that is called is loaded, so that no command needs what another does.
-What goes wrong is one line on stderr and exit code 1; a wrong command line is argparse's exit code 2.
+What goes wrong is one line on stderr and exit code 1; a wrong command line is argparse's exit code 2. Characters that
+the terminal's encoding has not are written as JSON escapes them, so that JSON is the same JSON in any encoding.
 """
 
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +48,7 @@ class _Command(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of the command line `arguments`, or of this process's own."""
     words = sys.argv[1:] if arguments is None else arguments
+    _prepare_streams()
     try:
         parsed = _parser(words).parse_args(words)
         run: Callable[[argparse.Namespace], int] = parsed.run
@@ -76,6 +81,28 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             command.arguments(own)
             own.set_defaults(run=command.run)
     return parser
+
+
+def _prepare_streams() -> None:
+    """Have all three streams, and have anything written to them. One that was closed (`<&-`) is the null device."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It gets the number of the one that was closed, which no other file gets then.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPING)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """What is written for what cannot be encoded."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+_ESCAPING = "toolcast.json"
+codecs.register_error(_ESCAPING, _escaped)
 
 
 def _leave_the_pipe() -> None:

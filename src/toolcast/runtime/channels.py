@@ -108,6 +108,11 @@ class Reader(_Place[T]):
     def __iter__(self) -> Reader[T]:
         return self
 
+    @property
+    def is_level(self) -> bool:
+        """Whether all that was told is read: the next item is one to wait for."""
+        return not self._ready()
+
     def __next__(self) -> T:
         self._channel.waiters.block(self._ready)
         for item in self._next():

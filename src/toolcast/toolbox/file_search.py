@@ -51,7 +51,7 @@ _LONGEST_PATTERN = 1_000
 _MOST_STEPS = 2_000  # of a pattern, with its counts written out
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 _count = re.compile(r"\\[xuU]\{\w+\}|(?P<before>.?)\{(?:\d*,)?(?P<most>\d+),?\}", re.DOTALL)
-_ignores_blanks = re.compile(r"\(\?[a-zA-Z]*x")
+_ignores_blanks = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
 _glob_parts = re.compile(
     r"\*\*/|\*\*|\*|\?|\{(?P<choices>[^{}]*)\}|\[(?P<without>[!^])?(?P<signs>[^\]]+)\]|.", re.DOTALL
 )

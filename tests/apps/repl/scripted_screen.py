@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from typing import Any, TypeAlias
 
 Typed: TypeAlias = "str | BaseException | Callable[[], str | None] | None"
@@ -21,6 +22,7 @@ class ScriptedScreen:
         self.ctrl_c_at: list[str] = []
         self.fails_at: list[str] = []
         self.failure: Exception | None = None
+        self.caught_up = Event()  # set when all that came is to be shown
         self._typed = list(typed)
         self._interactive = interactive
 
@@ -61,6 +63,9 @@ class ScriptedScreen:
 
     def note(self, text: str) -> None:
         self._show("note", text)
+
+    def catch_up(self) -> None:
+        self.caught_up.set()
 
     def end_answer(self) -> None:
         self._show("end_answer")

@@ -84,6 +84,18 @@ def test_r2_each_kind_has_its_sink() -> None:
     assert screen.of("call_result") == [("c1", "weather", "Oslo: sunny", False)]
 
 
+def test_what_came_is_shown_before_it_is_waited_for_more() -> None:
+    screen = ScriptedScreen("How?", "y")
+
+    def weather() -> str:
+        assert screen.caught_up.wait(20)  # the next event comes only when this returns
+        return "sunny"
+
+    llm = ScriptedLLM(ToolCallPart("c1", "weather"), "It is sunny.")
+    assert repl_on(screen, llm, [weather]).run() == 0
+    assert screen.of("call_result") == [("c1", "weather", "sunny", False)]
+
+
 def test_r3_one_chunk_goes_to_all_three() -> None:
     with OllamaServer() as server:
         server.streams(said(thinking="Hm.", content="Let me see.", tool_calls=[call("weather", city="Oslo")]), DONE)

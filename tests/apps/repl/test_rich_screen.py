@@ -122,6 +122,15 @@ def test_thinking_is_dim_and_the_answer_is_markdown(bench: Bench) -> None:
     assert bench.output.look("code.").fg == "cyan"
 
 
+def test_what_is_drawn_late_is_drawn_when_nothing_more_comes(bench: Bench) -> None:
+    bench.clock.step = 1.0  # to draw takes a second: so the second piece waits
+    bench.screen.content("One ")
+    bench.screen.content("two")
+    assert "two" not in bench.output.written
+    bench.screen.catch_up()
+    assert bench.lines == ["", "One two"]
+
+
 def test_code_is_coloured_and_stands_at_the_margin(bench: Bench) -> None:
     in_pieces(bench.screen.content, "So:\n```python\ndef f():\n\treturn 'x'  # " + "long " * 20 + "\n\n```\n> quoted\n")
     bench.screen.end_answer()

@@ -213,8 +213,11 @@ class Repl:
     def _listen(self, said: Message | None, answers: Iterable[Answer] = ()) -> None:
         """Have the session go on, and show what it tells. Raises what it ends with."""
         self.session.send(said, answers=answers)
-        for event in self.session.events():
+        events = self.session.events()
+        for event in events:
             self._routes.take(event)
+            if events.is_level:
+                self.screen.catch_up()
         self.session.result()
 
     def _answers(self, requests: Iterable[PermissionRequest]) -> list[Answer]:

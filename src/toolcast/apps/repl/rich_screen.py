@@ -127,6 +127,10 @@ class RichScreen:
         self._turn_to("note")
         self._draw(self._rich.of(Text(visible(text)), "cyan"))
 
+    def catch_up(self) -> None:
+        """Show all that has come."""
+        self._draw()
+
     def end_answer(self) -> None:
         """Finish what is open."""
         self._turn_to("")

@@ -63,6 +63,10 @@ class Screen(Protocol):
         """What the REPL itself has to say: the banner, the answer to a command."""
         ...
 
+    def catch_up(self) -> None:
+        """Nothing more is there for now: what came and is not shown yet must be."""
+        ...
+
     def end_answer(self) -> None:
         """The answer, or a part of it, is over: what comes next begins on a fresh line. Harmless when repeated."""
         ...
@@ -144,6 +148,9 @@ class PlainScreen:
     def note(self, text: str) -> None:
         """What the REPL itself has to say."""
         self._line(text)
+
+    def catch_up(self) -> None:
+        """Nothing: each piece is shown as it comes."""
 
     def end_answer(self) -> None:
         """End the lines that are open."""
