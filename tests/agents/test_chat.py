@@ -26,6 +26,7 @@ from toolcast.agents.chat_events import (
     ModelLoadSuccess,
     QueueMessage,
     RejectToolCall,
+    Restored,
     RetryGeneration,
     RetryToolCall,
     RetryToolSearch,
@@ -717,6 +718,8 @@ def test_what_went_on_is_cancelled_where_another_chat_is_restored(play: Play) ->
     play.face.call(play.chat.restore, empty)
     assert act.cancelled
     assert (play.state, play.context) == ("idle", ChatContext())
+    assert (play.heard[-1].event, play.heard[-1].path) == (Restored(), ("idle",))
+    assert play.heard[-1].to_dict()["changes"]["messages"] == {"from": 0, "messages": []}
 
 
 def test_what_waited_in_a_snapshot_is_said_by_the_next_chat(chats: ChatFace) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -33,7 +34,9 @@ from toolcast.agents.permissions import Permissions
 from toolcast.errors import ContextTooLong, IllegalState
 from toolcast.events import Finish, TextDelta
 from toolcast.messages import Message
+from toolcast.runtime.side_jobs import SideJob
 from toolcast.testing import ScriptedLLM, VirtualClock
+from toolcast.tools import CallableTool
 from toolcast.usage import Budget
 from turning import call, results
 
@@ -122,6 +125,56 @@ def test_a_listener_cannot_wait() -> None:
 def test_work_of_a_name_that_there_is_not_is_refused(chats: ChatFace) -> None:
     with pytest.raises(ValueError, match="perform= has 'generation'; the orders are load_model, search_tools, gen"):
         chats.open(perform={"generation": None})
+
+
+def test_a_tool_that_the_chat_was_not_given_cannot_be_found(chats: ChatFace) -> None:
+    async def search(*asked: Any) -> Sequence[CallableTool]:
+        return [CallableTool.from_function(look)]
+
+    chat = chats.open(search=search)
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and error.message.startswith("ValueError: the search found look, which the chat was not")
+    assert chat.context.tools == ()
+
+
+def test_a_listener_that_closes_the_chat_waits_for_no_work_which_may_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def close(chat: ChatMachine, change: ChatChange) -> None:
+        chat.close()
+
+    waited: list[SideJob] = []
+    monkeypatch.setattr(SideJob, "wait", lambda job, timeout: waited.append(job))
+    for inside in (True, False):
+        stage = Stage()
+        chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
+        chat.dispatch("LOAD_MODEL")
+        act = stage.act("load_model")
+        if inside:
+            chat.subscribe(partial(close, chat))
+            chat.dispatch(QueueMessage("Hello."))
+        else:
+            chat.close()
+        assert act.cancelled and bool(waited) != inside
+
+
+def test_a_tool_may_close_the_chat_that_it_runs_for() -> None:
+    closed = threading.Event()
+
+    def leave() -> str:
+        """Leave."""
+        chat.close()
+        closed.set()
+        return "gone"
+
+    chat = ChatMachine(Engine(ScriptedLLM(call("a", "leave")), [leave]))
+    chat.dispatch(QueueMessage("Go."))
+    chat.dispatch("LOAD_MODEL")
+    assert closed.wait(PATIENCE)
+    with pytest.raises(IllegalState, match="the chat is closed"):
+        chat.dispatch("LOAD_MODEL")
 
 
 # Where the event loop ends.
@@ -281,6 +334,23 @@ def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: Cha
     contents = {result.call_id: result.content for result in results(chat.context.messages)}
     assert contents == {"a": "open 0", "b": "open 1", "c": "permission denied: not that one"}
     assert list(contents) == ["a", "b", "c"]
+
+
+def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(chats: ChatFace) -> None:
+    def fail() -> str:
+        """Fail."""
+        raise LookupError("gone")
+
+    engine = Engine(ScriptedLLM(call("a", "fail"), "I see."), [fail])
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    chats.dispatch(chat, LoadModel())
+    chats.until(chat, "ready")
+    assert chat.context.last_error is None
+    chats.dispatch(chat, QueueMessage("Never mind."))
+    chats.until(chat, "ready")
+    assert [result.content for result in results(chat.context.messages)] == ["The tool failed."]
 
 
 # The limits of the engine.

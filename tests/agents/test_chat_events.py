@@ -118,6 +118,8 @@ def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None
     values = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
     values |= dict.fromkeys(("call_id", "reason", "fingerprint"), "x")
     own = {field.name: values[field.name] for field in fields(kind)}
+    if kind is ApproveToolCall:
+        own |= {"for_session": False}
     assert said({"type": kind.type, **own}) == kind(**own)
 
 
@@ -255,3 +257,8 @@ def test_whatever_a_tool_says_of_itself_can_be_told(data: Any) -> None:
 def test_whatever_a_model_streams_can_be_told(piece: Any) -> None:
     content = json.loads(json.dumps(told(StreamChunk(piece))))["content"]
     assert content["type"] == type(piece).__name__
+
+
+def test_other_arguments_are_for_this_call_alone() -> None:
+    with pytest.raises(ValueError, match="leave out either"):
+        ApproveToolCall("a", arguments="{}", for_session=True)

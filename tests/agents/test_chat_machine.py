@@ -248,7 +248,10 @@ class ChatMachineModel(RuleBasedStateMachine):
         }
         assert self.happens(said(words[kind])).ignored == (bound is False)
 
-    @rule(event=st.builds(ApproveToolCall, st.none() | IDS, st.none() | ARGUMENTS, st.booleans()))
+    @rule(
+        event=st.builds(ApproveToolCall, st.none() | IDS, st.none() | ARGUMENTS)
+        | st.builds(ApproveToolCall, st.none() | IDS, for_session=st.booleans())
+    )
     def somebody_approves(self, event: ChatEvent) -> None:
         self.happens(event)
 

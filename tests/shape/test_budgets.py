@@ -56,7 +56,7 @@ CAUGHT_WHOLE = {
     ("agents.elf_tools", "_ElfTools.spawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.elf_tools", "_ElfTools.aspawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
-    ("agents.chat", "_Chat._apply"): "the user's listener: logged, none of the chat's business",
+    ("agents.chat", "_Chat._tell"): "the user's listener: logged, none of the chat's business",
     ("agents.chat", "_Chat._do"): "whatever ends work is told as the failure of its stage",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",

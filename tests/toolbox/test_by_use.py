@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from loopback import HOLD, Loopback
 from toolcast.errors import TryAgain
 from toolcast.events import ToolProgress
 from toolcast.tool_context import ToolContext
-from toolcast.toolbox import commands, files, places
+from toolcast.toolbox import commands, fetching, files, places
 from toolcast.toolbox.commands import command_tool, environment_without_secrets
+from toolcast.toolbox.fetching import fetch_tool
 from toolcast.toolbox.file_search import glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
 from toolcast.toolbox.places import Folder
@@ -142,6 +144,13 @@ def test_the_path_of_a_folder_becomes_no_file(tools: Folders) -> None:
     assert not any(tools.folder.iterdir())
 
 
+def test_who_looked_in_the_wrong_place_is_told_where_to_look(tools: Folders) -> None:
+    tools("write_file", path="src/app.py", content="")
+    assert tools("list_files", pattern="*.py") == "no files fit '*.py'; ** goes into the folders below"
+    assert tools("list_files", pattern="**/*.rs") == "no files fit '**/*.rs'"
+    assert tools.refuses("read_file", path="src") == "src is a folder, and no file; list_files tells what is in it"
+
+
 # Edits of files that editors and models treat differently.
 
 
@@ -231,6 +240,20 @@ def test_patterns_that_count_as_people_do(pattern: str, text: str) -> None:
 
 def test_signs_of_any_number_are_a_glob() -> None:
     assert glob_fits("\u2014\u2015*")("\u2014\u2015.txt")
+
+
+# Pages.
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nx: a", b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\na"])
+def test_a_server_that_sends_a_byte_now_and_then_is_left_in_time(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching._Fetch, "_left", lambda _: 60.0)  # there is always something to read in time
+    tool = fetch_tool(resolve=lambda host, port: ["127.0.0.1"], allowed=lambda address: True, timeout=0.05)
+    with Loopback() as server:
+        server.answer(begin, HOLD)
+        with pytest.raises(TryAgain, match="could not be fetched: it took too long"):
+            tool.call({"url": f"http://example.com:{server.port}/"})
+        server.wait_open(0)
 
 
 # Commands.

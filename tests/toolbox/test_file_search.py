@@ -81,7 +81,7 @@ def test_everything_is_listed_in_order(folder: Path) -> None:
         ("src/app.py", "**/*", ["src/app.py"]),
         ("node_modules", "*/*", ["node_modules/x/index.js"]),
         ("empty", "**/*", ["no files fit '**/*'"]),
-        (".", "*.rs", ["no files fit '*.rs'"]),
+        (".", "*.rs", ["no files fit '*.rs'; ** goes into the folders below"]),
     ],
 )
 def test_a_part_is_listed(folder: Path, path: str, pattern: str, files: Output) -> None:
@@ -286,7 +286,7 @@ def test_a_glob_that_is_none(glob: str) -> None:
 def test_a_file_that_only_looks_like_a_wildcard(tmp_path: Path) -> None:
     (tmp_path / "a{b}*").write_text("one")
     assert found(tmp_path, "one") == ["a{b}*:1: one"]
-    assert listed(tmp_path, pattern="a{b}*") == ["no files fit 'a{b}*'"]
+    assert listed(tmp_path, pattern="a{b}*") == ["no files fit 'a{b}*'; ** goes into the folders below"]
 
 
 def test_names_that_are_no_unicode(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from ..runtime.waiting import Waiters
 from .chat_actions import Effect, Order
 from .chat_context import STATES, ChatContext, ChatState, differences, read_snapshot
 from .chat_effects import FAILURES, CoreWork, Perform, Work, is_loop_ending
-from .chat_events import ChatEvent, Failure, Stop, StreamError, WorkEvent, said, told
+from .chat_events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, said, told
 from .chat_transitions import transition
 from .engine import Engine
 from .tool_search import LexicalSearch, ToolSearch
@@ -161,16 +161,18 @@ class _Chat:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Go on with the chat that `snapshot` made `data` from.
 
-        Work that went on then is not begun again by itself: it counts as stopped, and RETRY_* begins it.
+        Work that went on then is not begun again by itself: it counts as stopped, and RETRY_* begins it. Whoever has
+        subscribed hears of a `Restored`.
         """
         state, context = read_snapshot(data)
         with self._lock:
             self._check()
             self._cancel_all()
-            self._now = (state, replace(context, max_rounds=self.engine.setup.max_rounds))
+            before, context = self.context, replace(context, max_rounds=self.engine.setup.max_rounds)
+            self._now = (state, context)
+            self._tell(ChatChange(Restored(), before, context, state, (state,)))
             if self.state not in RESTS:
                 self._take(Stop())
-            self._reach(self.state)
 
     # What happens.
 
@@ -211,14 +213,17 @@ class _Chat:
         for effect in came.effects:
             self._carry_out(effect)
         change = ChatChange(event, before, came.context, came.state, came.path, came.ignored)
+        self._tell(change)
+        return change
+
+    def _tell(self, change: ChatChange) -> None:
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)
             except Exception:
                 # A listener is the user's own code: its faults are shown, and are none of the chat's.
-                logger.exception("a listener failed on %s", event.type)
-        self._reach(came.state)
-        return change
+                logger.exception("a listener failed on %s", change.event.type)
+        self._reach(change.state)
 
     # Work.
 
@@ -303,14 +308,14 @@ class _Chat:
         return wait.reached
 
     def _close(self) -> list[SideJob]:
-        """End what goes on; gives the jobs that must end now."""
+        """End what goes on; gives the jobs that must end now. For a listener nothing ends before it is back."""
         with self._lock:
             self._closed = True
             jobs = self._cancel_all()
             for wait in self._waits:
                 wait.over = True
             self._waiters.wake()
-        return jobs
+            return [] if self._busy else jobs
 
     def _check(self) -> None:
         if self._closed:
@@ -350,7 +355,10 @@ class ChatMachine(_Chat):
 
 
 class AsyncChatMachine(_Chat):
-    """A chat whose work goes on in tasks of the event loop that `dispatch` is called in."""
+    """A chat whose work goes on in tasks of the event loop that `dispatch` is called in.
+
+    It is closed where the loop ends while work goes on; its `snapshot` can be restored in another.
+    """
 
     _concurrent = True
 

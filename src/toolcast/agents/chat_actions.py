@@ -85,7 +85,7 @@ def enqueue(draft: Draft, event: QueueMessage) -> None:
 def deliver_queue(draft: Draft, event: ChatEvent) -> None:
     """Say all that waited, and begin a turn. Calls that failed are not run any more."""
     failed = draft.context.last_error
-    _close(draft, f"The tool failed: {failed.message}" if failed else BROKEN_OFF, GONE_ON)
+    _close(draft, f"The tool failed: {failed.message}" if failed else "The tool failed.", GONE_ON)
     context = draft.context
     draft.context = replace(
         draft.context, messages=context.messages + context.queue, queue=(), rounds=0, last_error=None, retry=None

@@ -159,7 +159,12 @@ class CoreWork:
         llm = self._llm(work.context)
         asking = Asking(llm, work.concurrent, work.cancellation, self._spending.add)
         found = await self._search(work.context.messages, self._setup.tools, asking)
-        work.tell(ToolSearchSuccess(tuple([tool.name for tool in found])))
+        names = [tool.name for tool in found]
+        if unknown := [name for name in names if name not in self._setup.by_name]:
+            raise ValueError(
+                f"the search found {', '.join(unknown)}, which the chat was not given; add it to its tools"
+            )
+        work.tell(ToolSearchSuccess(tuple(names)))
 
     async def generate(self, work: Work) -> None:
         """Ask the model, and tell its answer as it comes. What is too long for it is sent shortened from then on."""

@@ -87,6 +87,10 @@ class ApproveToolCall(ChatEvent):
     for_session: bool = False
     fingerprint: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.for_session and self.arguments is not None:
+            raise ValueError("what is allowed for the session are the model's calls: leave out either it or arguments=")
+
 
 @dataclass(frozen=True, slots=True)
 class RejectToolCall(ChatEvent):
@@ -110,6 +114,11 @@ class RetryGeneration(ChatEvent):
 @dataclass(frozen=True, slots=True)
 class RetryToolCall(ChatEvent):
     """The calls that failed are to be run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored(ChatEvent):
+    """The chat goes on from a snapshot. It is only told: `restore` brings it about."""
 
 
 # What work tells.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
+from threading import TIMEOUT_MAX, Timer
 from time import monotonic
 from typing import Final
 from urllib.parse import urljoin
@@ -36,6 +37,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a host, for a port. Raises `OSError` where there are none."""
 Allowed = Callable[[IPAddress], bool]
 
+_LATE: Final = "it took too long"
 _CONNECT: Final = 10.0
 _TRIED: Final = 4  # addresses of one host
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
@@ -88,11 +90,20 @@ class _Fetcher:
         with ExitStack() as leaving:
             leaving.enter_context(line)
             leaving.callback(context.cancellation.then(line.break_off))
+            # A server may send its headers for ever, one byte after the other, each of them in time.
+            late = Timer(min(self.timeout, TIMEOUT_MAX), line.break_off)
+            late.daemon = True
+            late.start()
+            leaving.callback(late.cancel)
             try:
-                return _Fetch(self, context, monotonic() + self.timeout).followed(url)
+                found = _Fetch(self, context, monotonic() + self.timeout).followed(url)
+                if line.broken:  # where a body was cut off may look like its end
+                    raise TimeoutError
+                return found
             except (LLMError, TimeoutError) as error:
                 context.check()
-                raise TryAgain(f"{url[:200]} could not be fetched: {_reason(error)}") from error
+                why = _LATE if line.broken else _reason(error)
+                raise TryAgain(f"{url[:200]} could not be fetched: {why}") from error
             except ValueError as error:
                 raise TryAgain(f"{url[:200]} was not fetched: {error}") from error
 
@@ -193,7 +204,7 @@ def _looked_up(host: str, port: int) -> list[str]:
 def _reason(error: LLMError | TimeoutError) -> str:
     """What went wrong, without the advice that is for whoever set up a service."""
     if isinstance(error, (TimeoutError, Timeout)):
-        return "it took too long"
+        return _LATE
     return error.message.partition(". ")[0]
 
 

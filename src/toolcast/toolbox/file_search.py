@@ -143,7 +143,8 @@ class FileSearch:
         for entry, is_end in self._walk(path, report, depth):
             if fits(entry.below) and (is_end or not entry.is_folder):
                 report.add(entry.path + ("/" if entry.is_folder else "@" if stat.S_ISLNK(entry.mode) else ""))
-        return report.text(f"no files fit {pattern!r}")
+        hint = "" if "**" in pattern else "; ** goes into the folders below"
+        return report.text(f"no files fit {pattern!r}{hint}")
 
     def search_files(
         self,

@@ -195,7 +195,8 @@ class Place:
 
     def _file(self) -> os.stat_result | None:
         if self.status is not None and not stat.S_ISREG(self.status.st_mode):
-            raise TryAgain(f"{self.path} is {kind_of(self.status.st_mode)}, and no file")
+            hint = "; list_files tells what is in it" if self.is_folder else ""
+            raise TryAgain(f"{self.path} is {kind_of(self.status.st_mode)}, and no file{hint}")
         return self.status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,11 @@ class Driven(Emulated):
             pass
         self._child.close()
         return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
+
+    def kill(self) -> None:
+        """Let the program die at once, with no time for a last word."""
+        self._child.kill(signal.SIGKILL)
+        self.ends()
 
     def _read(self) -> bool:
         """Take what the program writes; whether it may write more."""

@@ -1,0 +1,51 @@
+"""The `toolcast` command at a shell: a line as a person types it, and all that shows.
+
+    screen = shell("echo 'Why?' | toolcast chat", variables)
+
+The shell is `sh`; in it, `toolcast` is this very library's command, with warnings as errors.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apps.repl.ollama_server import MODEL, OllamaServer
+from user.session import Screen, environment, finish
+
+SH = shutil.which("sh")
+needs_a_shell = pytest.mark.skipif(SH is None, reason="needs a POSIX shell")
+
+_TOOLCAST = """\
+toolcast() { "$PYTHON" -W error -c 'import sys; from toolcast.apps.cli import main; sys.exit(main())' "$@"; }
+"""
+
+
+def variables(server: OllamaServer, home: Path) -> dict[str, str]:
+    """The environment of somebody whose sessions are in `home`, and whose Ollama is `server`."""
+    return environment(TOOLCAST_HOME=str(home), OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, PYTHON=sys.executable)
+
+
+def begun(line: str, env: dict[str, str]) -> subprocess.Popen[str]:
+    """The line, running. What is no text goes in and comes out as surrogates."""
+    return subprocess.Popen(
+        [SH or "sh", "-c", _TOOLCAST + line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="surrogateescape",
+        env=env,
+    )
+
+
+def shell(line: str, env: dict[str, str], typed: str = "") -> Screen:
+    """The screen after the line, to which this was typed, has come to its end."""
+    screen = finish(begun(line, env), typed)
+    assert "Traceback" not in screen.err, screen.err
+    assert "\x1b" not in screen.out + screen.err
+    return screen

@@ -1,0 +1,340 @@
+"""Days of somebody who chats: `toolcast chat` in pipes and at a terminal, and all that can come between."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prompt_toolkit", reason="needs toolcast[cli]")
+pytest.importorskip("pyte")
+pytest.importorskip("pty", reason="a pseudo terminal, which this system does not have")
+
+from apps.repl.driven import CTRL_C, ENTER, Driven, driven
+from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
+from loopback import CLOSE, HOLD, RESET, head
+from user.commands import begun, needs_a_shell, shell, variables
+from user.session import KEY, PATIENCE, finish
+
+pytestmark = needs_a_shell
+
+TOOLS = """\
+import threading
+
+def remember(what: str) -> str:
+    '''Remember something.'''
+    print("remembering", what)
+    return "I remember " + what
+
+def wait_for_ever() -> str:
+    '''Wait.'''
+    print("waiting")
+    threading.Event().wait()
+
+def leave() -> str:
+    '''Leave.'''
+    raise SystemExit(3)
+
+def press() -> str:
+    '''Press Ctrl-C.'''
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[OllamaServer]:
+    with OllamaServer() as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the person is."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def env(server: OllamaServer, folder: Path) -> dict[str, str]:
+    return variables(server, folder.parent / "home")
+
+
+@pytest.fixture
+def terminal(server: OllamaServer, folder: Path) -> Iterator[Driven]:
+    """`toolcast chat`, at its first prompt; the mode offers commands."""
+    with at_terminal(server, folder, "--mode", "auto") as running:
+        running.at_prompt()
+        yield running
+
+
+def at_terminal(server: OllamaServer, folder: Path, *words: str) -> AbstractContextManager[Driven]:
+    """`toolcast chat` with the tools, in a terminal."""
+    home = folder.parent / "home"
+    return driven(home, "--tools", "tools.py", *words, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL)
+
+
+def talk(server: OllamaServer, number: int = -1) -> list[tuple[str, str]]:
+    """Who said what, as a request tells it; the system's words left out."""
+    said = server.bodies[number]["messages"]
+    return [(message["role"], message["content"]) for message in said if message["role"] != "system"]
+
+
+# In pipes.
+
+
+def test_a_key_shows_nowhere(server: OllamaServer, env: dict[str, str], folder: Path) -> None:
+    """Not in what the service says back, in no log, in no file; `finish` looks at the screen."""
+    server.fails(401, f"bad key {KEY}")
+    server.says("Hello.")
+    screen = finish(begun(f"toolcast chat --lines --debug --session s --token {KEY}", env), "Hi\nHi again\n")
+    assert (screen.out, screen.code) == ("Hello.\n", 1)
+    assert server.requests[1].headers["authorization"] == f"Bearer {KEY}"
+    assert "Hi again" in shell("toolcast logs s && toolcast logs s --json && toolcast logs", env).out
+    files = [file for file in folder.parent.rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
+    """Each question fails in a way of its own, and the next one is answered as if nothing had been."""
+    server.answer(head(429, "retry-after: 0", "content-length: 0"))
+    server.says("Fine.")
+    server.breaks_off(said(content="Once"), CLOSE)
+    server.breaks_off(said(content="upon"), RESET)
+    server.fails(400, "bad request")
+    server.fails(404, "no such model")
+    server.streams(b"<html>Bad gateway</html>\n", DONE)
+    server.answer(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    server.says("Fine again.")
+    screen = shell("toolcast chat --lines", env, "".join(f"{number}\n" for number in range(8)))
+    assert screen.lines == ["Fine.", "Once", "upon", "Fine again."]
+    assert screen.code == 1
+    skipped = "error: a piece of the answer could not be read: <html>Bad gateway</html> (it was skipped)"
+    errors = screen.err.splitlines()
+    assert errors.pop(4) == skipped
+    assert [line[:19] for line in errors] == ["error: ollama m-1: "] * 5, screen.err
+    assert talk(server)[-1] == ("user", "7")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed(closed: str, server: OllamaServer, env: dict[str, str]) -> None:
+    """As schedulers start programs. What cannot be read is empty, what cannot be shown is gone."""
+    server.says("Hello.")
+    screen = shell(f"toolcast chat {closed}", env, "Hi")
+    assert (screen.out, screen.err, screen.code) == ("Hello.\n" if closed == "2>&-" else "", "", 0)
+    assert len(server.requests) == (0 if "<" in closed else 1)
+    assert shell(f"toolcast models ollama {closed}", env).code == 0
+
+
+def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
+    """From the beginning: kept nowhere, and said so. In the middle: an error, and no answer that is lost in silence."""
+    server.says("Hello.")
+    screen = shell("ulimit -f 1; toolcast chat", env, "Hi")
+    assert (screen.out, screen.code) == ("Hello.\n", 0)
+    assert screen.err.startswith("This conversation is kept nowhere: ")
+    server.says("word " * 40_000)
+    screen = shell("ulimit -f 96; toolcast chat --lines", env | {"TOOLCAST_HOME": f"{env['TOOLCAST_HOME']}2"}, "Hi\n")
+    assert (screen.lines[:1], screen.code) == (["word " * 40_000], 1)
+    assert "sessions.db failed" in screen.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "heard"),
+    [
+        ("a\r\nb\r\n", "a\r\nb"),
+        ("日本語 🌊 \u202e", "日本語 🌊 \u202e"),
+        ("\x00\udcff\x1b[2J", "\x00\ufffd\x1b[2J"),
+        ("word " * 400_000, ("word " * 400_000).strip()),
+    ],
+    ids=["windows", "wide", "binary", "two megabytes"],
+)
+def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[str, str]) -> None:
+    server.says("Well.")
+    assert shell("toolcast chat", env, typed).went_well() == ["Well."]
+    assert talk(server) == [("user", heard)]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--model nonsense:x --host 127.0.0.1:9", "no connection to 127.0.0.1"),
+        ("--model openai:", "names no LLM"),
+        ("--model openai:gpt-4.1", "set OPENAI_API_KEY"),
+        ("--model local:nope", "`toolcast pull smollm2` fetches one"),
+        ("--tools syntax.py", "syntax.py:2: SyntaxError"),
+        ("--tools empty.py", "there are no tools in empty.py"),
+        ("--tools leaves.py", "leaves.py:1: SystemExit: 0"),
+        ("--tools .", "there is no file ."),
+    ],
+)
+def test_what_cannot_begin_is_one_line(line: str, told: str, env: dict[str, str], folder: Path) -> None:
+    (folder / "syntax.py").write_text("x = 1\ndef f(:\n", encoding="utf-8")
+    (folder / "empty.py").write_text("x = 1\n", encoding="utf-8")
+    (folder / "leaves.py").write_text("raise SystemExit(0)\n", encoding="utf-8")
+    screen = shell(f"toolcast chat {line}", env, "Hi")
+    assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1)
+    assert told in screen.err
+
+
+def test_what_tools_print_is_no_answer(server: OllamaServer, env: dict[str, str], folder: Path) -> None:
+    """Nor is what the file prints when it is read."""
+    source = TOOLS + "print('reading')\nfrom toolcast import CallableTool\n"
+    source += "tools = [CallableTool.from_function(remember).with_(read_only=True)]\n"
+    (folder / "tools.py").write_text(source, encoding="utf-8")
+    server.calls(call("remember", what="the milk"))
+    server.says("Done.")
+    screen = shell("toolcast chat --tools tools.py", env, "Remember the milk.")
+    assert (screen.lines, screen.code) == (["Done."], 0)
+    assert "reading\n" in screen.err
+    assert "remembering" in screen.err
+
+
+def test_tools_that_are_not_there(server: OllamaServer, env: dict[str, str]) -> None:
+    server.calls(call("fly", to="the moon"))
+    server.calls(call("fly", to="Mars"), call("walk"))
+    server.says("I cannot.")
+    screen = shell("toolcast chat", env, "Fly!")
+    assert (screen.lines, screen.code) == (["I cannot."], 0)
+    assert screen.err.count("! fly: ") == 2
+    assert [content for role, content in talk(server) if role == "tool" and "it was offered" not in content] == []
+
+
+# At a terminal.
+
+
+def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) -> None:
+    server.answer(HOLD)
+    server.says("Here.")
+    before = terminal.at_prompt()
+    terminal.type("Are you there?" + ENTER)
+    server.wait_requests(1)
+    terminal.type(CTRL_C)
+    terminal.until("(cancelled)")
+    server.wait_open(0)
+    terminal.at_prompt(before)
+    before = terminal.say("/retry")
+    assert "Here." in terminal.text
+    assert talk(server) == [("user", "Are you there?")]
+
+
+def test_ctrl_c_in_a_question_denies_that_call_alone(server: OllamaServer, terminal: Driven) -> None:
+    server.calls(call("remember", what="the milk"), call("remember", what="the bread"))
+    server.says("The bread.")
+    before = terminal.at_prompt()
+    terminal.type("Remember" + ENTER)
+    terminal.until('"the milk"', "run it?")
+    terminal.type(CTRL_C)
+    terminal.until('"the bread"')
+    terminal.type("y" + ENTER)
+    terminal.until("The bread.", lines=before)
+    milk, bread = [content for role, content in talk(server) if role == "tool"]
+    assert "did not answer" in milk
+    assert bread == "I remember the bread"
+
+
+def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal: Driven, folder: Path) -> None:
+    os.mkfifo(folder / "alive")
+    alive = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    server.calls(call("run_command", command="(exec 3>alive; echo begun; exec sleep 1000) & wait"))
+    server.says("Never mind.")
+    before = terminal.at_prompt()
+    terminal.type("Run" + ENTER)
+    terminal.until("run it?")
+    terminal.type("y" + ENTER)
+    terminal.until("    begun")
+    terminal.type(CTRL_C)
+    terminal.until("(cancelled)")
+    assert select.select([alive], [], [], PATIENCE)[0]
+    assert os.read(alive, 1) == b"", "nobody has it any more"
+    os.close(alive)
+    terminal.at_prompt(before)
+    terminal.say("Well?")
+    assert "was cancelled while it ran" in dict(talk(server))["tool"]
+
+
+def test_ctrl_c_ends_a_command_of_ones_own(terminal: Driven) -> None:
+    before = terminal.at_prompt()
+    terminal.type("!echo be''gun; exec sleep 1000" + ENTER)
+    terminal.until("begun")
+    terminal.type(CTRL_C)
+    terminal.until("(broken off)", lines=before)
+    terminal.at_prompt(before)
+
+
+@pytest.mark.parametrize(("tool", "told"), [("leave", "✗ SystemExit: 3"), ("press", "(cancelled)")])
+def test_a_tool_that_would_end_the_program(tool: str, told: str, server: OllamaServer, terminal: Driven) -> None:
+    server.calls(call(tool))
+    server.says("Still here.")
+    before = terminal.at_prompt()
+    terminal.type("Leave" + ENTER)
+    terminal.until("run it?")
+    terminal.type("y" + ENTER)
+    terminal.until(told, lines=before)
+    terminal.say("Are you there?")
+    assert "Still here." in terminal.text
+
+
+def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Path) -> None:
+    """It is not run again, and the model is told so; the session is free for the one who comes after."""
+    server.calls(call("wait_for_ever"))
+    with at_terminal(server, folder, "--session", "s") as first:
+        first.at_prompt()
+        first.type("Wait" + ENTER)
+        first.until("run it?")
+        first.type("y" + ENTER)
+        first.until("waiting")
+        with at_terminal(server, folder, "--session", "s") as other:
+            assert other.ends() == 1
+            assert "the session 's' is open in process" in other.text
+        first.kill()
+    server.says("It was in vain.")
+    with at_terminal(server, folder, "--session", "s") as second:
+        second.until("left in the middle of a turn", "It was in vain.")
+    asked, _, result = talk(server)
+    assert asked == ("user", "Wait")
+    assert "It was not run again" in result[1]
+
+
+def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder: Path) -> None:
+    server.calls(call("remember", what="the milk"))
+    with at_terminal(server, folder, "--session", "s") as first:
+        first.at_prompt()
+        first.type("Remember" + ENTER)
+        first.until("run it?")
+        first.kill()
+    server.says("Good.")
+    with at_terminal(server, folder, "--session", "s") as second:
+        second.until("run it?")
+        second.type("y" + ENTER)
+        second.until("Good.")
+    assert talk(server)[-1] == ("tool", "I remember the milk")
+
+
+def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) -> None:
+    text = "".join(f"{number}: 日本語 🌊 /exit\n" for number in range(3000))
+    server.says("Read.")
+    pasting = threading.Thread(target=terminal.type, args=(f"\x1b[200~{text}\x1b[201~{ENTER}",))
+    pasting.start()  # the terminal takes no more while the program writes
+    terminal.until("Read.")
+    pasting.join()
+    assert talk(server) == [("user", text.strip())]
+
+
+def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driven) -> None:
+    server.fails(404, "model 'nonsense' not found")
+    server.says("Hello again.")
+    terminal.say("/model nonsense")
+    terminal.say("Hi")
+    assert "/model NAME takes another model" in terminal.text
+    terminal.say(f"/model {MODEL}")
+    terminal.say("Hi")
+    assert "Hello again." in terminal.text
+    assert [body["model"] for body in server.bodies] == ["nonsense", MODEL]
