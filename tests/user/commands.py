@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 from apps.repl.ollama_server import MODEL, OllamaServer
-from user.session import Screen, environment, finish
+from user.session import CTRL_C, Screen, environment, finish
 
 SH = shutil.which("sh")
 needs_a_shell = pytest.mark.skipif(SH is None, reason="needs a POSIX shell")
 
-_TOOLCAST = """\
-toolcast() { "$PYTHON" -W error -c 'import sys; from toolcast.apps.cli import main; sys.exit(main())' "$@"; }
-"""
+_PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
+_TOOLCAST = f"""toolcast() {{ "$PYTHON" -W error -c '{_PROGRAM}' "$@"; }}\n"""
 
 
 def variables(server: OllamaServer, home: Path) -> dict[str, str]:
@@ -31,9 +30,19 @@ def variables(server: OllamaServer, home: Path) -> dict[str, str]:
 
 
 def begun(line: str, env: dict[str, str]) -> subprocess.Popen[str]:
-    """The line, running. What is no text goes in and comes out as surrogates."""
+    """The line, running."""
+    return _begun([SH or "sh", "-c", _TOOLCAST + line], env)
+
+
+def command(*words: str, env: dict[str, str]) -> subprocess.Popen[str]:
+    """The command alone, running: Ctrl-C reaches it, and means what it means at a terminal."""
+    return _begun([sys.executable, "-W", "error", "-c", f"{CTRL_C}\n{_PROGRAM}", *words], env)
+
+
+def _begun(words: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
+    # What is no text goes in and comes out as surrogates.
     return subprocess.Popen(
-        [SH or "sh", "-c", _TOOLCAST + line],
+        words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

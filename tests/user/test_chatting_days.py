@@ -207,6 +207,19 @@ def test_tools_that_are_not_there(server: OllamaServer, env: dict[str, str]) -> 
     assert [content for role, content in talk(server) if role == "tool" and "it was offered" not in content] == []
 
 
+def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) -> None:
+    """It is asked once more without them, and from then on; another model is offered them again."""
+    server.fails(400, "registry.ollama.ai/library/gemma:2b does not support tools")
+    for answer in ("Hello.", "Again.", "Another."):
+        server.says(answer)
+    screen = shell("toolcast chat --lines", env, "Hi\nHi again\n/model m-2\nAnd you?\n")
+    assert (screen.lines, screen.code) == (["Hello.", "Again.", "Another."], 0)
+    assert screen.err.splitlines()[0] == "m-1 takes no tools, and is offered none from now on."
+    assert ["tools" in body for body in server.bodies] == [True, False, False, True]
+    assert "You can" not in server.bodies[1]["messages"][0]["content"]
+    assert [said for _, said in talk(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
+
+
 # At a terminal.
 
 

@@ -30,13 +30,6 @@ def leave() -> str:
 engine = Engine(model(), [look, leave], permissions=Permissions())
 PATIENCE = 20
 
-def show(change):
-    '''What a user interface shows: the pieces of the answer, the errors, what there is to be asked.'''
-    if change.event.type == "STREAM_CHUNK":
-        print("+", change.event.to_dict().get("content", change.to_dict()["event"].get("content")))
-    elif change.state != "streaming_response" and change.before.last_error is None and change.context.last_error:
-        print("error:", change.context.last_error.stage, change.context.last_error.message)
-
 def say(chat, text):
     chat.dispatch({{"type": "QUEUE_MESSAGE", "message": text}})
 """
@@ -111,15 +104,14 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
             """
             with ChatMachine(engine) as chat:
                 def stop(change):
-                    if change.event.type == "STREAM_CHUNK" and "is" in change.context.messages[-1].text + str(change.event):
+                    if change.event.type == "STREAM_CHUNK":
                         chat.dispatch("INTERRUPT")
                 end = chat.subscribe(stop)
                 say(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
-                chat.run_until("streaming_response", timeout=PATIENCE)
                 chat.run_until("ready", timeout=PATIENCE)
                 end()
-                print([message.text for message in chat.context.messages][1:])
+                print([message.text for message in chat.context.messages[1:]])
                 say(chat, "Well?")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.messages[-1].text)
@@ -145,7 +137,6 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
                 say(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 for _ in range(2):
-                    chat.run_until("generating_response", timeout=PATIENCE)
                     chat.run_until("ready", timeout=PATIENCE)
                     print(chat.context.last_error.stage, chat.context.last_error.message)
                     chat.dispatch("RETRY_GENERATION")
@@ -314,13 +305,13 @@ def test_ctrl_c_while_the_program_waits() -> None:
 
 
 def test_an_application_with_an_event_loop() -> None:
-    """Two chats in one loop; one is cancelled with its task, the other says all."""
+    """The task that has the chat is cancelled in the middle of an answer, and the line is closed."""
     with Loopback() as server:
         says(server, "Oslo is", HOLD)
         screen = play(
             """
             async def one(speaking):
-                async with AsyncChatMachine(engine.fork()) as chat:
+                async with AsyncChatMachine(engine) as chat:
                     say(chat, "How is Oslo?")
                     chat.dispatch("LOAD_MODEL")
                     await chat.run_until("streaming_response")
@@ -332,13 +323,14 @@ def test_an_application_with_an_event_loop() -> None:
                 task = asyncio.create_task(one(speaking))
                 await speaking.wait()
                 task.cancel()
-                print(await asyncio.gather(task, return_exceptions=True))
+                await asyncio.wait([task])
+                print(task.cancelled())
             asyncio.run(main())
             """,
             server,
             opening=OPENING,
         )
-        assert screen.went_well() == ["[CancelledError()]"]
+        assert screen.went_well() == ["True"]
         server.wait_open(0)
 
 
@@ -358,7 +350,6 @@ def test_a_thread_that_speaks_to_a_loop() -> None:
                     message = {"type": "QUEUE_MESSAGE", "message": "Hello?"}
                     for event in (message, "LOAD_MODEL"):
                         await asyncio.to_thread(loop.call_soon_threadsafe, chat.dispatch, event)
-                    await chat.run_until("searching_tools")
                     await chat.run_until("ready")
                     print(chat.context.messages[-1].text)
             asyncio.run(main())

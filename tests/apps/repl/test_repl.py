@@ -363,7 +363,7 @@ def test_any_error_is_one_line() -> None:
     error = ZeroDivisionError("one\ntwo")
     screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), failed=heard.append)
     assert heard == [error]
-    assert screen.of("error") == [("one two", "/retry asks again; --debug shows where it failed")]
+    assert screen.of("error") == [("ZeroDivisionError: one two", "/retry asks again; --debug shows where it failed")]
     assert screen.answer == "Hello."
 
 
@@ -375,7 +375,7 @@ def test_a_screen_that_fails_ends_the_turn_and_no_more() -> None:
     screen = ScriptedScreen("First", "Second")
     screen.fails_at = ["content"]
     assert repl_on(screen, ScriptedLLM("Hello.", "Hello again.")).run() == 0
-    assert screen.errors == ["content cannot be shown"]
+    assert screen.errors == ["ValueError: content cannot be shown"]
     assert screen.answer == "HellHello again."
 
 

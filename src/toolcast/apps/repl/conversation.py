@@ -38,7 +38,7 @@ class Kit:
     """What an engine is made of: `builtin` tools, of which the mode picks, and the user's `own`.
 
     `wanted` is the mode that somebody has asked for. `system` is what the user has the model told first, `root` the
-    working directory. `can_ask`: a person is there.
+    working directory. `can_ask`: a person is there. `toolless` is an LLM that has refused tools.
     """
 
     llm: FunctionCallingLLM
@@ -49,6 +49,7 @@ class Kit:
     root: str = "."
     can_ask: bool = True
     observer: Observer | None = None
+    toolless: FunctionCallingLLM | None = None
 
     @property
     def mode(self) -> Mode:
@@ -66,6 +67,8 @@ class Kit:
     @property
     def tools(self) -> tuple[CallableTool, ...]:
         """The tools that the model is offered."""
+        if self.llm is self.toolless:
+            return ()
         return self.mode.offered(() if self.is_bare else self.builtin, self.own)
 
     @property
@@ -78,7 +81,7 @@ class Kit:
         return (
             f"Today is {today:%A}, {today.day} {today:%B %Y}. The operating system is {platform.system()}. "
             f"The working directory is {self.root}.",
-            self.mode.line if self.builtin else "",
+            self.mode.line if self.builtin and self.llm is not self.toolless else "",
         )
 
     def engine(self, history: Iterable[Message] = ()) -> Engine:

@@ -11,8 +11,10 @@ each, `state` and `trace` tell them, and a scripted `Screen` is all that a test 
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -20,6 +22,7 @@ from ...agents.sessions import Session
 from ...approvals import Answer, PermissionRequest
 from ...errors import (
     AuthFailed,
+    BadRequest,
     ConnectFailed,
     ContextTooLong,
     LLMError,
@@ -54,9 +57,12 @@ _HINTS: Final[Mapping[type[BaseException], str]] = {
     QuotaExceeded: "/model NAME takes another model",
     LLMError: "/retry asks again",
     TurnStopped: "say 'go on', or /undo",
-    Exception: "/retry asks again; --debug shows where it failed",
+    BaseException: "/retry asks again; --debug shows where it failed",
 }
 """What to do now, by the first row that fits."""
+
+_REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
+"""How Ollama, OpenRouter and vLLM say of a model that it cannot be given tools."""
 
 
 class Repl:
@@ -199,7 +205,7 @@ class Repl:
             self._cancel()
         except BrokenPipeError:  # nobody reads what is written
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Whatever ends a turn, foreign tools and models among it, is one line and the prompt again.
             self._stop()
             self._step("failed")
@@ -211,7 +217,19 @@ class Repl:
                 self.conversation.settle(said)
 
     def _listen(self, said: Message | None, answers: Iterable[Answer] = ()) -> None:
-        """Have the session go on, and show what it tells. Raises what it ends with."""
+        """Have the session go on, without tools where the model takes none. Raises what it ends with."""
+        try:
+            self._hear_out(said, answers)
+        except (BadRequest, NotFound) as error:
+            kit = self.conversation.kit
+            if not kit.tools or not _REFUSES_TOOLS.search(str(error)):
+                raise
+            self.screen.note(f"{kit.llm.metadata.model_name} takes no tools, and is offered none from now on.")
+            self.conversation.use(replace(kit, toolless=kit.llm))
+            self._hear_out(said, answers)
+
+    def _hear_out(self, said: Message | None, answers: Iterable[Answer]) -> None:
+        """Have the session go on, and show what it tells."""
         self.session.send(said, answers=answers)
         events = self.session.events()
         for event in events:
@@ -257,7 +275,8 @@ class Repl:
 
     def _tell(self, error: BaseException) -> None:
         hint = next(words for kind, words in _HINTS.items() if isinstance(error, kind))
-        self.fail(str(error) or type(error).__name__, hint)
+        kind = "" if isinstance(error, ToolcastError) else f"{type(error).__name__}: "
+        self.fail(f"{kind}{error}".removesuffix(": "), hint)
         if self._log is not None:
             self._log(error)
 
