@@ -124,14 +124,13 @@ def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
     assert talk(server)[-1] == ("user", "7")
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed(closed: str, server: OllamaServer, env: dict[str, str]) -> None:
     """As schedulers start programs. What cannot be read is empty, what cannot be shown is gone."""
     server.says("Hello.")
     screen = shell(f"toolcast chat {closed}", env, "Hi")
     assert (screen.out, screen.err, screen.code) == ("Hello.\n" if closed == "2>&-" else "", "", 0)
     assert len(server.requests) == (0 if "<" in closed else 1)
-    assert shell(f"toolcast models ollama {closed}", env).code == 0
 
 
 def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
@@ -167,12 +166,10 @@ def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[s
     [
         ("--model nonsense:x --host 127.0.0.1:9", "no connection to 127.0.0.1"),
         ("--model openai:", "names no LLM"),
-        ("--model openai:gpt-4.1", "set OPENAI_API_KEY"),
         ("--model local:nope", "`toolcast pull smollm2` fetches one"),
         ("--tools syntax.py", "syntax.py:2: SyntaxError"),
         ("--tools empty.py", "there are no tools in empty.py"),
         ("--tools leaves.py", "leaves.py:1: SystemExit: 0"),
-        ("--tools .", "there is no file ."),
     ],
 )
 def test_what_cannot_begin_is_one_line(line: str, told: str, env: dict[str, str], folder: Path) -> None:
@@ -269,6 +266,7 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     assert os.read(alive, 1) == b"", "nobody has it any more"
     os.close(alive)
     terminal.at_prompt(before)
+    assert "    begun" in terminal.lines[before:], "what it said stays to be read"
     terminal.say("Well?")
     assert "was cancelled while it ran" in dict(talk(server))["tool"]
 

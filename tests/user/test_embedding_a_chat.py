@@ -174,9 +174,7 @@ def test_a_model_that_is_not_there_and_another() -> None:
             server,
             opening=OPENING,
         )
-        failed, fine = screen.lines
-        assert failed.endswith("pip install gone 1")
-        assert (fine, screen.code) == ("Hello. None", 0)
+        assert screen.went_well() == ["pip install gone 1", "Hello. None"]
         assert sent(server)["model"] == "m-2"
 
 

@@ -53,11 +53,9 @@ def test_a_good_day(server: OllamaServer, env: dict[str, str], tmp_path: Path) -
     assert asked(server).endswith("we miss you.")
 
 
-@pytest.mark.parametrize(
-    "locale", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["C", "ASCII"]
-)
-def test_json_is_the_same_in_any_locale(locale: dict[str, str], server: OllamaServer, env: dict[str, str]) -> None:
+def test_json_is_the_same_in_any_locale(server: OllamaServer, env: dict[str, str]) -> None:
     """What an encoding lacks is escaped as JSON has it, never with a traceback nor with a question mark."""
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # really ASCII, and no more
     person = {"name": "Åse 🌊", "town": "日本"}
     gives(server, person)
     (line,) = shell("echo Åse | toolcast get 'name, town'", env | locale).went_well()
@@ -96,8 +94,6 @@ def test_what_came_before_the_end_is_kept(server: OllamaServer, env: dict[str, s
         ({"name": "Ada"}, "age: Field required"),
         ("I cannot.", "The model wrote: 'I cannot.'"),
         ("", "ollama m-1: "),
-        ('{"name": "Ada", "ag', "ollama m-1: "),
-        ("[]", "ollama m-1: "),
     ],
 )
 def test_an_answer_that_does_not_fit(answer: Any, told: str, server: OllamaServer, env: dict[str, str]) -> None:
@@ -110,23 +106,13 @@ def test_an_answer_that_does_not_fit(answer: Any, told: str, server: OllamaServe
 @pytest.mark.parametrize(
     "schema",
     [
-        "class int, _x, größe float?",
-        "model_config, schema int, copy str, json, self",
-        "__class__, model_dump date[]?",
-        "name-with-dash, name_with_dash",
-        "a {b {c {d {e int list} list}[]}}",
-        "\"quoted\" text, 'x'",
+        "class int, _x, größe float?, model_config, schema int, copy str, json, self, __class__",
+        "name-with-dash, name_with_dash, a {b {c {d {e int list} list}[]}}, f date[]?, " + "x" * 3000,
         ", ".join(f"field_{number} int?" for number in range(300)),
-        "x" * 3000,
         "a {" * 500 + "b" + "}" * 500,
-        "",
         "\n",
         "a, a",
-        "name; age",
-        "a int int",
         'a "',
-        "{a}",
-        "1a",
     ],
 )
 def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> None:
@@ -149,12 +135,8 @@ def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> 
         ("< /dev/null", "there is no text to extract from"),
         ("<&-", "there is no text to extract from"),
         ("--file nothing.txt", "nothing.txt"),
-        ("--file .", "'.'"),
         ("--prompt '{text} {more}' < text.txt", "more"),
-        ("--host 'http://[' < text.txt", "is no host"),
-        ("--model openai: < text.txt", "names no LLM"),
         ("--model openai:gpt-4.1 < text.txt", "OPENAI_API_KEY"),
-        ("--model local:nope < text.txt", "`toolcast pull smollm2` fetches one"),
         (f"--token '{KEY}\n' < text.txt", "line break"),
         ("--model nonsense:x --host 127.0.0.1:9 < text.txt", "no connection to 127.0.0.1"),
     ],
@@ -176,7 +158,7 @@ def test_a_key_that_is_refused(server: OllamaServer, env: dict[str, str]) -> Non
     assert "the service refused the key (401)" in screen.err
 
 
-@pytest.mark.parametrize("text", ["\x00\udcff\udcfe", "word " * 400_000, "{text} {name} {{"])
+@pytest.mark.parametrize("text", ["\x00\udcff\udcfe {text} {{", "word " * 400_000], ids=["binary", "two megabytes"])
 def test_odd_texts(text: str, server: OllamaServer, env: dict[str, str]) -> None:
     gives(server, {"name": "Ada"})
     assert shell("toolcast get name", env, text).went_well() == ['{"name":"Ada"}']

@@ -259,7 +259,7 @@ class _Chat:
         """Tell that work has failed. What is no error of ours may be a bug, and is logged with all of it."""
         begun = order == "generate" and self.state == "streaming_response"
         kind: type[Failure] = StreamError if begun else FAILURES[order]
-        known = isinstance(error, ToolcastError)
+        known = isinstance(error, (ToolcastError, ImportError))  # an extra that is missing is named by its error
         if not work.cancellation.cancelled and not known:
             logger.error("%s of a chat failed", order, exc_info=error)
         words = str(error) if known else f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -149,6 +149,7 @@ class RichScreen:
         if style := _MARKDOWN.get(self._section):
             self._ready += self._rich.of_blocks(self._markdown.close(), style)
         self._growing.clear()
+        self._ready += self._unfinished()
         self._running.clear()
         self._section = section
         if section in _ANSWER:
@@ -173,9 +174,13 @@ class RichScreen:
             blocks = [_end_of(block, height, self._rich.columns) for block in self._markdown.tail]
             return self._rich.of_blocks(blocks, style)[-height:]
         rows = [row for call in self._growing.values() for row in self._cut(f"● {call.growing}", "magenta")]
-        for call in self._running.values():
-            rows += self._cut(indent(call.saying.strip("\n"), "    "), "dim")
+        rows += self._unfinished()
         return rows[-height:]
+
+    def _unfinished(self) -> list[Row]:
+        """What the running tools have said. It stays where no result comes any more."""
+        said = [indent(call.saying.strip("\n"), "    ") for call in self._running.values()]
+        return [row for text in said for row in self._cut(text, "dim")]
 
     def _cut(self, text: str, style: str) -> list[Row]:
         """A row for each line, which ends at the right margin."""
