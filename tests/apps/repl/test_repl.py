@@ -419,6 +419,30 @@ def test_ctrl_c_while_a_tool_runs() -> None:
     assert faults(llm.requests[1].messages) == []
 
 
+def test_ctrl_c_leaves_a_tool_behind_that_does_not_end() -> None:
+    begun, leave = Event(), Event()
+    ended: list[bool] = []
+
+    def deaf() -> str:
+        begun.set()
+        ended.append(leave.wait(10))
+        return "late"
+
+    class Screen(ScriptedScreen):
+        def catch_up(self) -> None:
+            if self.of("call_complete") and not self.of("call_result") and begun.wait(30) and not self.of("note"):
+                raise KeyboardInterrupt
+
+    screen = Screen("Wait.", "And now?")
+    tool = CallableTool.from_function(deaf).with_(read_only=True)
+    llm = ScriptedLLM(ToolCallPart("c1", "deaf"), "Fine.")
+    assert repl_on(screen, llm, [tool]).run() == 0
+    assert ended == []
+    leave.set()
+    assert screen.answer == "Fine."
+    assert faults(llm.requests[1].messages) == []
+
+
 def test_ctrl_c_again_while_it_ends_leaves() -> None:
     screen = ScriptedScreen("Tell me", "too late")
     screen.ctrl_c_at = ["content"]

@@ -28,6 +28,8 @@ from ...stores.store import Store
 from ...tools import CallableTool
 from .modes import DEFAULT, MODES, Mode
 
+_A_DAY: Final = 86_400.0
+"""Seconds that a tool may take. With a limit, it runs in a thread that Ctrl-C leaves behind, and need not wait for."""
 _KIND: Final = "toolcast conversation"
 _CALM: Final = 0.1
 """The temperature at which the embedded model, small as it is, keeps to the matter."""
@@ -93,6 +95,7 @@ class Kit:
             settings=Settings(temperature=_CALM) if isinstance(self.llm, LlamaCpp) else None,
             system_prompt=self.instructions,
             history=tuple(history),
+            tool_timeout=_A_DAY,
             observer=self.observer,
         )
 
