@@ -70,18 +70,20 @@ def test_text_is_what_the_user_says() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        "",
-        " \n",
-        Message("user"),
         assistant("Hello."),
         Message("tool", (ToolResultPart("a", "42"),)),
-        Message("user", (ThinkingPart("Hm."),)),
         Message("user", (TextPart("Hello."), ToolCallPart("a", "look"))),
         Message("user", (TextPart("Hello."), ToolResultPart("a", "42"))),
     ],
 )
 def test_only_what_a_user_says_is_queued(message: Any) -> None:
     with pytest.raises(ValueError, match="only what a user says"):
+        QueueMessage(message)
+
+
+@pytest.mark.parametrize("message", ["", " \n", Message("user"), Message("user", (ThinkingPart("Hm."),))])
+def test_nothing_cannot_be_queued(message: Any) -> None:
+    with pytest.raises(ValueError, match="an empty message cannot be queued: say something"):
         QueueMessage(message)
 
 
@@ -136,7 +138,7 @@ def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None
         ({"type": "LOAD_MODEL", "model_id": 5}, "does not take model_id=5"),
         ({"type": "QUEUE_MESSAGE"}, "QUEUE_MESSAGE is not whole; it takes: message"),
         ({"type": "QUEUE_MESSAGE", "message": ["Hello."]}, "does not take"),
-        ({"type": "QUEUE_MESSAGE", "message": ""}, "only what a user says"),
+        ({"type": "QUEUE_MESSAGE", "message": ""}, "an empty message"),
         ({"type": "QUEUE_MESSAGE", "message": assistant("Hello.").to_dict()}, "only what a user says"),
         ({"type": "QUEUE_MESSAGE", "message": {"role": "user", "parts": "Hello"}}, "parts"),
         ({"type": "QUEUE_MESSAGE", "message": {}}, "role"),

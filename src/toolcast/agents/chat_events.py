@@ -53,14 +53,10 @@ class QueueMessage(ChatEvent):
 
     def __init__(self, message: Message | str) -> None:
         message = user(message) if isinstance(message, str) else message
-        if (
-            message.role != "user"
-            or not says_something(message)
-            or not all(isinstance(p, _SAID) for p in message.parts)
-        ):
-            raise ValueError(
-                f"only what a user says can be queued, not a message of {message.role!r} with {message.parts!r:.60}"
-            )
+        if not says_something(message):
+            raise ValueError("an empty message cannot be queued: say something")
+        if message.role != "user" or not all(isinstance(part, _SAID) for part in message.parts):
+            raise ValueError(f"only what a user says can be queued, not {message.parts!r:.60} by {message.role!r}")
         object.__setattr__(self, "message", message)
 
 
