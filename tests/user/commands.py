@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from apps.repl.ollama_server import MODEL, OllamaServer
-from user.session import CTRL_C, Screen, environment, finish
+from user.session import CTRL_C, Screen, command_environment, finish
 
 SH = shutil.which("sh")
 needs_a_shell = pytest.mark.skipif(SH is None, reason="needs a POSIX shell")
@@ -26,7 +26,9 @@ _TOOLCAST = f"""toolcast() {{ "$PYTHON" -W error -c '{_PROGRAM}' "$@"; }}\n"""
 
 def variables(server: OllamaServer, home: Path) -> dict[str, str]:
     """The environment of somebody whose sessions are in `home`, and whose Ollama is `server`."""
-    return environment(TOOLCAST_HOME=str(home), OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, PYTHON=sys.executable)
+    return command_environment(
+        TOOLCAST_HOME=str(home), OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, PYTHON=sys.executable
+    )
 
 
 def begun(line: str, env: dict[str, str]) -> subprocess.Popen[str]:

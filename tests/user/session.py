@@ -168,6 +168,11 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.endswith(foreign)} | more
 
 
+def command_environment(**more: str) -> dict[str, str]:
+    """The same for the `toolcast` command, whose rooms nobody measures: to be measured takes time, and files."""
+    return {name: value for name, value in environment(**more).items() if not name.startswith("COVERAGE")}
+
+
 def _url(at: Loopback | str) -> str:
     return at if isinstance(at, str) else address(at)
 

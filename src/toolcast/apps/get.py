@@ -23,7 +23,7 @@ from ..ready_made import LlamaCpp
 from ..settings import Settings
 from .model_choice import chosen, model_arguments
 from .one_line_schema import SchemaError, model_of, parsed
-from .pull import progress_line
+from .pull import load_in_sight
 
 _PROMPTS = {
     False: "Extract the data from this text.\n\n{text}",
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     """The exit code; what was extracted is printed."""
     llm = chosen(arguments.model, arguments.host, arguments.token)
     text = _text(arguments.file)
-    llm.load(progress_line(sys.stderr))
+    load_in_sight(llm, sys.stderr)
     embedded = isinstance(llm, LlamaCpp)
     prompt = arguments.prompt or (_EMBEDDED_PROMPT if embedded else _PROMPTS[arguments.many])
     prompt = prompt if "{text}" in prompt else prompt + "\n\n{text}"

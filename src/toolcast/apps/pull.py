@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TextIO
 
+from ..llms import FunctionCallingLLM
 from ..metadata import Progress
+from ..ready_made import LlamaCpp
 from ..runtime.weights import WEIGHTS, pull
 
 
@@ -20,6 +22,12 @@ def run(arguments: argparse.Namespace) -> int:
     """The exit code; what was fetched is printed as a path."""
     print(pull(arguments.name, source=arguments.source, progress=progress_line(sys.stderr)))
     return 0
+
+
+def load_in_sight(llm: FunctionCallingLLM, stream: TextIO) -> None:
+    """Have the embedded model ready, where somebody sees on `stream` how far its weights are fetched."""
+    if isinstance(llm, LlamaCpp) and stream.isatty():
+        llm.load(progress_line(stream))
 
 
 def progress_line(stream: TextIO) -> Progress | None:

@@ -90,7 +90,9 @@ def driven(
     home: Path, *arguments: str, program: str = PROGRAM, columns: int = 80, rows: int = 24, **env: str
 ) -> Iterator[Driven]:
     """The program with these arguments and variables; it is ended on leaving."""
-    outer = {name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA", "TOOLCAST_H"))}
+    outer = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA", "TOOLCAST_H", "COVERAGE"))
+    }
     for name in ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "FORCE_COLOR"):
         outer.pop(name, None)
     outer |= {"TERM": "xterm-256color", "TOOLCAST_HOME": str(home), "PYTHONUTF8": "1", **env}

@@ -16,7 +16,7 @@ import pytest
 
 from apps.repl.ollama_server import DONE, OllamaServer, call, said
 from loopback import HOLD, Loopback
-from user.session import NOISE, environment
+from user.session import NOISE, command_environment
 
 PATIENCE = 30.0
 COMMAND = [sys.executable, "-W", "error", "-c", "import sys; from toolcast.apps.cli import main; sys.exit(main())"]
@@ -32,7 +32,7 @@ def server() -> Iterator[OllamaServer]:
 def variables(server: OllamaServer, tmp_path: Path) -> dict[str, str]:
     """The environment of the processes."""
     home = {"TOOLCAST_HOME": str(tmp_path / "home"), "OLLAMA_HOST": server.host, "OLLAMA_MODEL": "m-1"}
-    return environment(**home)
+    return command_environment(**home)
 
 
 @contextmanager

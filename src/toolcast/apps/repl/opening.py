@@ -16,7 +16,7 @@ from typing import TextIO
 
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
-from ...ready_made import LlamaCpp, providers
+from ...ready_made import providers
 from ...states import Observer
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
@@ -28,7 +28,7 @@ from ...toolbox.questions import question_tool
 from ...tools import CallableTool
 from ..homes import home, prompt_history_file, sessions_file
 from ..model_choice import chosen
-from ..pull import progress_line
+from ..pull import load_in_sight
 from .commands import COMMANDS, completions
 from .conversation import Conversation, Kit
 from .debug_log import log_failure, log_loop, log_turn, logging_to
@@ -86,7 +86,7 @@ def opened(options: Options, terminal: Terminal) -> Generator[Repl]:
         log_turn(repl.conversation.engine, state)
 
     kit = _kit(options, can_ask=terminal.stdin.isatty(), observer=log_engine if options.debug else None)
-    _load(kit.llm, terminal.stderr)
+    load_in_sight(kit.llm, terminal.stderr)
     place = home(environ=terminal.environ)
     with ExitStack() as closing:
         closing.enter_context(logging_to(terminal.stderr if options.debug else None))
@@ -134,12 +134,6 @@ def _kit(options: Options, *, can_ask: bool, observer: Observer | None) -> Kit:
         can_ask=can_ask,
         observer=observer,
     )
-
-
-def _load(llm: FunctionCallingLLM, stderr: TextIO) -> None:
-    """Have the embedded model ready, where somebody sees how far its weights are fetched."""
-    if isinstance(llm, LlamaCpp) and stderr.isatty():
-        llm.load(progress_line(stderr))
 
 
 def _builtin_tools(root: str, *, can_ask: bool) -> tuple[CallableTool, ...]:
