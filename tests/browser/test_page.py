@@ -99,7 +99,7 @@ def test_a_tool_is_rejected_and_the_model_reads_why(tab: Tab) -> None:
         card(page).get_by_role("button", name="Reject").click()
         is_in(page, "ready")
         expect(answers(page)).to_have_text("Then I will not.")
-        expect(card(page)).to_have_attribute("data-status", "failed")
+        expect(card(page)).to_have_attribute("data-status", "denied")
         expect(card(page).locator(".result pre")).to_have_text("permission denied: Ann is asleep")
     assert asked(llm.requests[1])[1] == "permission denied: Ann is asleep"
 
@@ -164,7 +164,7 @@ def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
         page = tab(chat.url)
         say(page, "Tell both")
         card(page).nth(1).get_by_role("button", name="Reject").click()
-        expect(card(page).nth(1)).to_have_attribute("data-status", "failed")
+        expect(card(page).nth(1)).to_have_attribute("data-status", "denied")
         is_in(page, WAITS)
         card(page).nth(0).get_by_role("button", name="Approve").click()
         expect(answers(page)).to_have_text("One of two.")

@@ -13,8 +13,11 @@ const STATUS = {
   running: "runs",
   done: "done",
   failed: "error",
+  denied: "not allowed",
   open: "has no result",
 };
+
+const DENIED = "permission denied: ";  // how the result of a call begins that was not allowed
 
 export class Log {
   constructor(node, say) {
@@ -288,7 +291,7 @@ class Card {
   }
 
   answered(content, failed) {
-    this.become(failed ? "failed" : "done");
+    this.become(!failed ? "done" : content.startsWith(DENIED) ? "denied" : "failed");
     this.result = content;
     this.far.textContent = "";
     const words = element("pre", { tabindex: "0" }, content);
