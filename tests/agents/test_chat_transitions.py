@@ -10,7 +10,7 @@ import pytest
 
 from chatting import BUSY, CALL, GENERATING, LOADED, ROADS, SEARCHING, STREAMING, WAITING, Walker, answer, orders
 from toolcast.agents import chat_actions, chat_events, chat_guards
-from toolcast.agents.chat_actions import BROKEN_OFF, CUT_OFF, GONE_ON, Effect
+from toolcast.agents.chat_actions import BROKEN_OFF, Effect
 from toolcast.agents.chat_context import STATES, ChatContext, ChatError, ChatState
 from toolcast.agents.chat_events import (
     ApproveToolCall,
@@ -41,7 +41,7 @@ from toolcast.agents.chat_events import (
     WorkEvent,
 )
 from toolcast.agents.chat_transitions import ALWAYS, TABLE, diagram, transition
-from toolcast.agents.histories import faults, unanswered
+from toolcast.agents.histories import CUT_OFF, GONE_ON, faults, unanswered
 from toolcast.approvals import PermissionRequest
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant, user
 from toolcast.states import mermaid

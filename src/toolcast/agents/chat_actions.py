@@ -35,7 +35,7 @@ from .chat_events import (
     ToolSearchSuccess,
 )
 from .chat_guards import answer_of, meant, still_pending
-from .histories import Ids, says_something, unanswered
+from .histories import CUT_OFF, GONE_ON, Ids, denied, says_something, unanswered
 
 Order: TypeAlias = Literal["load_model", "search_tools", "generate", "call_tools", "cancel"]
 
@@ -287,13 +287,6 @@ def cancel_tool_call(draft: Draft, event: ChatEvent) -> None:
     draft.cancel()
 
 
-def denied(reason: str) -> str:
-    """What the model reads of a call that was not allowed."""
-    return f"permission denied: {reason}"
-
-
-GONE_ON: Final = "The call was not run: the user went on without answering it."
-CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
 BROKEN_OFF: Final = (
     "This call had begun when the user interrupted it; it may have had its effect. "
     "Look at what is there before you call it once more."

@@ -16,10 +16,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..providers.parts import valid_arguments
+
+CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
+GONE_ON: Final = "The call was not run: the user went on without answering it."
+
+
+def denied(reason: str) -> str:
+    """What the model reads of a call that was not allowed."""
+    return f"permission denied: {reason}"
 
 
 class Ids:

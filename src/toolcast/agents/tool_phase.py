@@ -26,6 +26,7 @@ from ..tool_context import ToolContext
 from ..tools import CallableTool
 from ..usage import Spending
 from .callbacks import called
+from .histories import denied
 from .permissions import settled
 from .seen_values import seen
 from .setup import Setup
@@ -263,4 +264,4 @@ def _arguments(job: Job) -> Any:
 
 
 def _denied(reason: str) -> PermissionDenied:
-    return PermissionDenied(f"permission denied: {reason}")
+    return PermissionDenied(denied(reason))

@@ -21,8 +21,6 @@ from .session_log import SessionState
 logger: Final = logging.getLogger("toolcast")
 
 NOT_RUN: Final = "The call was not run: the turn was broken off."
-CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
-GONE_ON: Final = "The call was not run: the user went on without answering it."
 BROKEN_OFF: Final = (
     "This call had begun when the turn was broken off; it may have had its effect. It was not run again. "
     "Look at what is there before you call it once more."

@@ -25,12 +25,12 @@ from ..runtime.network import Outside
 from ..runtime.tool_runner import Job
 from ..states import Trace, logger
 from ..usage import NO_USAGE, Usage
-from .histories import estimated_tokens, says_something, unanswered
+from .histories import CUT_OFF, GONE_ON, estimated_tokens, says_something, unanswered
 from .limits import Limits
 from .rounds import Round
 from .setup import Setup, Task
 from .tool_phase import ToolPhase, jobs_of, kept
-from .transcripts import CUT_OFF, GONE_ON, NOT_RUN, Transcript
+from .transcripts import NOT_RUN, Transcript
 from .turns import Turn, TurnEnd
 
 CONTINUE: Final = "Continue from where you left off."
