@@ -18,10 +18,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..errors import ToolcastError
+from ..model_choice import chosen
 from ..orchestrator import ToolOrchestratingLLM
 from ..ready_made import LlamaCpp
 from ..settings import Settings
-from .model_choice import chosen, model_arguments
+from .model_options import model_arguments
 from .one_line_schema import SchemaError, model_of, parsed
 from .pull import load_in_sight
 

@@ -24,10 +24,10 @@ from toolcast import (
 )
 from toolcast.agents.histories import faults
 from toolcast.agents.session_log import opened
-from toolcast.apps.model_choice import chosen
 from toolcast.apps.repl.asking import QUESTION
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
+from toolcast.model_choice import chosen
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
 from toolcast.toolbox.questions import question_tool

@@ -7,7 +7,7 @@ import io
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.apps.repl.screen import PlainScreen, Screen, visible
+from toolcast.apps.repl.screen import PlainScreen, Screen
 
 
 class Terminal(io.StringIO):
@@ -126,10 +126,6 @@ def test_nothing_on_stderr_controls_a_terminal(text: str) -> None:
     streams.screen.call_result("c1", text, text, is_error=False)
     streams.screen.error(text, text)
     assert not set(streams.err) & {*map(chr, (*range(9), *range(11, 32), *range(127, 160)))}
-
-
-def test_visible() -> None:
-    assert visible("a\tb\r\nc\x1b[2Jd\u202ee\r") == "a\tb\nc\\x1b[2Jd\\u202ee\\r"
 
 
 def test_on_a_terminal_an_answer_controls_nothing() -> None:

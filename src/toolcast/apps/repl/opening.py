@@ -16,6 +16,7 @@ from typing import TextIO
 
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
+from ...model_choice import chosen
 from ...ready_made import providers
 from ...states import Observer
 from ...stores.memory import MemoryStore
@@ -27,7 +28,6 @@ from ...toolbox.files import file_tools
 from ...toolbox.questions import question_tool
 from ...tools import CallableTool
 from ..homes import home, prompt_history_file, sessions_file
-from ..model_choice import chosen
 from ..pull import load_in_sight
 from .commands import COMMANDS, completions
 from .conversation import Conversation, Kit

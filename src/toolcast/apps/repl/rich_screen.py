@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.text import Text
 
+from ...terminal_text import visible
 from .folding import ShownCall
 from .live_markdown import Block, LiveMarkdown
 from .live_rows import LiveRows, Row
 from .rich_rows import RichRows
-from .screen import visible
 
 if TYPE_CHECKING:
     from .keyboard import Keyboard

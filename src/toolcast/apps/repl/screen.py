@@ -8,8 +8,9 @@ tool wrote is shown as `visible` makes it, so that it cannot write over what sta
 
 from __future__ import annotations
 
-import re
 from typing import Protocol, TextIO
+
+from ...terminal_text import visible
 
 
 class Screen(Protocol):
@@ -74,14 +75,6 @@ class Screen(Protocol):
 
 LONGEST_RESULT = 300
 """How many characters of a tool's result a plain screen shows."""
-
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Signs that control a terminal, or turn the direction of the text around them."""
-
-
-def visible(text: str) -> str:
-    """`text` with nothing in it that a terminal would act on: such a sign is shown by its number."""
-    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 class PlainScreen:

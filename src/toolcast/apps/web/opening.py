@@ -28,11 +28,11 @@ from ...agents.chat import AsyncChatMachine
 from ...agents.chat_events import LoadModel
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
+from ...model_choice import chosen
 from ...ready_made import LlamaCpp
 from ...toolbox.commands import command_tool
 from ...toolbox.fetching import fetch_tool
 from ...toolbox.files import file_tools
-from ..model_choice import chosen
 from ..repl.conversation import Kit
 from ..repl.modes import MODES
 from ..repl.tool_files import tools_of

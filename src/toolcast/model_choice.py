@@ -1,4 +1,5 @@
-"""Which model a command speaks to: by its options, or else by Ollama's environment variables, or else the embedded one.
+"""Which model a command or an experiment speaks to: the one that is named, or else what Ollama's environment
+variables name, or else the embedded one.
 
 A name is `provider:model`, as `toolcast.llm` takes it; one without a provider that is known is a model of Ollama,
 whose own names have colons too. `host` and `token` are the service's address and key. A host of Ollama without a
@@ -7,16 +8,15 @@ scheme is asked over http where it is this machine, and over https anywhere else
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from ..errors import BadRequest, UnsupportedLLMError
-from ..llms import FunctionCallingLLM
-from ..providers.ollama import ollama_url
-from ..ready_made import LlamaCpp, Ollama, llm, providers
+from .errors import BadRequest, UnsupportedLLMError
+from .llms import FunctionCallingLLM
+from .providers.ollama import ollama_url
+from .ready_made import LlamaCpp, Ollama, llm, providers
 
 OLLAMA_MODEL = "gpt-oss"
 """The model that Ollama is asked for where none is named."""
@@ -42,17 +42,6 @@ def chosen(
     if not (provider or model or host or token):
         return LlamaCpp()
     return Ollama(model or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
-
-
-def model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that choose a model: see `model_choice`."""
-    parser.add_argument(
-        "--model",
-        metavar="PROVIDER:MODEL",
-        help="'local' is the embedded one; default: $OLLAMA_MODEL where a variable of Ollama is set, else 'local'",
-    )
-    parser.add_argument("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST for Ollama")
-    parser.add_argument("--token", metavar="TOKEN", help="the service's key; default: its own variable")
 
 
 def address(host: str) -> str:

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from toolcast.apps.model_choice import OLLAMA_MODEL, address, chosen
 from toolcast.errors import BadRequest, UnsupportedLLMError
+from toolcast.model_choice import OLLAMA_MODEL, address, chosen
 from toolcast.providers.wire import Conversation, Secret
 from toolcast.ready_made import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible
 from toolcast.service_llm import ServiceLLM

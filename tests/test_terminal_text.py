@@ -1,0 +1,9 @@
+"""What reaches a terminal of a text that somebody else wrote."""
+
+from __future__ import annotations
+
+from toolcast.terminal_text import visible
+
+
+def test_visible() -> None:
+    assert visible("a\tb\r\nc\x1b[2Jd\u202ee\r") == "a\tb\nc\\x1b[2Jd\\u202ee\\r"
