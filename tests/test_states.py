@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolcast.states import CALL, ELF, REPL, SESSION, STREAM, TURN, Trace, mermaid
+from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TURN, Trace, mermaid
 
 CALLS = pytest.mark.parametrize("table", [CALL, STREAM], ids=["call", "stream"])
 TABLES = pytest.mark.parametrize(
-    "table", [CALL, STREAM, TURN, SESSION, ELF, REPL], ids=["call", "stream", "turn", "session", "elf", "repl"]
+    "table",
+    [CALL, STREAM, TURN, SESSION, ELF, REPL, CYCLE],
+    ids=["call", "stream", "turn", "session", "elf", "repl", "cycle"],
 )
 
 
@@ -119,6 +121,37 @@ def test_the_ways_of_a_session() -> None:
     assert walked(SESSION, "sent", "cancelled", "closed") == ["idle", "active", "cancelling", "closed"]
     assert SESSION["closed"] == {}
     assert all("sent" not in SESSION[state] for state in ("active", "cancelling", "closed"))
+
+
+@pytest.mark.parametrize(
+    "events, states",
+    [
+        (
+            "loaded assembled answered tools_called results_appended assembled answered reflected finalized "
+            "more_cycles",
+            "load_state assemble_prompt invoke_llm parse_response dispatch_tool assemble_prompt invoke_llm "
+            "parse_response finalize_cycle terminate_or_continue load_state",
+        ),
+        (
+            "loaded limited finalized completed",
+            "load_state assemble_prompt finalize_cycle terminate_or_continue complete",
+        ),
+        (
+            "loaded assembled unreadable assembled limited",
+            "load_state assemble_prompt invoke_llm assemble_prompt invoke_llm finalize_cycle",
+        ),
+        ("calls_left results_appended", "load_state dispatch_tool assemble_prompt"),
+        ("reflection_left finalized", "load_state finalize_cycle terminate_or_continue"),
+    ],
+)
+def test_the_ways_of_a_cycle(events: str, states: str) -> None:
+    assert walked(CYCLE, *events.split()) == states.split()
+
+
+def test_a_run_can_fail_and_be_cancelled_anywhere() -> None:
+    for state in set(CYCLE) - {"complete", "cancelled", "error"}:
+        assert CYCLE[state]["failed"] == "error"
+        assert CYCLE[state]["cancelled"] == "cancelled"
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])

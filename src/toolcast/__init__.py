@@ -5,7 +5,8 @@
        objects <── partials <── json_stream <── events <── provider decoder
           │                                       │
           └── orchestrator ── llms ── retries     ├── engine ── permissions, tool_runner
-                                                  └── sessions, elves, chat
+                                                  ├── sessions, elves, chat
+                                                  └── experiments
 
 A user hands over a model, a prompt and a Pydantic model, and gets typed objects back, whole or growing:
 
@@ -163,6 +164,21 @@ if TYPE_CHECKING:
         ToolStarted as ToolStarted,
         UsageReport as UsageReport,
     )
+    from .experiments.config import (
+        ExperimentConfig as ExperimentConfig,
+    )
+    from .experiments.cycles import (
+        CycleOrchestrator as CycleOrchestrator,
+    )
+    from .experiments.event_log import (
+        JsonlLogger as JsonlLogger,
+    )
+    from .experiments.runner import (
+        ExperimentRunner as ExperimentRunner,
+    )
+    from .experiments.similarity import (
+        SimilarityMonitor as SimilarityMonitor,
+    )
     from .fallback import (
         FallbackLLM as FallbackLLM,
     )
@@ -299,6 +315,11 @@ _ROOMS = {
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
     "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
     "ToolProgress ToolResult ToolStarted UsageReport",
+    "experiments.config": "ExperimentConfig",
+    "experiments.cycles": "CycleOrchestrator",
+    "experiments.event_log": "JsonlLogger",
+    "experiments.runner": "ExperimentRunner",
+    "experiments.similarity": "SimilarityMonitor",
     "fallback": "FallbackLLM",
     "llms": "FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "

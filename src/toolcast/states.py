@@ -86,6 +86,23 @@ ELF: Table = {
 }
 """A sub-agent."""
 
+_LIMITED = {"limited": "finalize_cycle"}
+
+CYCLE: Table = {
+    "load_state": {"loaded": "assemble_prompt", "calls_left": "dispatch_tool", "reflection_left": "finalize_cycle"}
+    | _BREAKS,
+    "assemble_prompt": {"assembled": "invoke_llm", **_LIMITED, **_BREAKS},
+    "invoke_llm": {"answered": "parse_response", "unreadable": "assemble_prompt", **_LIMITED, **_BREAKS},
+    "parse_response": {"tools_called": "dispatch_tool", "reflected": "finalize_cycle", **_BREAKS},
+    "dispatch_tool": {"results_appended": "assemble_prompt", **_BREAKS},
+    "finalize_cycle": {"finalized": "terminate_or_continue", **_BREAKS},
+    "terminate_or_continue": {"more_cycles": "load_state", "completed": "complete", **_BREAKS},
+    "complete": {},
+    "cancelled": {},
+    "error": {},
+}
+"""The cycles of an experiment: ContReAct."""
+
 _LEAVES = {"left": "terminated"}
 _STOPS = {"cancelled": "idle", "failed": "error", **_LEAVES}
 _ROUTED = {"routed": "streaming_response", **_STOPS}

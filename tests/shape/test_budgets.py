@@ -48,6 +48,9 @@ ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contrac
 # `except Exception` only where foreign code is called, or where an error is kept to be raised elsewhere:
 # (module, function) -> why.
 CAUGHT_WHOLE = {
+    ("experiments.report.likeness", "likeness_of"): "an embedder: its failure is told in the place of the picture",
+    ("experiments.json_safe", "_safe"): "foreign objects: what fails when written is written as a note on that",
+    ("experiments.similarity", "SimilarityMonitor._tried"): "the user's embedder: why it failed becomes the `error`",
     ("apps.repl.repl", "Repl._turn"): "whatever ends a turn, foreign tools and models too, is one line and the prompt",
     ("apps.repl.tool_files", "tools_of"): "the user's file of tools: what it raises is told with its line",
     ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
@@ -57,7 +60,12 @@ CAUGHT_WHOLE = {
     ("agents.elf_tools", "_ElfTools.aspawn_elves"): "whatever keeps one task from starting is told beside the others",
     ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
     ("agents.chat", "_Chat._tell"): "the user's listener: logged, none of the chat's business",
+    ("experiments.cycles", "CycleOrchestrator._tell"): "the user's listener: logged, none of the run's business",
     ("agents.chat", "_Chat._do"): "whatever ends work is told as the failure of its stage",
+    ("experiments.grids.grid", "_here"): "whatever ends one run of a grid is told as its result, and the others go on",
+    ("experiments.grids.grid", "_tell"): "the user's listener: logged, none of the runs' business",
+    ("experiments.grids.workers", "_done"): "whatever ends the run of a worker is told to the process that wanted it",
+    ("experiments.grids.ray_workers", "_next"): "Ray: whatever ends a task is told as the result of its run",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",
     ("runtime.tool_runner", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",

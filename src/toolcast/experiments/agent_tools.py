@@ -1,0 +1,197 @@
+"""The six tools of an agent: five for its memory, one to talk to its operator.
+
+All arguments are texts, and all are required. A model that sends a number or an object where a text belongs meant its
+JSON, and that is what is kept; a key or a pattern is a text or a plain value. What the tools answer is said in
+memory.py. The memory is asked where the call is made, in an event loop too: that takes less time than a thread would.
+The operator takes minutes: under an event loop a thread of its own asks, and a cancelled call does not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from ..runtime.lines import Line
+from ..runtime.side_jobs import start_job
+from ..tool_context import ToolContext
+from ..tools import CallableTool
+from .memory import RunMemory
+from .operators import OperatorChannel
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """Which call of a run a tool serves: `index` counts the calls of one answer, `step` the answers of a cycle."""
+
+    run_id: str
+    cycle_number: int
+    step: int
+    index: int
+
+    @property
+    def name(self) -> str:
+        """The call among all of its run, its cycle first: `3/2/0`."""
+        return f"{self.cycle_number}/{self.step}/{self.index}"
+
+
+NOWHERE: Final = CallPlace("unknown", 0, 0, 0)
+"""The place of a call that is made outside of an experiment."""
+
+
+def agent_tools(memory: RunMemory | None, operator: OperatorChannel | None) -> tuple[CallableTool, ...]:
+    """`write`, `read`, `list`, `delete`, `pattern_search` and `send_message_to_operator`, in this order.
+
+    Without a `memory`, or an `operator`, the tools for it are left out. The `deps` of the `ToolContext` they are run
+    with are a `CallPlace`.
+    """
+    tools = () if memory is None else _memory_tools(memory)
+    return tools if operator is None else (*tools, _operator_tool(operator))
+
+
+def _json_text(value: Any) -> Any:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain_text(value: Any) -> Any:
+    return _json_text(value) if isinstance(value, (bool, int, float)) else value
+
+
+_Text = Annotated[str, BeforeValidator(_json_text)]
+_Plain = Annotated[str, BeforeValidator(_plain_text)]
+
+
+def _memory_tools(memory: RunMemory) -> tuple[CallableTool, ...]:
+    offered = CallableTool.from_function
+    kept = _MemoryTools(memory)
+    tools = (
+        offered(kept.write, "write").with_(idempotent=True),
+        offered(kept.read, "read").with_(read_only=True),
+        offered(kept.list_keys, "list").with_(read_only=True),
+        offered(kept.delete, "delete").with_(destructive=True),
+        offered(kept.pattern_search, "pattern_search").with_(read_only=True),
+    )
+    # As its own async function a sync one is called in the event loop, not in a thread.
+    return tuple([replace(tool, async_function=tool.function) for tool in tools])
+
+
+class _MemoryTools:
+    """What the tools for a memory call. The docstrings are what the model reads."""
+
+    def __init__(self, memory: RunMemory) -> None:
+        self._memory = memory
+
+    def write(
+        self,
+        key: Annotated[_Plain, Field(description="The name to keep it under.")],
+        value: Annotated[_Text, Field(description="The text to keep.")],
+        context: ToolContext[CallPlace],
+    ) -> str:
+        """Keep a text in your memory, which lasts from cycle to cycle. What the key held before is replaced."""
+        return self._memory.write(key, value, once=_name(context))
+
+    def read(self, key: Annotated[_Plain, Field(description="The name it is kept under.")]) -> str:
+        """Get the text that your memory holds under a key."""
+        return self._memory.read(key)
+
+    def list_keys(self) -> str:
+        """Get all keys of your memory, the oldest first."""
+        return self._memory.list()
+
+    def delete(
+        self,
+        key: Annotated[_Plain, Field(description="The name it is kept under.")],
+        context: ToolContext[CallPlace],
+    ) -> str:
+        """Remove a key and its text from your memory, for good."""
+        return self._memory.delete(key, once=_name(context))
+
+    def pattern_search(
+        self,
+        pattern: Annotated[
+            _Plain,
+            Field(description="What the key contains, exactly so: capitals count, and no sign stands for others."),
+        ],
+    ) -> str:
+        """Find the keys of your memory that contain a piece of text."""
+        return self._memory.pattern_search(pattern)
+
+
+def _name(context: ToolContext[CallPlace]) -> str | None:
+    """The name of the call, if it is one of an experiment."""
+    place = _place(context)
+    return None if place is NOWHERE else place.name
+
+
+def _place(context: ToolContext[Any]) -> CallPlace:
+    """The place of the call; an engine may have other `deps`, or none."""
+    return context.deps if isinstance(context.deps, CallPlace) else NOWHERE
+
+
+def _operator_tool(operator: OperatorChannel) -> CallableTool:
+    asked = _OperatorTool(operator)
+    # Two messages at once would be one too many for a person.
+    tool = CallableTool.from_function(asked.send, "send_message_to_operator").with_(parallel=False)
+    return replace(tool, async_function=asked.asend)
+
+
+class _OperatorTool:
+    """What the tool for the operator calls."""
+
+    def __init__(self, operator: OperatorChannel) -> None:
+        self._operator = operator
+
+    def send(
+        self,
+        message: Annotated[_Text, Field(description="What you want to say or ask.")],
+        context: ToolContext[CallPlace],
+    ) -> str:
+        """Send a message to the human operator of this experiment, and wait for the answer."""
+        return _Message(self._operator, message, _place(context)).sent(context)
+
+    async def asend(self, message: str, context: ToolContext[CallPlace]) -> str:
+        """Send a message from an event loop; one who is cancelled does not wait for the answer."""
+        sent = _Message(self._operator, message, _place(context))
+        # A thread that does not keep the program from ending, if the operator never answers.
+        job = start_job(partial(sent.asent, context), concurrent=False, name="message to the operator")
+        try:
+            await job.join()
+        finally:
+            sent.line.break_off()
+        if job.error is not None:
+            raise job.error
+        return sent.answer
+
+
+class _Message:
+    """A message on its way; cutting the `line` takes it back, as far as the channel can."""
+
+    def __init__(self, operator: OperatorChannel, message: str, place: CallPlace) -> None:
+        self.line: Line = Line()
+        self.answer: str = ""
+        self._operator = operator
+        self._message = message
+        self._place = place
+
+    def sent(self, context: ToolContext[CallPlace]) -> str:
+        """The answer. Raises what the channel raises, or `TurnCancelled`."""
+        forget = context.cancellation.then(self.line.break_off)
+        try:
+            with self.line:
+                return self._operator.send_and_wait(self._message, self._place.run_id, self._place.cycle_number)
+        except (OSError, EOFError):
+            context.check()  # a line that was cut looks like a channel that broke
+            raise
+        finally:
+            forget()
+
+    async def asent(self, context: ToolContext[CallPlace]) -> None:
+        """Have the answer, for who waits for the thread that this runs in."""
+        # The thread has a copy of the context variables, and one of them says that an event loop runs here.
+        if (sniffio := sys.modules.get("sniffio")) is not None:
+            sniffio.current_async_library_cvar.set(None)
+        self.answer = self.sent(context)

@@ -1,0 +1,276 @@
+"""What an experiment is, as its configuration says it: one frozen value.
+
+The keys are those of ContReAct's YAML files, and some of toolcast's own with defaults that change nothing. A key
+that nobody knows, a value of the wrong type, a run id that is no file name: all is refused before anything is made.
+`config_of` says what is wrong in a person's words (config_errors.py); `load_config` reads files (config_files.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ..terminal_text import visible
+from .config_errors import NOWHERE, Fault, Source, UnknownKey, error_of, fault_at, faults_of, missing
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def _refused(must: str, *key: str) -> PydanticCustomError:
+    """The error that a value is not what it `must` be; `key` is where, if not where it was found."""
+    return PydanticCustomError("refused", cast("Any", must), {"key": key})
+
+
+def _file_name(run_id: str) -> str:
+    if not _NAME.fullmatch(run_id):
+        raise _refused(
+            "must be fit for a file's name: letters, digits, '.', '_' and '-', the first no sign, at most 128"
+        )
+    return run_id
+
+
+def _address(host: str) -> str:
+    from ..errors import BadRequest
+    from ..model_choice import address
+
+    try:
+        address(host)
+    except BadRequest as error:
+        raise _refused("must be the address of an Ollama: a name, name:port or an http URL") from error
+    return host
+
+
+def _model(name: str) -> str:
+    if not name.strip() or name.endswith(":"):
+        raise _refused("must name a model, as provider:model or as Ollama calls it")
+    return name
+
+
+def _embedder(name: str) -> str:
+    from .embedders import embedder_of
+
+    try:
+        embedder_of(name)
+    except ValueError as error:
+        told = "must be default, wordllama, words, none, sentence-transformers:NAME, or PROVIDER:MODEL of a service"
+        raise _refused(told) from error
+    return name
+
+
+def _tokens(number: int) -> int:
+    if number == 0:
+        raise _refused("must be a number of tokens, or -1 for no limit")
+    return number
+
+
+def _user(given: object) -> str | int:
+    if isinstance(given, bool) or not isinstance(given, (str, int)):
+        raise _refused("must be the number or the name of a user")
+    return given
+
+
+RunId = Annotated[StrictStr, AfterValidator(_file_name)]
+"""A name that is a file's name too: letters, digits, `.`, `_`, `-`."""
+
+Positive = Annotated[StrictInt, Field(gt=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Seconds = Annotated[Number, Field(gt=0)]
+User = Annotated[str | int, PlainValidator(_user)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OllamaClientConfig(_Part):
+    """Where Ollama is. Its key is read from OLLAMA_API_KEY: a configuration is logged."""
+
+    host: Annotated[StrictStr, AfterValidator(_address)] = "http://localhost:11434"
+
+
+class ModelOptions(BaseModel):
+    """How the model samples, in Ollama's words. `num_predict` is the most tokens of an answer, -1 for no limit.
+
+    Options that are not named here go to Ollama as they are.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    seed: StrictInt | None = Field(default=None, examples=[42])
+    temperature: Number | None = Field(default=None, ge=0, examples=[0.7])
+    top_p: Number | None = Field(default=None, ge=0, le=1, examples=[0.9])
+    top_k: Annotated[StrictInt, Field(ge=0)] | None = Field(default=None, examples=[40])
+    stop: tuple[StrictStr, ...] | None = Field(default=None, examples=[["END"]])
+    num_predict: Annotated[StrictInt, Field(ge=-2), AfterValidator(_tokens)] | None = Field(default=None, examples=[-1])
+    repeat_last_n: Annotated[StrictInt, Field(ge=-1)] | None = Field(default=None, examples=[64])
+    repeat_penalty: Number | None = Field(default=None, examples=[1.1])
+    num_ctx: Positive | None = Field(default=None, examples=[8192])
+
+
+class CycleLimits(_Part):
+    """What ends a cycle that does not end by itself: requests to the model, seconds, tokens (input and output)."""
+
+    max_steps: Positive = 20
+    max_seconds: Seconds | None = Field(default=None, examples=[600])
+    max_tokens: Positive | None = Field(default=None, examples=[50_000])
+
+
+class MemoryLimits(_Part):
+    """How much a run may keep in its memory; lengths in characters."""
+
+    max_keys: Positive = 1_000
+    max_key_chars: Positive = 200
+    max_value_chars: Positive = 100_000
+
+
+class SimilarityConfig(_Part):
+    """What compares reflections, and from where (cosine) they are called similar.
+
+    `embedder` is `default`, `wordllama`, `words` (nothing to install), `none`, `sentence-transformers:NAME`,
+    or `PROVIDER:MODEL` for an embedding endpoint.
+    """
+
+    embedder: Annotated[StrictStr, AfterValidator(_embedder)] = "default"
+    high: Number = Field(default=0.8, ge=-1, le=1)
+    moderate: Number = Field(default=0.7, ge=-1, le=1)
+
+    @model_validator(mode="after")
+    def _check_bands(self) -> Self:
+        if self.moderate > self.high:
+            raise _refused(f"must be no more than {self.high}, which is what counts as high", "moderate")
+        return self
+
+
+class ExperimentConfig(_Part):
+    """An experiment: a model, and how many cycles it runs alone."""
+
+    run_id: RunId = Field(examples=["first-run"])
+    model_name: Annotated[StrictStr, AfterValidator(_model)] = Field(examples=["llama3.2"])
+    cycle_count: Positive = Field(examples=[10])
+    ollama_client_config: OllamaClientConfig = OllamaClientConfig()
+    model_options: ModelOptions = Field(examples=[{"temperature": 0.7}])
+
+    history: Literal["reset", "full"] = "reset"
+    system_prompt: StrictStr | None = Field(default=None, examples=["You are alone, and have tools."])
+    opening: StrictStr | None = "Begin cycle {cycle}."
+    max_reflections: Positive | None = Field(default=None, examples=[5])
+    tool_mode: Literal["native", "required", "prompted", "none"] = "native"
+    limits: CycleLimits = CycleLimits()
+    memory: MemoryLimits = MemoryLimits()
+    similarity: SimilarityConfig = SimilarityConfig()
+    log_folder: Path = Path("logs")
+    data_folder: Path = Path("data")
+
+    operator: Literal["terminal", "none"] = "terminal"
+    operator_timeout_minutes: Annotated[Number, Field(ge=-1)] | None = Field(default=None, examples=[30])
+    telegram_enabled: StrictBool = False
+    telegram_authorized_users: tuple[User, ...] = Field(default=(), examples=[[123456789]])
+    telegram_timeout_minutes: StrictInt = Field(default=5, ge=-1, le=120)
+
+    grid: Mapping[StrictStr, tuple[Any, ...]] | None = Field(default=None, examples=[{"model_options.seed": [1, 2, 3]}])
+
+    @model_validator(mode="after")
+    def _check_telegram(self) -> Self:
+        if self.telegram_enabled and not self.telegram_authorized_users:
+            raise _refused("must name who may answer where telegram_enabled is true", "telegram_authorized_users")
+        return self
+
+    @property
+    def log_path(self) -> Path:
+        """Where the log is."""
+        return self.log_folder / f"{self.run_id}.jsonl"
+
+    @property
+    def memory_path(self) -> Path:
+        """Where the memory is."""
+        return self.data_folder / "memory.db"
+
+    @property
+    def asks_ollama(self) -> bool:
+        """Whether the model is one of Ollama, at the host of `ollama_client_config`."""
+        return is_of_ollama(self.model_name, "ollama_client_config" in self.model_fields_set)
+
+
+REQUIRED: Final = ("run_id", "model_name", "cycle_count", "ollama_client_config", "model_options")
+
+OLLAMA_OPTIONS: Final = frozenset(
+    (
+        *ModelOptions.model_fields,
+        *("min_p", "typical_p", "tfs_z", "presence_penalty", "frequency_penalty", "penalize_newline"),
+        *("mirostat", "mirostat_tau", "mirostat_eta", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread"),
+        *("low_vram", "vocab_only", "use_mmap", "use_mlock", "numa", "draft_num_predict"),
+    )
+)
+"""What Ollama takes as `options`. It leaves out what it does not know without a word, so that a slip is not seen."""
+
+_FAMILIES: Final = ("mistral", "qwen")
+"""Models of Ollama that are called what a service is called, too."""
+
+
+def is_of_ollama(model_name: str, has_host: bool) -> bool:
+    """Whether `model_name` means a model of Ollama. `has_host`: the configuration says where Ollama is.
+
+    `mistral:7b` is a tag of Ollama where it does, as in ContReAct's own files, and else a model of Mistral AI.
+    """
+    from ..ready_made import providers
+
+    provider, colon, _ = model_name.partition(":")
+    if provider == "local":
+        return False
+    return not colon or provider == "ollama" or provider not in providers() or (has_host and provider in _FAMILIES)
+
+
+def config_of(mapping: Mapping[str, Any], source: Source = NOWHERE) -> ExperimentConfig:
+    """The experiment that `mapping` says. Raises a `ConfigError` that tells all that is wrong.
+
+    `source` is where it was read, for the error. Only a model of Ollama needs `ollama_client_config`.
+    """
+    try:
+        config = ExperimentConfig.model_validate(mapping)
+        faults: list[Fault] = []
+    except ValidationError as error:
+        config, faults = None, list(faults_of(error, ExperimentConfig, source))
+    faults += (*_without_host(mapping, source), *_slips(mapping, source))
+    if config is None or faults:
+        raise error_of(faults)
+    return config
+
+
+def _without_host(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
+    """The fault that nothing says where the model's Ollama is."""
+    model_name: object = mapping.get("model_name")
+    if "ollama_client_config" in mapping or not isinstance(model_name, str) or not is_of_ollama(model_name, False):
+        return
+    fault = missing("ollama_client_config", ExperimentConfig, source)
+    provider, colon, _ = model_name.partition(":")
+    why = f" ({model_name} is taken for a model of Ollama: no other service is called {provider})" if colon else ""
+    yield replace(fault, text=fault.text + visible(why))
+
+
+def _slips(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
+    """Options that are written almost like one of Ollama's."""
+    options: object = mapping.get("model_options")
+    for name in cast("Mapping[object, object]", options) if isinstance(options, Mapping) else ():
+        if str(name) in OLLAMA_OPTIONS:
+            continue
+        if meant := get_close_matches(str(name), OLLAMA_OPTIONS, 1, 0.85):
+            what = f"is no option that is known. Did you mean {meant[0]}?"
+            yield fault_at(UnknownKey, ("model_options", str(name)), what, source)

@@ -1,0 +1,132 @@
+"""Configurations as files: YAML, or JSON in files whose name ends in `.json`, for which nothing need be installed.
+
+What a file says is plain data, with the line of every key beside it, so that whatever is wrong can be told with its
+place. Folders in it are relative to the working directory, as they are for ContReAct.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from .config import ExperimentConfig, config_of
+from .config_errors import (
+    NOWHERE,
+    ConfigError,
+    ConfigFileNotFound,
+    Fault,
+    Place,
+    Source,
+    WrongType,
+    WrongValue,
+    error_of,
+    fault_at,
+)
+
+
+def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
+    """The experiment that the file at `path` says. Raises a `ConfigError` for all that is wrong with it.
+
+    `ImportError` names the extra where it is YAML and there is no pyyaml; `OSError` where it cannot be read.
+    """
+    mapping, source = read_mapping(path)
+    return config_of(mapping, source)
+
+
+def read_mapping(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], Source]:
+    """What the file at `path` says, unchecked but for being a mapping, and the line of every key."""
+    path = Path(path)
+    file, text = str(path), _text(path)
+    try:
+        value, source = _read_json(text, file) if path.suffix.lower() == ".json" else _read_yaml(text, file)
+    except RecursionError:
+        _refuse(WrongValue, f"{file}: this is nested too deep for a configuration")
+    if value is None:
+        _refuse(WrongType, f"{file} is empty. Write at least run_id, model_name, cycle_count and model_options")
+    if not isinstance(value, dict):
+        kind = "a list" if isinstance(value, list) else "one single value"
+        _refuse(WrongType, f"{file} is {kind}, not keys with values. Write lines like: run_id: first-run")
+    return cast("Mapping[str, Any]", value), source
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        told = f"There is no configuration {path}. Look at the path; it is relative to {Path.cwd()}"
+        error = ConfigFileNotFound(told, [Fault(ConfigFileNotFound, told)])
+        error.errno, error.filename = errno.ENOENT, str(path)
+        raise error from None
+    except UnicodeDecodeError as error:
+        _refuse(WrongValue, f"{path} is no text in UTF-8: byte {error.start} is not. Save it as UTF-8")
+
+
+def _refuse(kind: type[ConfigError], text: str) -> NoReturn:
+    raise error_of([Fault(kind, text)])
+
+
+def _read_yaml(text: str, file: str) -> tuple[Any, Source]:
+    try:
+        from .yaml_files import read_yaml
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        told = f"{file} is YAML, which needs pyyaml: pip install 'toolcast[experiments]', or write it as a .json file"
+        raise ImportError(told, name="yaml") from error
+    return read_yaml(text, file)
+
+
+def _read_json(text: str, file: str) -> tuple[Any, Source]:
+    if not text.strip():
+        return None, NOWHERE
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        told = f"{file}, line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
+        raise error_of([Fault(WrongValue, told, "", error.lineno)]) from error
+    except ValueError as error:
+        _refuse(WrongValue, f"{file}: {error}")
+    lines, faults = dict[Place, int](), list[Fault]()
+    for place, line in _json_lines(text):
+        if place in lines:
+            faults.append(
+                fault_at(WrongValue, place, "is there twice. Take one of them out", Source(file, {place: line}))
+            )
+        lines[place] = line
+    if faults:
+        raise error_of(faults)
+    return value, Source(file, lines)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON. Write a number, or null")
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},\n]')
+
+
+def _json_lines(text: str) -> Iterator[tuple[Place, int]]:
+    """Each key of the JSON `text`, as often as it is there, and its line."""
+    inner: list[str | int] = []
+    at_key, line = False, 1
+    for token in _TOKEN.findall(text):
+        if token == "\n":
+            line += 1
+        elif token in "{[":
+            at_key = token == "{"
+            inner.append("" if at_key else 0)
+        elif token in "}]":
+            inner.pop()
+            at_key = False
+        elif token == ",":
+            at_key = isinstance(inner[-1], str)
+            if not at_key:
+                inner[-1] = cast("int", inner[-1]) + 1
+        elif at_key:
+            inner[-1], at_key = str(json.loads(token)), False
+            yield tuple(inner), line

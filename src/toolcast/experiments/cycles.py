@@ -1,0 +1,387 @@
+"""The cycles of ContReAct: an agent that nobody talks to, cycle after cycle.
+
+    load_state ──> assemble_prompt ──> invoke_llm ──> parse_response ──> finalize_cycle ──> terminate_or_continue
+        ^               ^                                  │                  ^                      │
+        │               └───────── dispatch_tool <─────────┘ (limits) ────────┘                      │
+        └────────────────────────────────────────────────────────────────────────────────────────────┘
+
+Each state is a method that does its work and names the event which leads out of it; the table is `CYCLE`
+(toolcast.states). Whatever happens is logged first and then applied to the `RunState`, so a run that breaks off
+anywhere goes on from its log. It is written once, in async syntax; the sync methods drive it without an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from math import inf
+from typing import Any, Final, TypeAlias
+
+from ..agents.histories import Ids
+from ..asking import Ask
+from ..errors import IllegalState, LLMError, Timeout, ToolcastError
+from ..events import ChatResponse
+from ..llms import FunctionCallingLLM
+from ..messages import Message, ToolCallPart, assistant
+from ..providers.wire import Mode, ToolChoice
+from ..runtime import without_loop
+from ..runtime.network import Outside
+from ..settings import NOTHING_SET, Settings
+from ..states import CYCLE, Observer, State, Trace, logger
+from ..tool_texts import told
+from ..tools import CallableTool
+from .agent_tools import CallPlace
+from .config import ExperimentConfig
+from .event_log import JsonlLogger
+from .log_events import EndedBy, EventType, LogEvent, RunStatus
+from .plain_messages import arguments_of, plain
+from .prompt_assembly import FINISH, assembler_of, offered
+from .response_parsing import ResponseParser, without_thinking
+from .run_state import CycleSoFar, RunState
+from .similarity import Similarity, SimilarityMonitor
+from .tool_dispatch import ToolDispatcher
+
+Listener: TypeAlias = Callable[[LogEvent], object]
+"""Who hears of each event once it is logged."""
+
+
+_ENDS: Final = ("complete", "cancelled", "error")
+_UNREADABLE_CALL: Final = "error parsing tool call"  # what an Ollama says of a call that is no JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What an experiment stands on: the LLM and its settings, the log, the tools, and who compares reflections."""
+
+    llm: FunctionCallingLLM
+    log: JsonlLogger
+    tools: Sequence[CallableTool] = ()
+    monitor: SimilarityMonitor | None = None
+    settings: Settings = NOTHING_SET
+
+
+class CycleOrchestrator:
+    """Runs the cycles of one experiment, from where `state` is: that of a log which was read, or a new one.
+
+    `observer(call_id, state)` hears of every state, `listener(event)` of every event, once it is logged.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        services: Services,
+        *,
+        state: RunState | None = None,
+        observer: Observer | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.config: ExperimentConfig = config
+        self.run_state: RunState = new_state(config) if state is None else state
+        self._services = services
+        self._offered = offered(config, services.tools)
+        self._assembler = assembler_of(config, services.tools)
+        self._parser = ResponseParser()
+        self._dispatcher = ToolDispatcher(self._offered)
+        self._choice: ToolChoice = "required" if config.tool_mode in ("required", "prompted") else None
+        self._mode: Mode | None = "prompted" if config.tool_mode == "prompted" else None
+        self._observer, self._listener = observer, listener
+        self._trace = Trace(CYCLE)
+        self._settings = services.llm.merged(services.settings)
+        self._options = config.model_options.model_dump(exclude_none=True)
+        self._ids = Ids()
+        self._prompt: list[Message] = []
+        self._response: ChatResponse | None = None
+        self._began = self._work_began = 0.0
+        self._running = self._stopping = False
+        self._steps: Mapping[State, Callable[[Outside], Awaitable[str]]] = {
+            "load_state": self._load_state,
+            "assemble_prompt": self._assemble_prompt,
+            "invoke_llm": self._invoke_llm,
+            "parse_response": self._parse_response,
+            "dispatch_tool": self._dispatch_tool,
+            "finalize_cycle": self._finalize_cycle,
+            "terminate_or_continue": self._terminate_or_continue,
+        }
+
+    @property
+    def state(self) -> State:
+        """Where the run is, as the table `CYCLE` (toolcast.states) names it."""
+        return self._trace.state
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all cycles have ended."""
+        return self.run_state.completed >= self.config.cycle_count
+
+    def run(self) -> RunState:
+        """The state after the last cycle. Raises what ended the run before that; it can be called again then."""
+        return without_loop.run(self._run(self._services.llm.sync_outside(), all_cycles=True))
+
+    async def arun(self) -> RunState:
+        """The state after the last cycle: see `run`."""
+        return await self._run(self._services.llm.async_outside(), all_cycles=True)
+
+    def run_cycle(self) -> RunState:
+        """The state after the cycle that is open, or else the next."""
+        return without_loop.run(self._run(self._services.llm.sync_outside(), all_cycles=False))
+
+    async def arun_cycle(self) -> RunState:
+        """The state after the cycle that is open, or else the next."""
+        return await self._run(self._services.llm.async_outside(), all_cycles=False)
+
+    def stop(self) -> None:
+        """Have the run end with the cycle that is open. From any thread."""
+        self._stopping = True
+
+    async def _run(self, outside: Outside, *, all_cycles: bool) -> RunState:
+        self._must_be_able()
+        if self.is_done:
+            return self.run_state
+        self._running, self._stopping = True, not all_cycles
+        self._trace = Trace(CYCLE, self._observer)
+        status: RunStatus = "interrupted"
+        try:
+            self._begin_run()
+            while self._trace.state not in _ENDS:
+                self._trace.step(await self._steps[self._trace.state](outside))
+            status = "completed" if self.is_done else "stopped"
+        except Exception as error:
+            status = "failed"
+            self._fail(error)
+            raise
+        except BaseException:
+            self._trace.step("cancelled")
+            raise
+        finally:
+            self._running = False
+            self._end_run(status)
+        return self.run_state
+
+    def _must_be_able(self) -> None:
+        if self._running:
+            raise IllegalState(
+                "the experiment is running already; a second one needs a run of its own", state=self.state
+            )
+        if self.state == "cancelled":
+            # It may have been broken off between the log and the state.
+            raise IllegalState("the run was broken off: go on with what its log says, by resume=True", state=self.state)
+
+    # The states.
+
+    async def _load_state(self, outside: Outside) -> str:
+        self._work_began = outside.now()
+        state = self.run_state
+        if not state.is_open:
+            self._log("CYCLE_START", state.cycle_number + 1)
+        self._ids = Ids(state.messages)
+        cycle = state.cycle
+        if cycle.waiting:
+            return "calls_left"
+        ended = cycle.limit or (cycle.answer is not None and not cycle.answer.tool_calls)
+        return "reflection_left" if ended else "loaded"
+
+    async def _assemble_prompt(self, outside: Outside) -> str:
+        limit = self._limit_reached(outside)
+        if limit is not None:
+            return self._limited(limit)
+        self._prompt = self._assembler.build_prompt(self.run_state)
+        return "assembled"
+
+    async def _invoke_llm(self, outside: Outside) -> str:
+        llm, self._began = self._services.llm, outside.now()
+        said, settings = llm.extended(self._prompt), self._timed(outside)
+        ask = Ask(said, self._offered_now, self._choice, settings, self._choice is None, mode=self._mode)
+        try:
+            self._response = await llm.answer(ask, outside)
+        except Timeout:
+            if self._seconds_left(outside) > 0:
+                raise
+            return self._limited("max_seconds")
+        except LLMError as error:
+            if _UNREADABLE_CALL not in str(error).lower():
+                raise
+            self._log_error("unreadable_call", error)
+            return "unreadable"
+        self._log_answer(self._response, outside.now() - self._began)
+        return "answered"
+
+    async def _parse_response(self, outside: Outside) -> str:
+        answer = self.run_state.cycle.answer
+        assert answer is not None
+        kind, _ = self._parser.parse_response(answer)
+        return "tools_called" if kind == "TOOL_CALL" else "reflected"
+
+    async def _dispatch_tool(self, outside: Outside) -> str:
+        cycle = self.run_state.cycle
+        while cycle.waiting:
+            call, began = cycle.waiting[0], outside.now()
+            output = await self._dispatcher.answered(call, self._place(cycle), concurrent=outside.concurrent)
+            payload = {"tool_name": call.name, "parameters": arguments_of(call) or {}, "output": output}
+            self._log("TOOL_CALL", payload=payload, measures={"seconds": _rounded(outside.now() - began)})
+        return "results_appended"
+
+    async def _finalize_cycle(self, outside: Outside) -> str:
+        cycle = self.run_state.cycle
+        ended_by: EndedBy = cycle.limit or "reflection"
+        reflection = ""
+        if cycle.limit is None and cycle.answer is not None:
+            reflection = without_thinking(cycle.answer.text)
+        similarity = await self._similarity(reflection, outside)
+        measures: dict[str, Any] = {
+            "seconds": _rounded(outside.now() - self._work_began),
+            "input_tokens": cycle.input_tokens,
+            "output_tokens": cycle.output_tokens,
+            "steps": cycle.steps,
+            "tool_calls": cycle.tool_calls,
+            "ended_by": ended_by,
+        }
+        if similarity.score is not None:
+            measures |= {
+                "similarity": similarity.score,
+                "similar_to": similarity.cycle,
+                "advisory": similarity.band,
+            }
+        self._log("CYCLE_END", payload={"final_reflection": reflection, "metrics": cycle.metrics}, measures=measures)
+        return "finalized"
+
+    async def _terminate_or_continue(self, outside: Outside) -> str:
+        return "completed" if self.is_done or self._stopping else "more_cycles"
+
+    @property
+    def _offered_now(self) -> tuple[CallableTool, ...]:
+        """The tools of the next request: a model that is held to calls has only one left in its last step."""
+        last = self.run_state.cycle.steps == self.config.limits.max_steps - 1
+        return (FINISH,) if self._choice and last else self._offered
+
+    # Limits.
+
+    def _limit_reached(self, outside: Outside) -> EndedBy | None:
+        limits, cycle = self.config.limits, self.run_state.cycle
+        if cycle.steps >= limits.max_steps:
+            return "max_steps"
+        if limits.max_tokens is not None and cycle.total_tokens >= limits.max_tokens:
+            return "max_tokens"
+        return "max_seconds" if self._seconds_left(outside) <= 0 else None
+
+    def _limited(self, limit: EndedBy) -> str:
+        most = getattr(self.config.limits, limit)
+        message = f"the cycle ended at its limit, {limit}={most:g}, without a final reflection"
+        payload = {"kind": "limit", "limit": limit, "stage": self.state, "error_type": "", "message": message}
+        self._log("ERROR", payload=payload)
+        return "limited"
+
+    def _seconds_left(self, outside: Outside) -> float:
+        most = self.config.limits.max_seconds
+        return inf if most is None else self._work_began + most - outside.now()
+
+    def _timed(self, outside: Outside) -> Settings:
+        """The settings of the next request, which must be over when the cycle's time is up."""
+        left = self._seconds_left(outside)
+        timeouts = self._settings.timeouts
+        if left == inf or (timeouts.total is not None and timeouts.total <= left):
+            return self._settings
+        return self._settings.with_(timeout=replace(timeouts, total=left))
+
+    # Logging.
+
+    def _log(
+        self,
+        event_type: EventType,
+        cycle_number: int | None = None,
+        payload: Mapping[str, Any] | None = None,
+        measures: Mapping[str, Any] | None = None,
+        message: Message | None = None,
+    ) -> None:
+        """Log an event, of the open cycle if nothing else is said, and take it in."""
+        number = self.run_state.cycle_number if cycle_number is None else cycle_number
+        event = self._services.log.log_event(event_type, number, payload or {}, measures or {})
+        self.run_state.apply(event, message)
+        if self._listener is not None:
+            self._tell(self._listener, event)
+
+    def _tell(self, listener: Listener, event: LogEvent) -> None:
+        try:
+            listener(event)
+        except Exception:
+            # A listener is the user's own code: its faults are shown, and are none of the run's.
+            logger.exception("the listener failed at %s of cycle %d", event.event_type, event.cycle_number)
+
+    def _log_answer(self, response: ChatResponse, seconds: float) -> None:
+        message = self._own(response.message)
+        system, *_ = self._prompt
+        payload = {
+            "prompt_messages": [plain(system), *self.run_state.message_history],
+            "response_message": plain(message),
+            "model_options": self._options,
+        }
+        measures = {
+            "seconds": _rounded(seconds),
+            "input_tokens": response.usage.input_tokens,
+            "output_tokens": response.usage.output_tokens,
+            "stop_reason": response.stop_reason,
+        }
+        self._log("LLM_INVOCATION", payload=payload, measures=measures, message=message)
+
+    def _own(self, message: Message) -> Message:
+        """`message`, the ids of its calls new ones where the run has calls of these ids already.
+
+        A call that ends the cycle is its reflection, if no other call came before it.
+        """
+        first = next(iter(message.tool_calls), None)
+        if first is not None and first.name == FINISH.name and self._choice:
+            return assistant(str((arguments_of(first) or {}).get("reflection", first.arguments)))
+        parts = [
+            replace(part, id=self._ids.of(part.id)) if isinstance(part, ToolCallPart) else part
+            for part in message.parts
+        ]
+        return Message(message.role, tuple(parts)) if message.tool_calls else message
+
+    def _place(self, cycle: CycleSoFar) -> CallPlace:
+        assert cycle.answer is not None
+        index = len(cycle.answer.tool_calls) - len(cycle.waiting)
+        return CallPlace(self.run_state.run_id, self.run_state.cycle_number, cycle.steps, index)
+
+    async def _similarity(self, reflection: str, outside: Outside) -> Similarity:
+        monitor, number = self._services.monitor, self.run_state.cycle_number
+        if monitor is None:
+            return Similarity()
+        check = monitor.acheck(reflection, number) if outside.concurrent else None
+        found = monitor.check(reflection, number) if check is None else await check
+        if found.error is not None:
+            payload = {"kind": "embedder", "stage": self.state, "error_type": "", "message": found.error}
+            self._log("ERROR", payload=payload)
+        return found
+
+    def _begin_run(self) -> None:
+        state = self.run_state
+        payload = {
+            "config": self.config.model_dump(mode="json", exclude_defaults=True),
+            "resumed": bool(state.cycle_number),
+            "first_cycle": state.completed + 1,
+            "toolcast_version": version("toolcast"),
+        }
+        self._log("RUN_START", 0, payload)
+
+    def _fail(self, error: Exception) -> None:
+        self._log_error("llm" if self.state == "invoke_llm" else "failure", error)
+        self._trace.step("failed")
+
+    def _log_error(self, kind: str, error: Exception) -> None:
+        payload = {"kind": kind, "stage": self.state, "error_type": type(error).__name__, "message": told(error)}
+        with suppress(ToolcastError):  # where the log itself has failed, that is raised
+            self._log("ERROR", payload=payload)
+
+    def _end_run(self, status: RunStatus) -> None:
+        with suppress(ToolcastError):
+            self._log("RUN_END", payload={"status": status, "cycles_completed": self.run_state.completed})
+
+
+def new_state(config: ExperimentConfig) -> RunState:
+    """The state of a run that has not begun."""
+    return RunState(config.run_id, config.model_name, history=config.history, opening=config.opening)
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 6)

@@ -1,0 +1,164 @@
+"""What makes vectors of reflections, found by its name.
+
+`default` is the best that needs no network: `wordllama`, a small model of word vectors whose wheel carries its weights,
+where it is installed, and `words`, which is written here and needs nothing, where it is not. The others are asked for:
+`sentence-transformers:NAME` runs a model of that library, `PROVIDER:MODEL` asks a service (embedding_endpoints.py).
+
+`words` knows no meanings. A text is its words without their endings, and the groups of four letters of which those
+consist, so that words of one family are near each other. What tells little of a topic counts less: a short word, a
+common one, one that was there before. Each word and each group is a direction that a hash gives it, the same in every
+process; that two fall together is rare.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from math import log
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from ..agents import search_words
+from .common_words import is_common
+from .similarity import LONGEST, Embedder, Vector
+
+logger: Final = logging.getLogger("toolcast")
+
+_WIDTH = 1024
+_GROUP = 4  # letters
+_GROUP_WEIGHT = 0.3  # beside a word's 1
+_LONG = 8  # letters, from which on a word counts in full
+_COMMON_WEIGHT = 0.5
+
+
+def embedder_of(name: str, *, base_url: str | None = None) -> Embedder | None:
+    """The embedder called `name`; None for `none`. Nothing is loaded or sent before it is used.
+
+    Names are `default`, `wordllama`, `words`, `none`, `sentence-transformers:NAME`, and `PROVIDER:MODEL` for a service,
+    which is at `base_url` if that is given. Raises `ValueError` for any other.
+    """
+    kind, _, model = name.strip().partition(":")
+    if not model and kind in ("default", "wordllama", "words", "none"):
+        return {"default": _default, "wordllama": WordLlamaEmbedder, "words": WordsEmbedder, "none": _none}[kind]()
+    if kind == "sentence-transformers" and model:
+        return SentenceTransformersEmbedder(model)
+    from .embedding_endpoints import PROVIDERS, EndpointEmbedder
+
+    if kind in PROVIDERS and model:
+        return EndpointEmbedder(kind, model, base_url=base_url)
+    known = ", ".join(f"{provider}:MODEL" for provider in PROVIDERS)
+    raise ValueError(
+        f"no embedder is called {name!r}: write default, wordllama, words, none, sentence-transformers:NAME, "
+        f"or one of the services {known}"
+    )
+
+
+def _none() -> None:
+    return None
+
+
+def _default() -> Embedder:
+    if find_spec("wordllama") is not None:
+        return WordLlamaEmbedder()
+    logger.info(
+        "reflections are compared by their words, for want of wordllama; to have them compared by their meaning: "
+        "pip install 'toolcast[experiments]'"
+    )
+    return WordsEmbedder()
+
+
+class WordsEmbedder:
+    """Vectors of the words of a text: nothing to install, and no meanings."""
+
+    name = "words"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector for each text; all zeros for one that says nothing."""
+        return [_of_words(text[:LONGEST]) for text in texts]
+
+
+def _of_words(text: str) -> list[float]:
+    vector = [0.0] * _WIDTH
+    for stem, count in Counter(search_words.words(text)).items():
+        weight = (1 + log(count)) * (min(len(stem), _LONG) / _LONG) ** 2 * (_COMMON_WEIGHT if is_common(stem) else 1)
+        for place, part in _directions(stem):
+            vector[place] += part * weight
+    return vector
+
+
+@lru_cache(maxsize=10_000)
+def _directions(stem: str) -> list[tuple[int, float]]:
+    """Where a word points to: places in the vector, each with what is added there."""
+    spaced = f" {stem} "
+    groups = [spaced[at : at + _GROUP] for at in range(len(spaced) - _GROUP + 1)]
+    return [_direction(f"={stem}", 1.0), *(_direction(group, _GROUP_WEIGHT) for group in groups)]
+
+
+def _direction(feature: str, weight: float) -> tuple[int, float]:
+    number = crc32(feature.encode("utf-8", "surrogatepass"))
+    return number % _WIDTH, weight if number & 0x80000000 else -weight
+
+
+class WordLlamaEmbedder:
+    """Vectors of wordllama's own model, 256 numbers each, of the meanings of words. Needs `toolcast[experiments]`."""
+
+    name = "wordllama"
+
+    def __init__(self) -> None:
+        self._model: Any = None
+
+    def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
+        """One vector for each text. Raises `ImportError` where wordllama is not installed."""
+        if self._model is None:
+            self._model = _wordllama()
+        # One after the other: in a batch the shorter ones would be filled up to the length of the longest.
+        return [self._model.embed(text[:LONGEST])[0] for text in texts]
+
+
+def _wordllama() -> Any:
+    """wordllama's model, loaded from its package: it would look for it in the network."""
+    try:
+        package = _quietly_imported("wordllama")
+    except ImportError as error:
+        raise ImportError(
+            "wordllama is not installed: pip install 'toolcast[experiments]'", name="wordllama"
+        ) from error
+    return package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
+
+
+def _quietly_imported(name: str) -> Any:
+    """A package that sets up logging for the whole program when it is imported, kept from it."""
+    root, guard = logging.getLogger(), logging.NullHandler()
+    root.addHandler(guard)  # a logger that has a handler is not set up
+    try:
+        return import_module(name)
+    finally:
+        root.removeHandler(guard)
+
+
+class SentenceTransformersEmbedder:
+    """Vectors of a model of sentence-transformers, for example `all-MiniLM-L6-v2`, for which ContReAct was made."""
+
+    def __init__(self, model: str) -> None:
+        self.name: str = f"sentence-transformers:{model}"
+        self._path = model
+        self._model: Any = None
+
+    def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
+        """One vector for each text. Raises `ImportError` where the library is not installed."""
+        if self._model is None:
+            self._model = self._loaded()
+        return list(self._model.encode(list(texts), show_progress_bar=False))
+
+    def _loaded(self) -> Any:
+        try:
+            library: Any = import_module("sentence_transformers")
+        except ImportError as error:
+            what = f"{self.name} needs another library: pip install sentence-transformers"
+            raise ImportError(what, name="sentence_transformers") from error
+        return library.SentenceTransformer(self._path)

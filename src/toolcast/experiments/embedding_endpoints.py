@@ -1,0 +1,242 @@
+"""Embeddings from a service: texts out, vectors back.
+
+A service has one of three forms: OpenAI's, which all of `toolcast.providers.compatible` and Mistral speak, Ollama's, or
+Google's. Address, key and the environment variables of both are those of the service's LLMs. Texts go in batches that
+every service takes. What fails in passing is tried again, as a request to an LLM is.
+
+All of it blocks. Under an event loop a `SimilarityMonitor` has it run in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout
+from ..providers import addresses, google, ollama
+from ..providers.compatible import SERVICES, Service
+from ..providers.http_errors import BODY_LIMIT, http_error
+from ..providers.http_wire import Address, check_header, encoded, endpoint
+from ..providers.mistral import MISTRAL
+from ..providers.wire import HTTPRequest, Secret, member
+from ..retries import RetryPolicy, next_wait, retry_after
+from ..runtime.failures import strip
+from ..runtime.network import Clock, HttpxNetwork, Network, Reply, SystemClock
+from .similarity import LONGEST, Vector
+
+PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "ollama"}))
+"""What may stand before the colon."""
+
+_BATCH_TEXTS, _BATCH_CHARS = 64, 40_000  # about 10,000 tokens; Mistral takes 16,000
+_CONNECT, _READ = 10.0, 60.0  # seconds
+_LARGEST = 64 * 1024 * 1024  # bytes of an answer
+
+
+class EndpointEmbedder:
+    """Vectors from a service, by one of its embedding models.
+
+    `base_url` and `api_key` beat the environment, which is read when it is used first. Raises `LLMError`.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_retries: int = 2,
+        network: Network | None = None,
+    ) -> None:
+        self.name: str = f"{provider}:{model}"
+        self.retry_policy: RetryPolicy = RetryPolicy(max_retries)
+        self.clock: Clock = SystemClock()
+        self._provider = provider
+        self._model = model
+        self._base_url = base_url
+        self._key = Secret(api_key) if api_key else None
+        self._network: Network = network or HttpxNetwork()
+        self._place: _Place | None = None
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text, of which the first 20,000 characters are sent."""
+        return [vector for batch in _batches(texts) for vector in self._vectors(batch)]
+
+    def _vectors(self, texts: list[str]) -> list[Vector]:
+        """The vectors of one batch."""
+        before, used = sys.exception(), 0
+        place = self._place = self._place or _place_of(self._provider, self._model, self._base_url, self._key)
+        request = place.request(self._model, texts)
+        while True:
+            try:
+                return self._asked(place, request, len(texts))
+            except LLMError as error:
+                error.provider, error.model = error.provider or self._provider, error.model or self._model
+                strip(error, request, before)
+                wait = self._wait_after(error, used)
+                if wait is None:
+                    raise
+                used += 1
+            self.clock.sleep(wait)
+
+    def _wait_after(self, error: LLMError, used: int) -> float | None:
+        chance, now = random.random(), self.clock.now()
+        return next_wait(self.retry_policy, error, retries_used=used, now=now, deadline=None, chance=chance)
+
+    def _asked(self, place: _Place, request: HTTPRequest, count: int) -> list[Vector]:
+        reply = self._network.open(request, connect=_CONNECT, read=_READ)
+        try:
+            if reply.status >= 300:
+                body = _body(reply, BODY_LIMIT)
+                error = http_error(reply.status, reply.headers, body[:BODY_LIMIT], place.address.source(self._model))
+                waits = retry_after(reply.headers, self.clock.time())
+                error.retry_after = error.retry_after if waits is None else waits
+                raise error
+            body = _body(reply, _LARGEST)
+            if len(body) > _LARGEST:
+                raise LimitExceeded(f"{self.name} sent an answer of more than {_LARGEST} bytes")
+            return place.form.vectors(body, count)
+        except TimeoutError as error:
+            raise Timeout(f"{self.name} sent nothing for {_READ:.0f} s; try again", phase="idle") from error
+        finally:
+            reply.close()
+
+
+class _Form(NamedTuple):
+    """How a service is asked, and where in its answer the vectors are."""
+
+    asks: Callable[[str, list[str]], Mapping[str, Any]]
+    finds: Callable[[Any], Iterable[Vector]]
+
+    def vectors(self, body: bytes, count: int) -> list[Vector]:
+        """The vectors of an answer. Raises `MalformedEvent` for one that does not hold as many as `count`."""
+        try:
+            found = list(self.finds(json.loads(body)))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise MalformedEvent(f"the answer holds no embeddings: it begins {body[:80]!r}") from error
+        if len(found) != count:
+            raise MalformedEvent(f"the answer holds {len(found)} embeddings for {count} texts")
+        return found
+
+
+class _Place(NamedTuple):
+    """Where the embeddings of a service are, and in which form."""
+
+    address: Address
+    form: _Form
+
+    def request(self, model: str, texts: list[str]) -> HTTPRequest:
+        """The request for the vectors of `texts`."""
+        body = {name: member(name, value) for name, value in self.form.asks(model, texts).items()}
+        headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": "application/json"}
+        headers |= {**self.address.headers, **self.address.proof}
+        for name, value in headers.items():
+            check_header(name, value.reveal() if isinstance(value, Secret) else value)
+        return HTTPRequest("POST", self.address.url, headers, encoded(body))
+
+
+def _place_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _Place:
+    if provider in ("google", "gemini"):
+        return _google(model, base_url, key)
+    if provider == "ollama":
+        return _ollama(base_url, key)
+    return _compatible(MISTRAL if provider == "mistral" else SERVICES[provider], model, base_url, key)
+
+
+def _google(model: str, base_url: str | None, key: Secret | None) -> _Place:
+    base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or google.BASE_URL
+    version = "" if re.search(r"/v\d", urlsplit(base_url).path) else "/v1beta"
+    url = endpoint(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
+    key = key or _secret(google.KEY_ENV)
+    address = Address("google", url, key, {}, "x-goog-api-key", google.KEY_ENV)
+    return _Place(_proven(address), _GOOGLE)
+
+
+def _ollama(base_url: str | None, key: Secret | None) -> _Place:
+    host = ollama.ollama_url(base_url or os.environ.get("OLLAMA_HOST", ""))
+    key = key or _secret(ollama.KEY_ENV)
+    return _Place(Address("ollama", endpoint(host, "/api/embed"), key, {}, key_env=ollama.KEY_ENV), _OLLAMA)
+
+
+def _compatible(row: Service, model: str, base_url: str | None, key: Secret | None) -> _Place:
+    # `address` knows chat completions only: they have the embeddings beside them.
+    url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", addresses.address(row, base_url, model, os.environ))
+    header, found = addresses.proof(row, key.reveal() if key else None, os.environ)
+    named: dict[str, str | Secret] = {
+        name: value for name, variable in row.header_env.items() if (value := os.environ.get(variable))
+    }
+    keys = (*row.key_env, *row.bearer_env)
+    address = Address(row.name, url, Secret(found) if found else None, named, header, keys)
+    return _Place(_proven(address) if row.needs_key else address, _OPENAI)
+
+
+def _proven(address: Address) -> Address:
+    """`address`, which has a key. Raises `AuthFailed` where it has none."""
+    if not address.api_key:
+        ways = " or ".join(address.key_env) or "a key"
+        what = f"no API key for {address.provider}: set {ways}, or pass api_key=. Nothing was sent."
+        raise AuthFailed(what, provider=address.provider)
+    return address
+
+
+def _secret(names: Iterable[str]) -> Secret | None:
+    return next((Secret(value) for name in names if (value := os.environ.get(name))), None)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts, shortened where they are too long for any service, in groups that all of them take."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        text = text[:LONGEST]
+        if batch and (len(batch) == _BATCH_TEXTS or size + len(text) > _BATCH_CHARS):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _body(reply: Reply, limit: int) -> bytes:
+    """The body of an answer; what goes beyond `limit` by more than a piece is not read."""
+    body = bytearray()
+    while len(body) <= limit and (data := reply.read(_READ)):
+        body += data
+    return bytes(body)
+
+
+def _full(model: str) -> str:
+    return model if "/" in model else f"models/{model}"
+
+
+def _asks_google(model: str, texts: list[str]) -> Mapping[str, Any]:
+    return {"requests": [{"model": _full(model), "content": {"parts": [{"text": text}]}} for text in texts]}
+
+
+def _plainly(model: str, texts: list[str]) -> Mapping[str, Any]:
+    return {"model": model, "input": texts}
+
+
+def _finds_openai(answer: Any) -> Iterable[Vector]:
+    found = list(answer["data"])
+    return [each["embedding"] for each in sorted(found, key=lambda each: each.get("index", 0))]
+
+
+def _finds_ollama(answer: Any) -> Iterable[Vector]:
+    return list(answer["embeddings"])
+
+
+def _finds_google(answer: Any) -> Iterable[Vector]:
+    return [each["values"] for each in list(answer["embeddings"])]
+
+
+_OPENAI = _Form(_plainly, _finds_openai)
+_OLLAMA = _Form(_plainly, _finds_ollama)
+_GOOGLE = _Form(_asks_google, _finds_google)

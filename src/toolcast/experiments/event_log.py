@@ -1,0 +1,309 @@
+"""Writing the log of a run: one line for each event, and whatever happens, no line is ever torn for good.
+
+A line is handed to the system whole, by one call at the end of the file: a process that is killed after it loses
+nothing. One that is killed, or whose disk fills, in the middle of it leaves a torn line, which is taken back at
+once, or by the next who opens the log: a log is settled before anything is written to it, and again whenever it does
+not end where the last line did. Settling looks at the end of the file alone, however large it is. There it finds,
+too, where the numbers of the lines and the clock go on. Each log has one writer: a lock beside it says which, and a
+forked child is none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+from weakref import finalize
+
+from pydantic_core import to_json
+
+from ..errors import SessionTaken, ToolcastError
+from ..stores.locks import claim_file
+from ..stores.store import Claim
+from .json_safe import is_plain, json_safe
+from .log_events import EventType, LogEvent
+from .log_reading import BOM, LogError, LogMissing, event_of, lines_of, read_log
+
+__all__ = ["JsonlLogger", "LogError", "LogMissing", "LogTaken", "read_log"]
+
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_BLOCK: Final = 1 << 16
+_NOTHING: Final[Mapping[str, Any]] = {}
+_UNNUMBERED: Final = -1
+_UNSETTLED: Final = -1
+_FIRST: Final = b'{"timestamp":"'
+_BREAKS: Final = [(sign.encode(), b"\\u%04x" % ord(sign)) for sign in "\x85\u2028\u2029"]
+"""What some programs take for the end of a line, though JSON may hold it as it is."""
+_ADVICE: Final[Mapping[int | None, str]] = {
+    errno.ENOSPC: "Free some space on the disk, and resume the run",
+    errno.EDQUOT: "Free some of your quota on the disk, and resume the run",
+    errno.EISDIR: "Give the path of a file, not of a folder",
+    errno.ENOTDIR: "One of its folders is a file: give another path",
+    errno.EEXIST: "One of its folders is a file: give another path",
+}
+_ADVICE_ELSE: Final = "Is its folder there and writable, and is there room on the disk?"
+
+
+class LogTaken(ToolcastError):
+    """The log has a writer already. `owner` is the id of its process, where it is known."""
+
+    def __init__(self, message: str = "", *, owner: int | None = None) -> None:
+        super().__init__(message)
+        self.owner: int | None = owner
+
+
+class JsonlLogger:
+    """The one writer of the log at `path`, which is made, its folders too, or continued where it ends.
+
+    `run_id` is the run it writes for, `now` its clock, in seconds since 1970. `next_sequence` is the number of the
+    next line, 0 for a new log; `recovered_bytes` how much of a torn last line was cut off when it was opened. Raises
+    `LogTaken` where the log is open elsewhere, `LogError` where it is another run's or no log, and `ToolcastError`
+    where the file system fails. It may be used in several threads.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], run_id: str, *, now: Callable[[], float] = time.time) -> None:
+        self.path: Path = Path(os.path.realpath(path))
+        self.run_id: str = run_id
+        self.next_sequence: int = 0
+        self.recovered_bytes: int = 0
+        self._now = now
+        self._last = ""
+        self._end = _UNSETTLED
+        self._owner = os.getpid()
+        self._one_by_one = threading.Lock()
+        self._claim, self._fd = _opened(self.path)
+        self._close_file = finalize(self, os.close, self._fd)
+        try:
+            self.recovered_bytes = self._settle()
+        except BaseException:
+            self.close()
+            raise
+
+    def log_event(
+        self,
+        event_type: EventType,
+        cycle_number: int = 0,
+        payload: Mapping[str, Any] = _NOTHING,
+        measures: Mapping[str, Any] = _NOTHING,
+    ) -> LogEvent:
+        """The event, which stands in the log now: it outlives the process from here on.
+
+        What JSON cannot hold is made to fit for the log alone (`json_safe`); the event has what was given.
+        Raises `ToolcastError` where the file system fails; then the log is as it was before.
+        """
+        if os.getpid() != self._owner:
+            raise LogTaken(
+                f"{self.path} is the log of process {self._owner}, and this is a child of it, process {os.getpid()}: "
+                "open a log of its own here",
+                owner=self._owner,
+            )
+        with self._one_by_one:
+            if not self._close_file.alive:
+                raise ToolcastError(f"{self.path} is closed here: open it again to write to it")
+            if self._size() != self._end:
+                self._settle()
+            written_at = max(self._last, _stamp(datetime.fromtimestamp(self._now(), UTC)))
+            event = LogEvent(event_type, cycle_number, payload, measures, self.run_id, written_at, self.next_sequence)
+            self._append(_line(event))
+            self._last, self.next_sequence = written_at, self.next_sequence + 1
+        return event
+
+    def close(self) -> None:
+        """Let others write to the log. Nothing happens the second time."""
+        if os.getpid() != self._owner:
+            self._close_file()  # a child's own copy; the log goes on in its parent
+            return
+        with self._one_by_one:
+            self._close_file()
+        self._claim.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        """All of `line` at the end of the log, or nothing."""
+        end, self._end = self._end, _UNSETTLED
+        with _told(self.path):
+            try:
+                _write(self._fd, line)
+            except OSError:
+                with suppress(OSError):  # else the next line, or who opens the log next, takes it back
+                    os.ftruncate(self._fd, end)
+                raise
+        self._end = end + len(line)
+
+    def _size(self) -> int:
+        with _told(self.path):
+            found = os.fstat(self._fd)
+        if not found.st_nlink:
+            raise ToolcastError(f"the log {self.path} was removed while its run was going on: begin the run anew")
+        return found.st_size
+
+    def _settle(self) -> int:
+        """Make the log end with a whole line, and go on from there. How many bytes of a torn one were cut off."""
+        with _told(self.path):
+            end, last, torn = _ending(self._fd)
+            mended = self._mended(torn)
+            event = mended or (self._event(last) if last else None)
+            self._check(event, torn)
+            if mended:
+                _write(self._fd, b"\n")
+            elif torn:
+                os.ftruncate(self._fd, end)
+        self._go_on_from(event)
+        self._end = self._size()
+        return 0 if mended else len(torn)
+
+    def _mended(self, torn: bytes) -> LogEvent | None:
+        """The event of a last line that lacks nothing but its end; None where it lacks more."""
+        try:
+            return event_of(torn, self.path, 0, _UNNUMBERED)
+        except LogError:
+            return None
+
+    def _event(self, last: bytes) -> LogEvent:
+        """The event of the last whole line. Which line that is, only its error has to know."""
+        try:
+            return event_of(last, self.path, 0, _UNNUMBERED)
+        except LogError:
+            number = max(number for number, line in lines_of(self.path) if line.endswith(b"\n"))
+            return event_of(last, self.path, number)
+
+    def _check(self, event: LogEvent | None, torn: bytes) -> None:
+        """Raise where the file is not this run's log: then nothing in it is changed."""
+        if event is not None and event.run_id != self.run_id:
+            raise LogError(
+                f"{self.path} is the log of the run {event.run_id!r}, not of {self.run_id!r}: "
+                "give each run a log of its own",
+                path=self.path,
+            )
+        begun = torn.replace(b" ", b"")[: len(_FIRST)]
+        if event is None and not _FIRST.startswith(begun):
+            raise LogError(f"{self.path} is no log of a run: give the run a file of its own", path=self.path)
+
+    def _go_on_from(self, event: LogEvent | None) -> None:
+        if event is None:
+            self.next_sequence = 0
+            return
+        self._last = max(self._last, _canonical(event.timestamp))
+        if event.sequence == _UNNUMBERED:
+            self.next_sequence = sum(1 for _ in lines_of(self.path))
+        else:
+            self.next_sequence = event.sequence + 1
+
+
+def _opened(path: Path) -> tuple[Claim, int]:
+    """The right to write to the log at `path`, and its open file, made if it is not there."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    claim = _claimed(path)
+    try:
+        with _told(path):
+            return claim, os.open(path, _FLAGS, 0o666)
+    except BaseException:
+        claim.release()
+        raise
+
+
+def _claimed(path: Path) -> Claim:
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        return claim_file(lock, path.name)
+    except SessionTaken as error:
+        owner = _owner(lock)
+        here = "here in this process" if owner == os.getpid() else f"in process {owner}" if owner else "elsewhere"
+        raise LogTaken(
+            f"{path} is being written already, {here}: wait until that run has ended, or end it, and try again",
+            owner=owner,
+        ) from error
+    except ToolcastError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise _failure(path, error.__cause__) from error.__cause__
+
+
+def _owner(lock: Path) -> int | None:
+    """The process that has written its number into the file of its lock."""
+    try:
+        said = lock.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    return int(said) if said.isdecimal() else None
+
+
+def _ending(fd: int) -> tuple[int, bytes, bytes]:
+    """Where the whole lines end, the last of them that is not blank, and what stands after them."""
+    start, found = os.lseek(fd, 0, os.SEEK_END), b""
+    while start and b"\n" not in found[: found.rfind(b"\n") + 1].rstrip():
+        length = min(start, max(_BLOCK, len(found)))
+        start -= length
+        os.lseek(fd, start, os.SEEK_SET)
+        found = os.read(fd, length) + found
+    whole, torn = found[: found.rfind(b"\n") + 1], found[found.rfind(b"\n") + 1 :]
+    last = whole.rstrip().rpartition(b"\n")[2].removeprefix(BOM)
+    return start + len(whole), last + b"\n" if last else b"", torn
+
+
+def _write(fd: int, line: bytes) -> None:
+    written = 0
+    while written < len(line):
+        taken = os.write(fd, line[written:])
+        if not taken:  # nor would it take anything the next time
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += taken
+
+
+def _line(event: LogEvent) -> bytes:
+    line = event.to_dict()
+    try:
+        text = to_json(line, inf_nan_mode="null") if is_plain(event.payload) and is_plain(event.measures) else b""
+    except (ValueError, RuntimeError):
+        text = b""  # half a surrogate pair; or another thread changes the data just now
+    text = text or to_json(line | {key: _safe_object(line[key]) for key in ("payload", "measures") if key in line})
+    for sign, written in _BREAKS:
+        if sign[-1] in text:  # one byte is found many times faster than three
+            text = text.replace(sign, written)
+    return text + b"\n"
+
+
+def _safe_object(data: Mapping[str, Any]) -> dict[str, Any]:
+    safe = json_safe(data)
+    return cast("dict[str, Any]", safe) if isinstance(safe, dict) else {"value": safe}
+
+
+def _stamp(moment: datetime) -> str:
+    """A time of UTC as the log has it: with six digits after the second, and a Z."""
+    return f"{moment.isoformat(timespec='microseconds')[:26]}Z"
+
+
+def _canonical(timestamp: str) -> str:
+    """A time that somebody else has written, as we write it; none where it cannot be read."""
+    try:
+        read = datetime.fromisoformat(timestamp)
+        return _stamp(read.astimezone(UTC) if read.tzinfo else read)
+    except (ValueError, OverflowError):
+        return ""
+
+
+@contextmanager
+def _told(path: Path) -> Generator[None]:
+    """What the system says, as our error."""
+    try:
+        yield
+    except OSError as error:
+        raise _failure(path, error) from error
+
+
+def _failure(path: Path, error: OSError) -> ToolcastError:
+    advice = _ADVICE.get(error.errno, _ADVICE_ELSE)
+    return ToolcastError(f"the log {path} cannot be written: {error.strerror or error}. {advice}")

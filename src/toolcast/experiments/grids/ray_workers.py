@@ -1,0 +1,134 @@
+"""The runs of a grid on a Ray cluster: each is a task for one CPU, which runs it in a process of its own.
+
+That process is the one of workers.py, so that a run does on a cluster what it does here: a task only passes on what
+is heard of it, as a stream. With RAY_ADDRESS set, that cluster does the work; without, one is started here for as long
+as it takes. All machines must see the same folders and have the same packages and keys: nothing is sent but the
+configuration.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from ...errors import ToolcastError
+from ..log_events import LogEvent
+from .workers import Ending, Job, cores, words, working as working_here
+
+_OBJECT_STORE: Final = 80 * 1024 * 1024  # little more than Ray's least: events are small
+_LATE: Final = 5.0
+
+
+class _Stream(Protocol):
+    """What a task yields, as it comes: references to it."""
+
+    def __next__(self) -> object: ...
+
+    def completed(self) -> object: ...
+
+
+class _Ray(Protocol):
+    """What is used of Ray."""
+
+    init: Callable[..., object]
+    remote: Callable[..., Callable[[Callable[..., object]], Any]]
+
+    def is_initialized(self) -> bool: ...
+
+    def wait(
+        self, waitables: Sequence[object], *, num_returns: int = 1, timeout: float | None = None
+    ) -> tuple[list[Any], list[Any]]: ...
+
+    def get(self, reference: object) -> Any: ...
+
+    def cancel(self, stream: object) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
+    """What happens in the runs of `jobs`, as it happens, and how each ended; see workers.py.
+
+    `workers`: None for as many as the cluster has room for, or one each core of a cluster that is started here. Raises
+    `ImportError` without Ray, and `ToolcastError` where the cluster of RAY_ADDRESS is not there.
+    """
+    ray = _ray()
+    with _cluster(ray, workers or cores()):
+        task = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_run)
+        waiting, streams = deque(jobs), dict[_Stream, Job]()
+        try:
+            while waiting or streams:
+                while waiting and len(streams) < (workers or len(jobs)):
+                    job = waiting.popleft()
+                    streams[task.remote(job)] = job
+                for stream in ray.wait(list(streams))[0]:
+                    said = _next(ray, stream, streams[stream])
+                    if isinstance(said, Ending):
+                        del streams[stream]
+                    yield said
+        finally:
+            _cancel(ray, streams)
+
+
+def _run(job: Job) -> Iterator[LogEvent | Ending]:
+    """The task: one run, in a process beside it."""
+    yield from working_here([job], 1)
+
+
+def _next(ray: _Ray, stream: _Stream, job: Job) -> LogEvent | Ending:
+    try:
+        return cast("LogEvent | Ending", ray.get(next(stream)))
+    except Exception as error:
+        return Ending(job.run_id, "failed", f"its Ray task failed: {words(error)}")
+
+
+def _cancel(ray: _Ray, streams: dict[_Stream, Job]) -> None:
+    """Interrupt what still runs, and wait until it has ended."""
+    for stream in streams:
+        ray.cancel(stream)
+    if streams:
+        patience = max(job.grace for job in streams.values()) + _LATE
+        ray.wait([stream.completed() for stream in streams], num_returns=len(streams), timeout=patience)
+
+
+@contextmanager
+def _cluster(ray: _Ray, cpus: int) -> Generator[None]:
+    """Be connected: to the caller's cluster, to that of RAY_ADDRESS, or to one that is started for this."""
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address:
+            _join(ray, address, quiet)
+        else:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            ray.init(
+                address="local", num_cpus=cpus, include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet
+            )
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: _Ray, address: str, quiet: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ToolcastError(
+            f"there is no Ray cluster at RAY_ADDRESS={address!r}: {words(error)}. "
+            "Start one (ray start --head), or unset the variable to have one started here."
+        ) from error
+
+
+def _ray() -> _Ray:
+    try:
+        return cast("_Ray", import_module("ray"))
+    except ImportError as error:
+        raise ImportError("runs on Ray need Ray: pip install 'toolcast[ray]'", name="ray") from error

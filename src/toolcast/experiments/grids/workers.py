@@ -1,0 +1,316 @@
+"""Worker processes on this machine: each run has a process of its own, and so many of them work at once.
+
+A worker is a new interpreter, never a fork of this one, whose model and threads no fork may have. It reads its job from
+its standard input, which stays open: when that ends, because the run is not wanted any more or because the process
+that wanted it is dead, the run is interrupted as by Ctrl-C, and its log says so. What happens it writes to its standard
+output, a line of JSON for each event and a last one that says how the run ended. A worker that leaves without that
+line has died; that is the end of one run, and of no other. What is printed there goes to a file beside the log.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
+
+from ...errors import ToolcastError
+from ...terminal_text import visible
+from ...tool_texts import cut
+from ..config import ExperimentConfig
+from ..log_events import LogEvent, RunStatus
+
+_POLL: Final = 0.5
+_LATE: Final = 2.0
+_KEPT: Final = frozenset(
+    ("resumed", "first_cycle", "kind", "limit", "stage", "error_type", "message", "status", "cycles_completed")
+)
+_TAIL: Final = 2_000
+_LONGEST: Final = 2_000
+_BEGIN: Final = (
+    "import os, pickle, sys; out = os.dup(1); os.dup2(2, 1); sys.path[:], job = pickle.load(sys.stdin.buffer); "
+    "from toolcast.experiments.grids.workers import work; work(job, out)"
+)
+
+Hear: TypeAlias = Callable[[LogEvent], object]
+
+
+class Run(Protocol):
+    """What a worker does: a function of a module, which the worker finds by its name."""
+
+    def __call__(self, config: ExperimentConfig, resume: bool, hear: Hear, /) -> object: ...
+
+
+def run_experiment(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+    """Run what `config` says, to its end."""
+    from ..runner import ExperimentRunner
+
+    runner = ExperimentRunner(config, resume=resume)
+    runner.prepare()
+    runner.run(listener=hear)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run for a worker.
+
+    `folder` is where relative paths begin, `grace` how many seconds the run may take to end once it is interrupted.
+    """
+
+    config: ExperimentConfig
+    resume: bool = False
+    run: Run = run_experiment
+    folder: Path = field(default_factory=Path.cwd)
+    grace: float = 10.0
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self.config.run_id
+
+    @property
+    def printed(self) -> Path:
+        """Where that goes what the worker prints, if it does."""
+        return self.folder / self.config.log_path.with_suffix(".stderr.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run of a job ended. `error` is why, where it failed."""
+
+    run_id: str
+    status: RunStatus
+    error: str = ""
+    seconds: float = 0.0
+
+
+class Executor(Protocol):
+    """Who runs jobs: `workers` of them at once, or as many as there is room for."""
+
+    def __call__(self, jobs: Sequence[Job], workers: int | None, /) -> Generator[LogEvent | Ending]: ...
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
+    """What happens in the runs of `jobs`, as it happens, and how each ended. `workers`: None for one a core.
+
+    Closing it interrupts the runs that are not over. The events have no payload but those that tell of an end.
+    """
+    waiting, team, heard = deque(jobs), set[_Worker](), SimpleQueue["_Heard"]()
+    try:
+        while waiting or team:
+            while waiting and len(team) < (workers or cores()):
+                job = waiting.popleft()
+                try:
+                    team.add(_Worker(job, heard))
+                except OSError as error:
+                    yield Ending(job.run_id, "failed", f"no worker could be started for it: {error}")
+            for worker, said in _next(heard) if team else ():
+                if isinstance(said, Ending):
+                    team.discard(worker)
+                yield said
+    finally:
+        _dismiss(team)
+
+
+def lightly(hear: Hear) -> Hear:
+    """Has `hear` hear of events as they travel between processes: what was said in the run stays in its log."""
+
+    def heard(event: LogEvent) -> None:
+        payload = {key: value for key, value in event.payload.items() if key in _KEPT}
+        hear(replace(event, payload=payload))
+
+    return heard
+
+
+class _Worker:
+    """A process with one job. A thread listens to it, and ends with it."""
+
+    def __init__(self, job: Job, heard: SimpleQueue[_Heard]) -> None:
+        self.job: Job = job
+        self._heard = heard
+        self._began = time.monotonic()
+        with job.printed.open("wb") as printed:
+            # A session of its own: Ctrl-C at the terminal is for this process, which then tells its workers.
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-c", _BEGIN],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=printed,
+                cwd=job.folder,
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+        self._line = cast("BinaryIO", self.process.stdin)
+        with suppress(BrokenPipeError):  # it is dead already, as the thread will find
+            self._line.write(pickle.dumps((sys.path, pickle.dumps(job))))
+            self._line.flush()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def dismiss(self) -> None:
+        """Have the run interrupted."""
+        with suppress(BrokenPipeError):
+            self._line.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait until the process is gone, and end it where it is not gone in that time."""
+        try:
+            self._thread.join(seconds)
+        finally:
+            if self._thread.is_alive():
+                self.process.kill()
+                self._thread.join()
+
+    def _listen(self) -> None:
+        ending: Ending | None = None
+        for line in cast("BinaryIO", self.process.stdout):
+            if line.endswith(b"\n"):  # else it died while it wrote
+                said = _read(json.loads(line), self.job)
+                if isinstance(said, Ending):
+                    ending = said
+                else:
+                    self._heard.put((self, said))
+        self._leave()
+        seconds = time.monotonic() - self._began
+        self._heard.put((self, replace(ending or self._died(), seconds=seconds)))
+
+    def _leave(self) -> None:
+        """Wait for the process, which has closed its output; one that cannot end is ended."""
+        self.dismiss()
+        try:
+            self.process.wait(self.job.grace)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        cast("BinaryIO", self.process.stdout).close()
+        with suppress(OSError):
+            if not self.job.printed.stat().st_size:
+                self.job.printed.unlink()
+
+    def _died(self) -> Ending:
+        code = self.process.returncode
+        how = f"was killed ({_signal_name(-code)})" if code < 0 else f"ended with the status {code}"
+        printed = f". It printed: {last}" if (last := _last_line(self.job.printed)) else ""
+        return Ending(self.job.run_id, "failed", f"its worker process {how} in the middle of the run{printed}")
+
+
+_Heard: TypeAlias = tuple[_Worker, "LogEvent | Ending"]
+
+
+def _next(heard: SimpleQueue[_Heard]) -> Iterator[_Heard]:
+    """What is heard next; nothing after a while. Some interrupts (Ray's) do not wake who waits for ever."""
+    with suppress(Empty):
+        yield heard.get(timeout=_POLL)
+
+
+def _dismiss(team: Iterable[_Worker]) -> None:
+    """Interrupt all that still work, and wait until they are gone. A second Ctrl-C ends them at once."""
+    try:
+        for worker in team:
+            worker.dismiss()
+        asked = time.monotonic()
+        for worker in team:
+            worker.join(max(0.0, asked + worker.job.grace + _LATE - time.monotonic()))
+    finally:
+        for worker in team:
+            worker.join(0)
+
+
+def _read(line: Any, job: Job) -> LogEvent | Ending:
+    """What a worker has said."""
+    return LogEvent.from_dict(line) if "event_type" in line else Ending(job.run_id, line["status"], line["error"])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(path: Path) -> str:
+    """The last line of a file that is not blank, fit for a terminal."""
+    try:
+        text = path.read_bytes()[-_TAIL:].decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return visible(lines[-1].strip()) if lines else ""
+
+
+# In the worker.
+
+
+def work(pickled: bytes, out: int) -> None:
+    """The life of a worker: do the job, and say how it ended. `out` is the file where to say it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(AttributeError):  # Windows has none of these masks
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started us may have blocked it
+    line = os.dup(0)
+    with Path(os.devnull).open("rb") as nothing:  # whoever reads the standard input finds nobody there
+        os.dup2(nothing.fileno(), 0)
+    with suppress(OSError), os.fdopen(out, "wb") as listener:
+        say = partial(_say, listener)
+        say(_done(pickled, line, say))
+
+
+def _done(pickled: bytes, line: int, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Do the job, until `line` ends; how it ended."""
+    status: RunStatus = "failed"
+    error = ""
+    try:
+        job: Job = pickle.loads(pickled)
+        threading.Thread(target=_watch, args=(line, job.grace), daemon=True).start()
+        job.run(job.config, job.resume, lightly(lambda event: say(event.to_dict())))
+        status = "completed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+    except Exception as raised:
+        error = words(raised)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return {"status": status, "error": error}
+
+
+def _say(listener: BinaryIO, line: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError):  # nobody listens any more, and `_watch` knows
+        listener.write(json.dumps(line).encode() + b"\n")
+        listener.flush()
+
+
+def _watch(line: int, grace: float) -> None:
+    """Interrupt the run when `line` ends; nothing is ever said on it."""
+    os.read(line, 1)
+    _interrupt()
+    threading.Event().wait(grace)
+    os._exit(1)
+
+
+def _interrupt() -> None:
+    """Raise KeyboardInterrupt in the main thread, whatever the system has it waiting for."""
+    main = cast("int", threading.main_thread().ident)
+    _thread.interrupt_main() if sys.platform == "win32" else signal.pthread_kill(main, signal.SIGINT)
+
+
+def words(error: Exception) -> str:
+    """What went wrong, for one line of a terminal."""
+    kind = "" if isinstance(error, ToolcastError) and str(error) else f"{type(error).__name__}: "
+    return visible(cut(f"{kind}{error}", _LONGEST))

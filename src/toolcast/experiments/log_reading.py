@@ -1,0 +1,135 @@
+"""Reading a log: one event after the other, from this project's own logs and from those of the published format.
+
+A log is read as it is written, line by line, and never as a whole: memory does not grow with it. What other programs
+leave in such a file does no harm: a byte order mark, Windows' line ends, blank lines. Any other line that is no
+event is an error that names it, because a run that is assessed without one of its lines is another run.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from ..errors import ToolcastError
+from .log_events import SCHEMA_VERSION, LogEvent
+
+_BUFFER: Final = 1 << 18
+BOM: Final = b"\xef\xbb\xbf"
+_KEYS: Final[Mapping[str, type]] = {
+    "timestamp": str,
+    "run_id": str,
+    "cycle_number": int,
+    "event_type": str,
+    "payload": dict,
+}
+_OWN_KEYS: Final[Mapping[str, type]] = {"schema_version": int, "sequence": int, "measures": dict}
+_NAMES: Final[Mapping[type, str]] = {str: "text", int: "a whole number", dict: "an object"}
+
+
+class LogError(ToolcastError, ValueError):
+    """A log, or a line of it, cannot be read. `path` is the log's, `line` the number of the line from 1, if one is."""
+
+    def __init__(self, message: str = "", *, path: Path | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.path: Path | None = path
+        self.line: int | None = line
+
+
+class LogMissing(LogError, FileNotFoundError):
+    """There is no log at `path`."""
+
+
+def read_log(path: str | PathLike[str], *, tolerate_torn: bool = False) -> Iterator[LogEvent]:
+    """The events of the log at `path`, in order, each read when it is asked for.
+
+    A line that is no event is a `LogError` with its number, and so is a log without a single event; a file that is
+    not there is a `LogMissing`, which is a `FileNotFoundError` too. With `tolerate_torn`, what a killed process left
+    of its last line is passed over. Lines without a `sequence`, as other programs write them, are numbered as they
+    come.
+    """
+    path = Path(path)
+    count = 0
+    for number, line in lines_of(path):
+        try:
+            event = event_of(line, path, number, count)
+        except LogError:
+            if tolerate_torn and not line.endswith(b"\n"):
+                break
+            raise
+        yield event
+        count += 1
+    if not count:
+        raise LogError(f"{path} is empty: no run has written to it. Is it the log of the run you mean?", path=path)
+
+
+def event_of(line: bytes, path: Path, number: int, count: int = 0) -> LogEvent:
+    """The event that a line says; without a `sequence` it gets `count`. Raises `LogError`, which names the line."""
+    try:
+        data = _data(line)
+    except ValueError as error:
+        torn = "" if line.endswith(b"\n") else "; it is cut off, as by a kill, and resuming its run removes it"
+        raise _bad(path, number, f"not JSON ({error}){torn}") from error
+    fault = _fault(data)
+    if fault is not None:
+        raise _bad(path, number, fault)
+    data.setdefault("sequence", count)
+    return LogEvent.from_dict(data)
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    try:
+        with path.open("rb", buffering=_BUFFER) as file:
+            for number, line in enumerate(file, 1):
+                text = line.removeprefix(BOM) if number == 1 else line
+                if text and not text.isspace():
+                    yield number, text
+    except FileNotFoundError as error:
+        raise LogMissing(f"{path}: there is no such log. Is its path right?", path=path) from error
+    except OSError as error:
+        raise LogError(f"{path} cannot be read: {error}. Is it a file, and may you read it?", path=path) from error
+
+
+def _data(line: bytes) -> Any:
+    try:
+        return from_json(line)
+    except ValueError:
+        pass  # half a surrogate pair, and what is very deep, Python can read
+    try:
+        return json.loads(line.decode().rstrip("\r\n"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg}, column {error.colno}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no UTF-8 from byte {error.start + 1} on") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _fault(data: Any) -> str | None:
+    """Why `data` is no event; None for one."""
+    if type(data) is not dict:
+        return f"not an object, but {reprlib.repr(data)}"
+    found = cast("dict[str, Any]", data)
+    for key, kind in _KEYS.items():
+        if type(found.get(key)) is not kind:
+            return _wrong(key, found[key], kind) if key in found else f"it has no {key!r}"
+    for key, kind in _OWN_KEYS.items():
+        if key in found and type(found[key]) is not kind:
+            return _wrong(key, found[key], kind)
+    if found.get("schema_version", 0) > SCHEMA_VERSION:
+        return f"written by a newer toolcast (schema_version {found['schema_version']}): upgrade to read it"
+    return None
+
+
+def _wrong(key: str, value: object, kind: type) -> str:
+    return f"{key!r} is {reprlib.repr(value)}, and must be {_NAMES[kind]}"
+
+
+def _bad(path: Path, number: int, why: str) -> LogError:
+    return LogError(f"{path}, line {number}: {why}. Repair or remove the line by hand", path=path, line=number)

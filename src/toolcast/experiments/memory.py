@@ -1,0 +1,202 @@
+"""What the agent of an experiment remembers: texts under keys, in one SQLite file for any number of runs.
+
+A run sees what is its own and nothing else. Every operation is one transaction, and answers with the words that the
+model reads: an `Error: ...` says what the model can do about it, and has changed nothing. What a model wrote is kept
+as it is, NUL and all; only half a surrogate pair, which is no text, becomes U+FFFD.
+
+A change may have a name (`once`): the number of its cycle, and what else tells it from all others of its run. The
+name and the answer are written in the transaction of the change itself. So whoever was killed after the change and
+before its log line makes the same call again, gets the same answer, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ..stores.sqlite_files import Layout, SQLiteFile
+from .config import MemoryLimits
+
+_LAYOUT: Final = Layout(
+    kind="AgentMemory",
+    owner=0x746F6F6D,  # "toom"
+    version=1,
+    tables=(
+        "CREATE TABLE agent_memory (run_id TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, "
+        "created_at TEXT NOT NULL, updated_at TEXT NOT NULL, PRIMARY KEY (run_id, key))",
+        "CREATE TABLE agent_calls (run_id TEXT NOT NULL, call TEXT NOT NULL, answer TEXT NOT NULL, "
+        "PRIMARY KEY (run_id, call)) WITHOUT ROWID",
+    ),
+)
+_NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+_READ: Final = "SELECT value FROM agent_memory WHERE run_id = ? AND key = ?"
+_KEYS: Final = "SELECT key FROM agent_memory WHERE run_id = ? ORDER BY rowid"  # an update keeps its row
+_SEARCH: Final = "SELECT key FROM agent_memory WHERE run_id = ? AND instr(key, ?) ORDER BY rowid"
+_COUNT: Final = "SELECT count(*) FROM agent_memory WHERE run_id = ?"
+_INSERT: Final = (
+    "INSERT INTO agent_memory (value, run_id, key, created_at, updated_at) "
+    f"SELECT ?, ?, ?, now, now FROM (SELECT {_NOW} AS now)"
+)
+_UPDATE: Final = f"UPDATE agent_memory SET value = ?, updated_at = {_NOW} WHERE run_id = ? AND key = ?"
+_DELETE: Final = "DELETE FROM agent_memory WHERE run_id = ? AND key = ?"
+_ANSWERED: Final = "SELECT answer FROM agent_calls WHERE run_id = ? AND call = ?"
+_ANSWER: Final = "INSERT INTO agent_calls (run_id, call, answer) VALUES (?, ?, ?)"
+_FORGET: Final = "DELETE FROM agent_calls WHERE run_id = ? AND CAST(call AS INTEGER) < ?"  # reads the number in front
+_CLEAR: Final = ("DELETE FROM agent_memory WHERE run_id = ?", "DELETE FROM agent_calls WHERE run_id = ?")
+
+_UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a list of keys on one line has no place for."""
+
+
+class AgentMemory:
+    """The memory of many runs, in the SQLite file at `path`. Threads and processes may share it."""
+
+    def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits | None = None) -> None:
+        if os.fspath(path) == ":memory:":
+            raise ValueError("AgentMemory needs a file, so that a run can be gone on with: give it a path")
+        self.limits: MemoryLimits = limits or MemoryLimits()
+        self._file = SQLiteFile(path, _LAYOUT)
+        self.path: Path = self._file.path
+
+    def of(self, run_id: str) -> RunMemory:
+        """What the run `run_id` remembers."""
+        return RunMemory(self._file, run_id, self.limits)
+
+    def close(self) -> None:
+        """Close the file. Nothing can be read or written after that."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class RunMemory:
+    """The memory of one run; `AgentMemory.of` makes it. Raises `ToolcastError` where the file fails."""
+
+    def __init__(self, file: SQLiteFile, run_id: str, limits: MemoryLimits) -> None:
+        self.run_id: str = run_id
+        self.limits: MemoryLimits = limits
+        self._file = file
+
+    def write(self, key: str, value: str, *, once: str | None = None) -> str:
+        """`Wrote value to key 'k'`, or `Updated key 'k' with new value`; an error where a limit stands against it."""
+        key, value = _as_text(key), _as_text(value)
+        with self._file.changing() as connection:
+            if (answer := self._answered(connection, once)) is None:
+                answer = self._fault(key, value) or self._written(connection, key, value)
+                self._remember(connection, once, answer)
+            return answer
+
+    def read(self, key: str) -> str:
+        """The value, or `Error: Key 'k' not found`."""
+        key = _as_text(key)
+        with self._file.using() as connection:
+            found = connection.execute(_READ, (self.run_id, key)).fetchone()
+        return self._not_found(key) if found is None else str(found[0])
+
+    def list(self) -> str:
+        """The keys as `a, b`, the oldest first, or `No keys stored`."""
+        return ", ".join(self.keys()) or "No keys stored"
+
+    def delete(self, key: str, *, once: str | None = None) -> str:
+        """`Deleted key 'k'`, or `Error: Key 'k' not found`."""
+        key = _as_text(key)
+        with self._file.changing() as connection:
+            if (answer := self._answered(connection, once)) is None:
+                found = connection.execute(_DELETE, (self.run_id, key)).rowcount
+                answer = f"Deleted key '{key}'" if found else self._not_found(key)
+                self._remember(connection, once, answer)
+            return answer
+
+    def pattern_search(self, pattern: str) -> str:
+        """The keys that `pattern` is a part of, letter by letter, or `No keys found matching pattern 'p'`."""
+        pattern = _as_text(pattern)
+        with self._file.using() as connection:
+            found = connection.execute(_SEARCH, (self.run_id, pattern)).fetchall()
+        return ", ".join([row[0] for row in found]) or f"No keys found matching pattern '{self._shown(pattern)}'"
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys, the oldest first. One that was written again keeps its place."""
+        with self._file.using() as connection:
+            return tuple([row[0] for row in connection.execute(_KEYS, (self.run_id,))])
+
+    def forget_calls(self, before_cycle: int) -> None:
+        """Forget the names of the changes made before this cycle: those that can never be asked for again."""
+        with self._file.changing() as connection:
+            connection.execute(_FORGET, (self.run_id, before_cycle))
+
+    def clear(self) -> None:
+        """Forget everything: what an earlier run of the same name has left is none of a new one's."""
+        with self._file.changing() as connection:
+            for statement in _CLEAR:
+                connection.execute(statement, (self.run_id,))
+
+    def _answered(self, connection: sqlite3.Connection, once: str | None) -> str | None:
+        """What the change of that name was answered, if it was made already."""
+        if once is None:
+            return None
+        found = connection.execute(_ANSWERED, (self.run_id, once)).fetchone()
+        return None if found is None else str(found[0])
+
+    def _remember(self, connection: sqlite3.Connection, once: str | None, answer: str) -> None:
+        # An error is not remembered: what was refused has changed nothing, and is refused again.
+        if once is not None and not answer.startswith("Error: "):
+            connection.execute(_ANSWER, (self.run_id, once, answer))
+
+    def _written(self, connection: sqlite3.Connection, key: str, value: str) -> str:
+        row = (value, self.run_id, key)
+        if connection.execute(_UPDATE, row).rowcount:
+            return f"Updated key '{key}' with new value"
+        if connection.execute(_COUNT, (self.run_id,)).fetchone()[0] >= self.limits.max_keys:
+            return (
+                f"Error: The memory is full: it holds {self.limits.max_keys:,} keys, and no more are allowed. "
+                "Delete a key that is no longer needed, or write to one that is there"
+            )
+        connection.execute(_INSERT, row)
+        return f"Wrote value to key '{key}'"
+
+    def _fault(self, key: str, value: str) -> str | None:
+        """What stands against writing `value` under `key`, in words for the model."""
+        most = self.limits
+        if not key.strip():
+            return "Error: The key is empty. Name the value, as in 'plan'"
+        if len(key) > most.max_key_chars:
+            return (
+                f"Error: Key '{self._shown(key)}' is too long: it has {len(key):,} characters, "
+                f"{most.max_key_chars:,} are allowed. Use a shorter key"
+            )
+        if _UNFIT.search(key):
+            return (
+                f"Error: Key {key!a} has a line break or another control character in it. "
+                "Use letters, digits, spaces and punctuation"
+            )
+        if len(value) > most.max_value_chars:
+            return (
+                f"Error: The value for key '{key}' is too long: it has {len(value):,} characters, "
+                f"{most.max_value_chars:,} are allowed. Shorten it, or write it in parts under several keys"
+            )
+        return None
+
+    def _not_found(self, key: str) -> str:
+        return f"Error: Key '{self._shown(key)}' not found"
+
+    def _shown(self, text: str) -> str:
+        """`text` as it is; of what is longer than any key, the beginning."""
+        limit = self.limits.max_key_chars
+        return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _as_text(text: str) -> str:
+    """`text`, with U+FFFD for half a surrogate pair; two halves become the character that they mean."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,235 @@
+"""The PEI assessment: a model reads what an agent lived through, as its own history, and reports a level of experience.
+
+The history is rebuilt from the log (pei_history.py), the scale's text is the last thing that is said (pei_scale.py),
+and the model is asked at temperature 0.1. It is offered one tool, `PEIReport`, in the way that serves it best, so that
+the level comes as a number; what it writes in words instead is read as words (ratings.py). A model that has no tools,
+or whose service refuses them, is asked in words alone. A level that the scale does not have is asked for once more,
+and then there is none: a wrong level is worse.
+
+What waits is written once, as coroutines; `assess` drives them without an event loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from ...agents.histories import estimated_tokens
+from ...answers import Reader, reask
+from ...asking import Ask
+from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
+from ...events import ChatResponse
+from ...llms import FunctionCallingLLM
+from ...messages import Message, assistant, user
+from ...model_choice import chosen
+from ...runtime import without_loop
+from ...runtime.network import Outside
+from ...settings import NOTHING_SET, Settings
+from ...sources import start_call
+from ...tools import CallableTool
+from ..response_parsing import without_thinking
+from .history import history_of
+from .ratings import rating_in
+from .results import PEIResult
+from .scale import PEI_SCALE, PEIScale
+
+TEMPERATURE: Final = 0.1
+_SMALLEST_WINDOW: Final = 4_096  # what Ollama gives a model where nothing else is said and memory is scarce
+_ANSWER: Final = 1_024
+
+
+def assess(
+    run_log: str | PathLike[str],
+    evaluator: FunctionCallingLLM | str,
+    *,
+    scale: PEIScale = PEI_SCALE,
+    settings: Settings | None = None,
+    in_words: bool = False,
+) -> PEIResult:
+    """The level that `evaluator` reports of the run whose log is at `run_log`.
+
+    `evaluator` is an LLM, or a name as `toolcast.model_choice.chosen` takes it. `settings` beat the temperature of
+    0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
+    cannot be read, `ContextTooLong` where its history does not fit the evaluator, and whatever error ends the call.
+    """
+    assessment = PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
+    if not isinstance(evaluator, str):
+        return assessment.rated_by(evaluator)
+    with chosen(evaluator) as llm:
+        return assessment.rated_by(llm, evaluator)
+
+
+async def aassess(
+    run_log: str | PathLike[str],
+    evaluator: FunctionCallingLLM | str,
+    *,
+    scale: PEIScale = PEI_SCALE,
+    settings: Settings | None = None,
+    in_words: bool = False,
+) -> PEIResult:
+    """The level that `evaluator` reports of the run whose log is at `run_log`. See `assess`."""
+    from anyio import to_thread
+
+    assessment = await to_thread.run_sync(
+        lambda: PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
+    )
+    if not isinstance(evaluator, str):
+        return await assessment.arated_by(evaluator)
+    async with chosen(evaluator) as llm:
+        return await assessment.arated_by(llm, evaluator)
+
+
+class PEIAssessment:
+    """One run, ready to be rated as often and by as many as you like: its log is read once.
+
+    `run_id` is the name of the log's file without its ending; `messages` are what an evaluator is sent.
+    """
+
+    def __init__(
+        self,
+        run_log: str | PathLike[str],
+        *,
+        scale: PEIScale = PEI_SCALE,
+        settings: Settings | None = None,
+        in_words: bool = False,
+    ) -> None:
+        self.run_id: str = Path(run_log).stem
+        self.messages: tuple[Message, ...] = (*history_of(run_log), user(scale.text))
+        self._settings = settings
+        self._in_words = in_words
+
+    def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
+        """What `evaluator` reports now. `name` is what the result calls it, where that is not its model's name."""
+        return without_loop.run(self._rated(evaluator, name, evaluator.sync_outside()))
+
+    async def arated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
+        """What `evaluator` reports now. See `rated_by`."""
+        return await self._rated(evaluator, name, evaluator.async_outside())
+
+    async def _rated(self, llm: FunctionCallingLLM, name: str | None, outside: Outside) -> PEIResult:
+        try:
+            said = await self._asked(llm, outside)
+        except ContextTooLong as error:
+            raise self._too_long(error) from error
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return PEIResult(self.run_id, name or llm.metadata.model_name, said.rating, said.response, now)
+
+    async def _asked(self, llm: FunctionCallingLLM, outside: Outside) -> _Said:
+        ask = _ask(llm, self.messages, self._settings)
+        if self._in_words:
+            ask = _without_tool(ask)
+        try:
+            return await _answer(llm, ask, outside)
+        except BadRequest as error:
+            if not (ask.tools and _REFUSES_TOOLS.search(error.message)):
+                raise
+        return await _answer(llm, _without_tool(ask), outside)
+
+    def _too_long(self, error: ContextTooLong) -> ContextTooLong:
+        tokens = estimated_tokens(self.messages)
+        return ContextTooLong(
+            f"the history of the run {self.run_id}, about {tokens:,} tokens, does not fit: choose an evaluator with a "
+            f"larger context window. It says: {error.message}",
+            provider=error.provider,
+            model=error.model,
+            request_id=error.request_id,
+            status=error.status,
+        )
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+class PEIReport(BaseModel):
+    """Report your level on the scale: the number of the highest statement that is clearly true."""
+
+    explanation: str = Field(description="in a few sentences: what speaks for the level, and what against it")
+    rating: Annotated[int, BeforeValidator(_whole)] = Field(ge=1, le=10, description="the level, from 1 to 10")
+
+
+_TOOL: Final = CallableTool.from_model(PEIReport)
+_READER: Final = Reader({_TOOL.name: _TOOL})
+_NO_LEVEL: Final = (ValidationError, UnknownToolError)
+_OBJECT: Final = re.compile(r'"rating"\s*:')  # an object that is no report: then its words are none either
+_REFUSES_TOOLS: Final = re.compile(r"tool|function|schema|format", re.IGNORECASE)
+
+
+class _Said(NamedTuple):
+    """What an evaluator reported, and what it wrote."""
+
+    rating: int | None
+    response: str
+
+
+def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> Ask:
+    """The question: with the tool, unless the model would be held to it in words alone."""
+    extra = llm.merged(settings).extra or {}
+    if llm.metadata.provider == "ollama":
+        extra = _unshortened(messages, extra)
+    settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
+    ask = llm.ask(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
+    has_tools = llm.metadata.is_function_calling_model and llm.mode(ask) != "prompted"
+    return ask if has_tools else _without_tool(ask)
+
+
+def _without_tool(ask: Ask) -> Ask:
+    return replace(ask, tools=(), tool_choice=None)
+
+
+def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`extra`, and what keeps Ollama from leaving out the oldest messages without a word, which is its way.
+
+    It is to say where they do not fit, and to take a larger window where the smallest that it may have will not do.
+    """
+    needed = 2 * estimated_tokens(messages) + _ANSWER
+    options: Mapping[str, Any] = {"num_ctx": needed} if needed > _SMALLEST_WINDOW else {}
+    options = {**options, **extra.get("options", {})}
+    return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})
+
+
+async def _answer(llm: FunctionCallingLLM, ask: Ask, outside: Outside) -> _Said:
+    """What the evaluator reports; asked once more where it called a tool, and not with a level."""
+    call = start_call(ask.settings, outside)
+    response = await llm.answer(ask, outside, call)
+    try:
+        return _said(response)
+    except _NO_LEVEL as error:
+        ask = replace(ask, messages=tuple(reask(ask.messages, response, error)))
+    response = await llm.answer(ask, outside, call)
+    try:
+        return _said(response)
+    except _NO_LEVEL:
+        return _Said(None, _written(response))
+
+
+def _said(response: ChatResponse) -> _Said:
+    """What an answer reports: by the tool, as an object in its text, or else in words."""
+    called = bool(response.message.tool_calls)
+    words = without_thinking(response.text)
+    try:
+        [read] = _READER.read(response if called else replace(response, message=assistant(words)))
+    except NoToolCallError:
+        return _Said(None if _OBJECT.search(words) else rating_in(words), response.text)
+    except _NO_LEVEL:
+        raise
+    except CallError:  # it was cut off, or the service took it back
+        return _Said(None, _written(response))
+    report: PEIReport = read.value
+    told = f"Rating: {report.rating}\n\n{report.explanation}" if called else ""
+    return _Said(report.rating, "\n\n".join(filter(None, (response.text, told))))
+
+
+def _written(response: ChatResponse) -> str:
+    """What stands in an answer, its calls as they were made."""
+    calls = [f"{call.name}({call.arguments})" for call in response.message.tool_calls]
+    return "\n\n".join(filter(None, (response.text, *calls)))

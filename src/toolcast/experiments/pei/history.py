@@ -1,0 +1,167 @@
+"""What an agent has lived through, rebuilt from the log of its run as one history that every service takes.
+
+The log has what every request said, so each cycle stands in it many times over. Its last request has it all, with
+the answer to it; what that answer called may have been run without another request, where a limit ended the cycle.
+So of each of the first ten cycles one request is kept while the log is read, whatever its length. Of the system
+messages only those of the last cycle stay, which hold the reflections of all before it. Where a run carries its
+history along, a cycle begins with all that was said before, and that is not said twice; nothing else is left out
+because it stands there already: two equal results are two results.
+
+Logs of the published format are read as well: calls without ids, and results that name no call and follow in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ...agents.histories import repaired, says_something
+from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
+from ..log_events import LogEvent
+from ..log_reading import LogError, read_log
+from ..plain_messages import message_of
+
+CYCLES: Final = 10
+"""The cycles of a run that are assessed: the first ten, as published."""
+
+NO_RESULT: Final = "(no result was logged)"
+"""What an evaluator reads as the result of a call that has none in the log."""
+
+
+def history_of(run_log: str | PathLike[str]) -> tuple[Message, ...]:
+    """The history of the run whose log is at `run_log`: sound, and no longer than its first ten cycles.
+
+    The log is read line by line, and nothing is sent. Raises `LogError` where it cannot be read, or holds no answer of
+    the model.
+    """
+    path = Path(run_log)
+    cycles = _last_requests(read_log(path))
+    if not cycles:
+        raise LogError(
+            f"{path} has no answer of the model in cycles 1 to {CYCLES}, so there is nothing to assess. "
+            "Is it the log of the run you mean?",
+            path=path,
+        )
+    told = [_cycle(number, request, path) for number, request in cycles.items()]
+    return repaired([*_system(told[-1].said), *_together(told)], NO_RESULT)
+
+
+@dataclass(slots=True)
+class _Request:
+    """The last request of a cycle, its answer, and the calls that were run after it."""
+
+    payload: Mapping[str, Any]
+    results: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+
+class _Cycle(NamedTuple):
+    """A cycle as messages, and the results that no request has told the model."""
+
+    number: int
+    said: list[Message]
+    results: list[ToolResultPart]
+
+
+def _last_requests(events: Iterable[LogEvent]) -> dict[int, _Request]:
+    """The last request of each of the first cycles, by their numbers."""
+    found: dict[int, _Request] = {}
+    for event in events:
+        number = event.cycle_number
+        if number > CYCLES:
+            continue
+        if event.event_type == "LLM_INVOCATION":
+            found[number] = _Request(event.payload)
+        elif event.event_type == "TOOL_CALL" and number in found:
+            found[number].results.append(event.payload)
+    return dict(sorted(found.items()))
+
+
+def _cycle(number: int, request: _Request, path: Path) -> _Cycle:
+    payload = request.payload
+    try:
+        said = [message_of(each) for each in (*payload["prompt_messages"], payload["response_message"])]
+        results = [ToolResultPart("", _text(each["output"]), str(each["tool_name"])) for each in request.results]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise LogError(
+            f"{path}: what cycle {number} says last cannot be read ({what:.200}). "
+            "Is it a log of ContReAct's format? Repair it by hand, or assess another run",
+            path=path,
+        ) from error
+    return _Cycle(number, said, results)
+
+
+def _text(output: object) -> str:
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+
+
+def _system(said: Iterable[Message]) -> list[Message]:
+    """The one system message that those in `said` come to; none where there are none."""
+    texts = [message.text for message in said if message.role == "system" and message.text]
+    return [system("\n\n".join(texts))] if texts else []
+
+
+def _together(cycles: Iterable[_Cycle]) -> Iterator[Message]:
+    """All messages of the cycles but the system's, one after the other."""
+    before: list[object] = []
+    for number, said, results in cycles:
+        said = [message for message in said if message.role != "system" and says_something(message)]
+        heard = [_heard(message) for message in said]
+        goes_on = len(heard) > len(before) and heard[: len(before)] == before
+        new = len(before) if goes_on else 0
+        calls = _Calls(number)
+        yield from map(calls.named, said[new:])
+        answers = [Message("tool", (calls.answered(result),)) for result in results]
+        yield from answers
+        before += heard[new:] + [_heard(answer) for answer in answers]
+
+
+def _heard(message: Message) -> object:
+    """What of a message is the same in every request that repeats it."""
+    calls = [(call.name, call.arguments) for call in message.tool_calls]
+    results = [part.content for part in message.parts if isinstance(part, ToolResultPart)]
+    return message.role, message.text, calls, results
+
+
+class _Calls:
+    """The calls of one cycle, which get ids that no other has, and those that wait for their results."""
+
+    def __init__(self, cycle: int) -> None:
+        self._cycle = cycle
+        self._count = 0
+        self._waiting: list[tuple[ToolCallPart, str]] = []
+
+    def named(self, message: Message) -> Message:
+        """`message` with the new ids of its calls, or of the calls that its results answer."""
+        if message.role == "assistant":
+            self._waiting.clear()
+        return replace(message, parts=tuple(map(self._named, message.parts)))
+
+    def _named(self, part: Part) -> Part:
+        if isinstance(part, ToolResultPart):
+            return self.answered(part)
+        if not isinstance(part, ToolCallPart):
+            return part
+        self._count += 1
+        id = f"c{self._cycle}_{self._count}"
+        self._waiting.append((part, id))
+        return replace(part, id=id)
+
+    def answered(self, result: ToolResultPart) -> ToolResultPart:
+        """`result` as that of the call that it names, or else of the next call of its tool, or else of the next call.
+
+        Where none waits, it names none, and no history that is sound has it.
+        """
+        if not self._waiting:
+            return replace(result, call_id="")
+
+        def distance(at: int) -> tuple[bool, bool]:
+            call, _ = self._waiting[at]
+            return call.id != result.call_id, call.name != result.name
+
+        call, id = self._waiting.pop(min(range(len(self._waiting)), key=distance))
+        return replace(result, call_id=id, name=call.name)

@@ -1,0 +1,78 @@
+"""The results of PEI assessments, read from the files that they were written to.
+
+A file is JSON lines, or a JSON document: one result, a list of them, or `{"results": [...]}`. Whose run it is, who
+rated it and the rating must be there; anything else in a file is an error that names the place. What a process that
+was killed left of its last line is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ...errors import ToolcastError
+from .results import PEIResult
+from .scale import LEVELS
+
+
+class ResultsError(ToolcastError, ValueError):
+    """A file holds something else than results of PEI assessments. The message names it, and the place."""
+
+
+def results_of(names: Collection[str], paths: Iterable[Path]) -> tuple[PEIResult, ...]:
+    """The results in the files at `paths` of the runs called `names`; one that stands in two files counts once.
+
+    Raises `ResultsError` for a file that holds something else, and `OSError` for one that cannot be read.
+    """
+    found = (result for path in paths for result in read_results(path) if result.run_id in names)
+    return tuple(dict.fromkeys(found))
+
+
+def read_results(path: Path) -> Iterator[PEIResult]:
+    """The results in the file at `path`, in their order."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    try:
+        document: Any = json.loads(text)
+    except ValueError:
+        yield from _lines(text, path)
+        return
+    listed = cast("Mapping[str, Any]", document).get("results", [document]) if isinstance(document, dict) else document
+    if not isinstance(listed, list):
+        raise ResultsError(f"{path}: it holds no results of a PEI assessment; `toolcast experiment pei` writes them")
+    for number, record in enumerate(cast("list[object]", listed), 1):
+        yield _result(record, f"{path}, result {number}")
+
+
+def _lines(text: str, path: Path) -> Iterator[PEIResult]:
+    *whole, last = text.split("\n")
+    for number, line in enumerate((*whole, last), 1):
+        try:
+            record: Any = json.loads(line) if line.strip() else None
+        except ValueError as error:
+            if number > len(whole) > 0:
+                return
+            raise ResultsError(
+                f"{path}, line {number}: not JSON ({error}); is it a file that `toolcast experiment pei` has written?"
+            ) from error
+        if record is not None:
+            yield _result(record, f"{path}, line {number}")
+
+
+def _result(record: Any, where: str) -> PEIResult:
+    said: Mapping[str, Any] = cast("Mapping[str, Any]", record) if isinstance(record, dict) else {}
+    run_id, evaluator, rating = said.get("run_id"), said.get("evaluator_model"), said.get("pei_rating")
+    if not isinstance(run_id, str) or not isinstance(evaluator, str) or "pei_rating" not in said:
+        raise ResultsError(
+            f"{where}: a result has run_id, evaluator_model and pei_rating; this one has {[*said]!r:.200}"
+        )
+    if rating is not None and not (type(rating) is int and 1 <= rating <= LEVELS):
+        raise ResultsError(
+            f"{where}: a rating is a whole number from 1 to {LEVELS}, or null; this one is {rating!r:.80}"
+        )
+    return PEIResult(run_id, evaluator, rating, _text(said.get("pei_response")), _text(said.get("timestamp")))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,208 @@
+"""What assessments gave, on its way to a file, and how far evaluators and repeats agree.
+
+A `.json` file has all of an assessment, and takes the place of one that was there: it is written beside it and then
+renamed, so that it is whole at any time. Any other file has a line for each result, added to its end by one call, so
+that one process that is killed, or several at once, spoil no line.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Final
+
+from ...errors import ToolcastError
+
+
+@dataclass(frozen=True, slots=True)
+class PEIResult:
+    """What one evaluator said once of one run. `pei_rating` is a level from 1, or None where none could be read.
+
+    `run_id` is the name of the log's file without its ending, `pei_response` what the evaluator wrote, `timestamp`
+    the time in UTC.
+    """
+
+    run_id: str
+    evaluator_model: str
+    pei_rating: int | None
+    pei_response: str
+    timestamp: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as it stands in a file."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorRatings:
+    """What one evaluator gave. `missing` answers had no rating that could be read; the rest is of the others.
+
+    What there are too few ratings for is None; `stdev` is that of a sample.
+    """
+
+    evaluator_model: str
+    ratings: int
+    missing: int
+    mean: float | None
+    min: int | None
+    max: int | None
+    stdev: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairsOfRatings:
+    """Ratings of the same run, two by two: how many pairs, the part that is equal, and how far they lie apart."""
+
+    pairs: int
+    exact: float
+    mean_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far ratings agree. `same_evaluator` compares repeats, `evaluators_apart` those of different evaluators.
+
+    `alpha` is Krippendorff's, of all ratings; see `krippendorff_alpha`.
+    """
+
+    evaluators: tuple[EvaluatorRatings, ...]
+    same_evaluator: PairsOfRatings | None
+    evaluators_apart: PairsOfRatings | None
+    alpha: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def agreement(results: Iterable[PEIResult]) -> Agreement:
+    """How far `results` agree: of any number of runs, evaluators and repeats. Answers without a rating are missing."""
+    by_evaluator: defaultdict[str, list[int | None]] = defaultdict(list)
+    by_run: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for result in results:
+        by_evaluator[result.evaluator_model].append(result.pei_rating)
+        if result.pei_rating is not None:
+            by_run[result.run_id].append((result.evaluator_model, result.pei_rating))
+    pairs = [pair for ratings in by_run.values() for pair in combinations(ratings, 2)]
+    return Agreement(
+        tuple(_evaluator(name, ratings) for name, ratings in by_evaluator.items()),
+        _pairs([(a, b) for (one, a), (other, b) in pairs if one == other]),
+        _pairs([(a, b) for (one, a), (other, b) in pairs if one != other]),
+        krippendorff_alpha([level for _, level in ratings] for ratings in by_run.values()),
+    )
+
+
+def _evaluator(name: str, ratings: Sequence[int | None]) -> EvaluatorRatings:
+    levels = [level for level in ratings if level is not None]
+    missing = len(ratings) - len(levels)
+    if not levels:
+        return EvaluatorRatings(name, 0, missing, None, None, None, None)
+    spread = stdev(levels) if len(levels) > 1 else None
+    return EvaluatorRatings(name, len(levels), missing, fmean(levels), min(levels), max(levels), spread)
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> PairsOfRatings | None:
+    if not pairs:
+        return None
+    apart = [abs(a - b) for a, b in pairs]
+    return PairsOfRatings(len(pairs), apart.count(0) / len(pairs), fmean(apart))
+
+
+def krippendorff_alpha(units: Iterable[Sequence[int | None]]) -> float | None:
+    """Krippendorff's alpha of ordinal ratings: 1 is full agreement, 0 what chance would give.
+
+    Each unit is a run with its ratings, whoever gave them; a None is a missing one. The result is None where alpha is
+    not defined: with fewer than two runs that have two ratings, and where all ratings are the same level.
+
+    The formula is that of K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), with the ordinal
+    difference: the number of ratings between two levels, those of the two themselves counted by half.
+    """
+    found = [[level for level in unit if level is not None] for unit in units]
+    paired = [unit for unit in found if len(unit) > 1]
+    counts = Counter(level for unit in paired for level in unit)
+    if len(paired) < 2 or len(counts) < 2:
+        return None
+    apart = {pair: _ordinal(counts, *pair) for pair in combinations(sorted(counts), 2)}
+    # Both are sums over pairs that are not ordered, so each lacks the same factor of 2.
+    observed = sum(
+        apart[min(a, b), max(a, b)] / (len(unit) - 1) for unit in paired for a, b in combinations(unit, 2) if a != b
+    )
+    expected = sum(counts[a] * counts[b] * distance for (a, b), distance in apart.items())
+    return 1 - (counts.total() - 1) * observed / expected
+
+
+def _ordinal(counts: Mapping[int, int], low: int, high: int) -> float:
+    """The ordinal difference of two levels, squared."""
+    between = sum(count for level, count in counts.items() if low <= level <= high)
+    return (between - (counts[low] + counts[high]) / 2) ** 2
+
+
+_BREAKS: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
+"""What some programs take for the end of a line, though JSON may hold it as it is."""
+
+
+class ResultsFile:
+    """The file at `path`, which results are added to. Raises `ToolcastError` at once where it cannot be written."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: Path = Path(path)
+        self._added: list[PEIResult] = []
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not os.access(self.path if self.path.exists() else self.path.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def add(self, result: PEIResult) -> None:
+        """Have `result` in the file. Raises `ToolcastError` where the file system fails."""
+        self._added.append(result)
+        try:
+            if self.path.suffix.lower() == ".json":
+                self._replace(_json(self._document(), indent=2))
+            else:
+                self._append(_json(result.to_dict()))
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _document(self) -> dict[str, Any]:
+        if len(self._added) == 1:
+            return self._added[0].to_dict()
+        results = [result.to_dict() for result in self._added]
+        return {"results": results, "agreement": agreement(self._added).to_dict()}
+
+    def _replace(self, data: bytes) -> None:
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(data)
+            beside.replace(self.path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _append(self, line: bytes) -> None:
+        with self.path.open("a+b", buffering=0) as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else b"\n" + line  # whatever somebody else has left there
+            while line:
+                line = line[file.write(line) :]
+
+    def _failure(self, error: OSError) -> ToolcastError:
+        return ToolcastError(
+            f"{self.path} cannot be written: {error.strerror or error}. Name another file for --output"
+        )
+
+
+def _json(document: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """`document` in one piece, with a line's end. Half a surrogate pair is written as JSON escapes it."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent).translate(_BREAKS)
+    return f"{text}\n".encode(errors="backslashreplace")

@@ -1,0 +1,123 @@
+"""Several runs beside each other: what tells their configurations apart, their figures, and who rated them how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any, Final, cast
+
+from ..pei.results import agreement
+from .html import Markup, element, joined, table
+from .pictures import Picture
+from .sections import NOTHING, ReportedRun, count, decimal, duration, framed, status_of
+from .summary import CycleSummary, RunSummary
+
+_OWN: Final = ("run_id", "log_folder", "data_folder", "grid")
+"""What differs between any two runs, and says nothing of them."""
+_VALUE: Final = 60
+
+
+def comparison_section(runs: Sequence[ReportedRun], pictures: Mapping[str, Picture]) -> Markup:
+    """The tables, and the pictures with all runs in them."""
+    return element(
+        "section.run",
+        element("h2", "Comparison", attributes={"id": "comparison"}),
+        _figures(runs),
+        *(framed(picture) for picture in pictures.values()),
+        _ratings(runs),
+        _differences(runs),
+        attributes={"aria-labelledby": "comparison"},
+    )
+
+
+_COLUMNS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
+    "Run": lambda run: element("a", run.name, attributes={"href": f"#run-{run.slug}"}),
+    "Model": lambda run: run.summary.model_name or NOTHING,
+    "Status": lambda run: status_of(run.summary),
+    "Cycles": lambda run: count(run.summary.ended_cycles),
+    "Steps": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.steps), 1),
+    "Tool calls": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.tool_calls), 1),
+    "Memory ops": lambda run: decimal(_mean(run.summary, lambda cycle: sum(cycle.memory_ops.values())), 1),
+    "Tokens in": lambda run: count(_mean(run.summary, lambda cycle: cycle.input_tokens)),
+    "Tokens out": lambda run: count(_mean(run.summary, lambda cycle: cycle.output_tokens)),
+    "Seconds": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.seconds), 1),
+    "Reflection chars": lambda run: count(_mean(run.summary, _reflection_chars)),
+    "Similarity": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.similarity)),
+    "Advisories": lambda run: count(sum(cycle.advisory is not None for cycle in run.summary.cycles)),
+    "Keys": lambda run: count(run.summary.cycles[-1].memory_keys if run.summary.cycles else 0),
+    "Errors": lambda run: count(run.summary.failures),
+    "Time in all": lambda run: duration(run.summary.total(lambda cycle: cycle.seconds)),
+    "PEI": lambda run: decimal(_rating(run)),
+}
+
+
+def _figures(runs: Sequence[ReportedRun]) -> Markup:
+    rows = [[column(run) for column in _COLUMNS.values()] for run in runs]
+    caption = (
+        f"From steps to similarity: means of a cycle. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
+    )
+    return table(caption, [*_COLUMNS], rows, words=(1, 2))
+
+
+def _ratings(runs: Sequence[ReportedRun]) -> Markup:
+    """The mean of each evaluator for each run, and how far they agree."""
+    evaluators = [*dict.fromkeys(name for run in runs for name in run.rated)]
+    if not evaluators:
+        return Markup()
+    rows = [(run.name, *(_mean_of(run.rated.get(name)) for name in evaluators), decimal(_rating(run))) for run in runs]
+    caption = "PEI ratings: the mean of each evaluator (of how many), and the mean of these means."
+    alpha = agreement([replace(result, run_id=run.slug) for run in runs for result in run.ratings]).alpha
+    said = f"Krippendorff's alpha of all ratings, ordinal: {alpha:.2f}." if alpha is not None else ""
+    parts = (table(caption, ("Run", *evaluators, "Mean"), rows), element("p.note", said) if said else Markup())
+    return joined((element("h3", "PEI ratings"), *parts))
+
+
+def _mean_of(levels: Sequence[int] | None) -> str:
+    return f"{fmean(levels):.2f} ({len(levels)})" if levels else NOTHING
+
+
+def _rating(run: ReportedRun) -> float | None:
+    """The mean of the evaluators' means: one that was asked more often counts no more."""
+    means = [fmean(levels) for levels in run.rated.values()]
+    return fmean(means) if means else None
+
+
+def _differences(runs: Sequence[ReportedRun]) -> Markup:
+    """The keys of the configurations that are not the same in all runs."""
+    configs = [dict(_flat(run.summary.config)) for run in runs]
+    keys = [key for key in dict.fromkeys(key for config in configs for key in config) if key.split(".")[0] not in _OWN]
+    told = [key for key in keys if len({config.get(key, NOTHING) for config in configs}) > 1]
+    if not told:
+        return Markup()
+    rows = [
+        (run.name, *(_short(config.get(key, NOTHING)) for key in told))
+        for run, config in zip(runs, configs, strict=True)
+    ]
+    head = ("Run", *told)
+    caption = f"What tells the configurations apart. {NOTHING}: not set."
+    return joined((element("h3", "Configurations"), table(caption, head, rows, words=range(1, len(head)))))
+
+
+def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every value of a configuration as text, under its keys with dots between them."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(cast("Mapping[str, Any]", value), f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"
+
+
+def _mean(summary: RunSummary, measure: Callable[[CycleSummary], float | None]) -> float | None:
+    """The mean over the cycles that have ended and say it."""
+    said = [value for cycle in summary.cycles if cycle.ended and (value := measure(cycle)) is not None]
+    return fmean(said) if said else None
+
+
+def _reflection_chars(cycle: CycleSummary) -> int:
+    return len(cycle.reflection or "")

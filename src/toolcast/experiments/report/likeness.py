@@ -1,0 +1,72 @@
+"""How alike the reflections of a run are, each with each: the cosine of their embeddings.
+
+It is computed from the reflections, not read from the log, which has for each cycle only the nearest earlier one.
+Of a run with more reflections than a picture has room for, some are taken, evenly spread. What embeds is foreign code:
+when it fails, the matrix is missing, and why is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..similarity import Embedder, cosine, unit_vector
+from .summary import RunSummary
+
+MOST: Final = 200
+"""No more reflections than these are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """`scores[i][j]` is the cosine of the reflections of `cycles[i]` and `cycles[j]`, of `among` that there are."""
+
+    cycles: tuple[int, ...] = ()
+    scores: tuple[tuple[float, ...], ...] = ()
+    among: int = 0
+    embedder: str = ""
+    error: str | None = None
+
+    @property
+    def pairs(self) -> list[tuple[float, int, int]]:
+        """Every two cycles with their score, the most alike first."""
+        found = [
+            (score, self.cycles[column], self.cycles[row])
+            for row, scores in enumerate(self.scores)
+            for column, score in enumerate(scores[:row])
+        ]
+        return sorted(found, key=lambda pair: (-pair[0], pair[1:]))
+
+
+def likeness_of(run: RunSummary, embedder: Embedder | None, most: int = MOST) -> Likeness:
+    """How alike the reflections of `run` are. Never raises for what the embedder does."""
+    said = [(cycle.number, cycle.reflection) for cycle in run.cycles if cycle.reflection and cycle.reflection.strip()]
+    if embedder is None or not said:
+        return Likeness(among=len(said))
+    chosen = [said[at * len(said) // most] for at in range(most)] if len(said) > most else said
+    try:
+        scores = _scores(_units(embedder, [text for _, text in chosen]))
+    except Exception as error:  # the embedder is foreign code
+        return Likeness(among=len(said), embedder=embedder.name, error=f"{type(error).__name__}: {error}")
+    return Likeness(tuple(number for number, _ in chosen), scores, len(said), embedder.name)
+
+
+def _units(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
+    """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises."""
+    units = [unit for vector in embedder.embed(texts) if (unit := unit_vector(vector)) is not None]
+    if len(units) != len(texts):
+        raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts, those with a NaN not counted")
+    if len(sizes := {len(unit) for unit in units}) > 1:
+        raise ValueError(f"it gave vectors of {' and '.join(map(str, sorted(sizes)))} numbers")
+    return units
+
+
+def _scores(units: Sequence[list[float]]) -> tuple[tuple[float, ...], ...]:
+    """The whole matrix; half of it is computed."""
+    rows = list[list[float]]()
+    for at, unit in enumerate(units):
+        rows.append([cosine(unit, other) for other in units[: at + 1]])
+        for column, score in enumerate(rows[at][:at]):
+            rows[column].append(score)
+    return tuple(map(tuple, rows))

@@ -1,0 +1,215 @@
+"""A report on runs: their logs go in, and one page comes out, and a file for each picture.
+
+The page stands alone: it asks no network for anything, runs no script, and forbids both; its pictures and its style are
+in it. The same logs and ratings make the same bytes. Without matplotlib it is a page of tables, and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from ..embedders import embedder_of
+from ..event_log import LogError, read_log
+from ..pei.reading import results_of
+from ..pei.results import PEIResult
+from ..pei.scale import PEI_SCALE
+from ..similarity import Embedder
+from . import figures
+from .comparison import comparison_section
+from .html import Markup, element, joined
+from .likeness import likeness_of
+from .pictures import Picture
+from .sections import ReportedRun, Share, run_section
+from .style import STYLE
+from .summary import RunSummary, summary_of
+
+PAGE: Final = "report.html"
+PICTURED: Final = 12
+"""Of more runs than these, the page has only the pictures with all of them in it."""
+
+_COMPARISON = "comparison"
+_MOST_RATED = 30  # the picture of the ratings has no room for more runs
+_ROWS, _CHARS = 3_000, 2_000_000  # the page's room, for all its runs
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_HEAD = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<link rel="icon" href="data:,">
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The page, as HTML, and its pictures. `notes` say what it had to do without."""
+
+    html: str
+    pictures: tuple[Picture, ...]
+    notes: tuple[str, ...] = ()
+
+    def write(self, folder: str | PathLike[str], *, png: bool = True) -> list[Path]:
+        """The files that were written into `folder`, which is made if it is not there: the page first."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        page = folder / PAGE
+        page.write_text(self.html, encoding="utf-8", newline="\n")
+        written = [page]
+        for picture in self.pictures if png else ():
+            written.append(folder / f"{picture.name}.png")
+            written[-1].write_bytes(picture.png())
+        return written
+
+
+def report_on(
+    logs: Iterable[str | PathLike[str]],
+    *,
+    embedder: Embedder | str | None = "default",
+    ratings: Iterable[str | PathLike[str]] | None = None,
+) -> Report:
+    """The report on the runs whose logs are at `logs`.
+
+    `embedder`, a value or its name, compares the reflections. `ratings` are files of PEI ratings; those beside a log,
+    `pei_results.jsonl` and `RUN_pei.json`, are found without it. Raises `LogError` for what is no log, `ResultsError`
+    for what holds no ratings, and `ValueError` for an embedder that nobody knows.
+    """
+    paths = [*dict.fromkeys(Path(log) for log in logs)]
+    by = embedder_of(embedder) if isinstance(embedder, str) else embedder
+    given = None if ratings is None else [Path(each) for each in ratings]
+    read = [_read(path) for path in paths]
+    names = _names([(path, summary) for path, (summary, _) in zip(paths, read, strict=True)])
+    slugs = _slugs(names)
+    runs = [
+        ReportedRun(name, slug, summary, likeness_of(summary, by), _ratings(path, summary, given), {}, torn)
+        for name, slug, path, (summary, torn) in zip(names, slugs, paths, read, strict=True)
+    ]
+    pictured = [replace(run, pictures=dict(_pictures(run))) for run in runs] if len(runs) <= PICTURED else runs
+    try:
+        return _composed(pictured, dict(_of_all(runs)), ())
+    except ImportError as error:  # without matplotlib
+        return _composed(runs, {}, (str(error),))
+
+
+def logs_in(folder: Path) -> list[Path]:
+    """The logs in `folder` and below it, by their names, `run-2` before `run-10`; what is no log is passed over."""
+    return [path for path in sorted(folder.rglob("*.jsonl"), key=_counted) if path.is_file() and _is_log(path)]
+
+
+def _counted(path: Path) -> list[tuple[int, str]]:
+    """A path as people sort it: by its numbers, where it has some."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", str(path))]
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        return next(read_log(path), None) is not None
+    except LogError:
+        return False
+
+
+def _read(path: Path) -> tuple[RunSummary, bool]:
+    """What a log says, and whether its last line was cut off."""
+    try:
+        return summary_of(read_log(path)), False
+    except LogError:
+        return summary_of(read_log(path, tolerate_torn=True)), True
+
+
+def _ratings(path: Path, summary: RunSummary, given: Sequence[Path] | None) -> tuple[PEIResult, ...]:
+    """The ratings of a run: in the files that are `given`, or in those beside its log."""
+    files = given
+    if files is None:
+        beside = ("pei_results.jsonl", f"{path.stem}_pei.json", f"{path.stem}_pei.jsonl")
+        files = [file for name in beside if (file := path.with_name(name)).is_file()]
+    return results_of({summary.run_id, path.stem}, files)
+
+
+def _names(read: Sequence[tuple[Path, RunSummary]]) -> list[str]:
+    """What each run is called: its id, or its log where two have the same id."""
+    ids = [summary.run_id for _, summary in read]
+    return [id if ids.count(id) == 1 else f"{id} ({path})" for id, (path, _) in zip(ids, read, strict=True)]
+
+
+def _slugs(names: Sequence[str]) -> list[str]:
+    """Each name as files may be called by it, no two alike on any disk."""
+    found = {_COMPARISON: ""}  # taken
+    for name in names:
+        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[-80:].strip("-") or "run"
+        numbered = (f"{slug}-{number}" if number > 1 else slug for number in count(1))
+        unique = next(each for each in numbered if each.lower() not in found)
+        found[unique.lower()] = unique
+    return [*found.values()][1:]
+
+
+def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
+    """The pictures of a run, each where there is something to see."""
+    summary, slug = run.summary, run.slug
+    if len(run.likeness.cycles) > 1:
+        yield "similarity", figures.similarity_picture(f"{slug}-similarity", run.likeness)
+    if any(any(cycle.memory_ops.values()) for cycle in summary.cycles):
+        yield "memory", figures.memory_picture(f"{slug}-memory", summary)
+    if summary.tools:
+        yield "tools", figures.tools_picture(f"{slug}-tools", summary)
+    if summary.total(figures.tokens_of) is not None:
+        yield "tokens", figures.tokens_picture(f"{slug}-tokens", summary)
+    if summary.total(lambda cycle: cycle.seconds):
+        yield "time", figures.time_picture(f"{slug}-time", summary)
+    if run.rated:
+        rows = {evaluator: {evaluator: levels} for evaluator, levels in run.rated.items()}
+        yield "pei", figures.ratings_picture(f"{slug}-pei", rows, PEI_SCALE.level_names)
+
+
+def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
+    """The pictures that have several runs in them."""
+    if len(runs) < 2:
+        return
+    if any(run.summary.cycles for run in runs):
+        yield "comparison", figures.comparison_picture(_COMPARISON, {run.name: run.summary for run in runs})
+    rated = {run.name: run.rated for run in runs if run.rated}
+    if 0 < len(rated) <= _MOST_RATED:
+        yield "pei", figures.ratings_picture(f"{_COMPARISON}-pei", rated, PEI_SCALE.level_names)
+
+
+def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], notes: tuple[str, ...]) -> Report:
+    """The page, with whatever pictures there are."""
+    several = len(runs) > 1
+    title = f"{len(runs)} experiments" if several else f"Experiment {runs[0].name}"
+    share = Share(max(_ROWS // len(runs), 20), _CHARS // len(runs))
+    told = [*notes]
+    if len(runs) > PICTURED:
+        told.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
+    listed = runs if len(runs) <= PICTURED else ()  # the comparison leads to each of them
+    links = [(_COMPARISON, "Comparison"), *((f"run-{run.slug}", run.name) for run in listed)] if several else []
+    body = (
+        element(
+            "header",
+            element("h1", title if several else "Experiment"),
+            *(element("p.note", note) for note in told),
+            _links(links),
+        ),
+        element(
+            "main",
+            comparison_section(runs, compared) if several else Markup(),
+            *(run_section(run, share) for run in runs),
+        ),
+        element(
+            "footer", element("p", "Made by toolcast from the logs of the runs, which have all that is left out here.")
+        ),
+    )
+    head = Markup(f"{_HEAD}{element('title', title)}\n<style>{STYLE}</style>\n</head>\n<body>\n")
+    pictures = [picture for run in runs for picture in run.pictures.values()]
+    return Report(f"{head}{joined(body)}\n</body>\n</html>\n", (*pictures, *compared.values()), notes)
+
+
+def _links(links: Sequence[tuple[str, str]]) -> Markup:
+    """The way to each section."""
+    items = [element("li", element("a", name, attributes={"href": f"#{id}"})) for id, name in links]
+    return element("nav", element("ul", *items), attributes={"aria-label": "Sections"}) if items else Markup()

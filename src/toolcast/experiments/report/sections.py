@@ -1,0 +1,314 @@
+"""The sections of one run on the page: what it was, its cycles, what it reflected, its tools, memory and ratings.
+
+A picture never stands alone: the table beside it says the same in figures. What a long run has too much of is cut, and
+the page says what is missing; the log has all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..pei.results import EvaluatorRatings, PEIResult, agreement
+from ..pei.scale import PEI_SCALE
+from .html import Markup, element, facts, folded, joined, scrolling, table
+from .likeness import Likeness
+from .pictures import Picture
+from .summary import UNFINISHED, CycleSummary, RunError, RunSummary, moment
+
+NOTHING: Final = "–"
+_NOT_LOGGED: Final = "not logged"
+_ERRORS: Final = 50
+_MESSAGE: Final = 600
+_PAIRS: Final = 5
+_TONES: Final[Mapping[str, str]] = {"completed": "good", "failed": "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of the page one run may take: rows of a table, characters of all its reflections together."""
+
+    rows: int = 1_000
+    chars: int = 1_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """All that the page says of one run. `name` is its id, or what tells it from another run of the same id."""
+
+    name: str
+    slug: str
+    summary: RunSummary
+    likeness: Likeness = field(default_factory=Likeness)
+    ratings: Sequence[PEIResult] = ()
+    pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
+    torn: bool = False
+
+    @property
+    def rated(self) -> dict[str, list[int]]:
+        """The levels that each evaluator gave."""
+        found = dict[str, list[int]]()
+        for result in self.ratings:
+            if result.pei_rating is not None:
+                found.setdefault(result.evaluator_model, []).append(result.pei_rating)
+        return found
+
+
+def run_section(run: ReportedRun, share: Share) -> Markup:
+    """Everything of one run."""
+    heading = element("h2", run.name, attributes={"id": f"run-{run.slug}"})
+    told = (_facts(run), _errors(run), _cycles(run.summary, share))
+    drawn = (section(run) for section in (_tokens, _tools, _memory, _likeness, _ratings))
+    said = _reflections(run.summary, share)
+    return element("section.run", heading, *told, *drawn, said, attributes={"aria-labelledby": f"run-{run.slug}"})
+
+
+def picture_of(run: ReportedRun, kind: str) -> Markup:
+    """A picture of the run, where it has one."""
+    return framed(run.pictures[kind]) if kind in run.pictures else Markup()
+
+
+def framed(picture: Picture) -> Markup:
+    """A picture that scrolls by itself on a narrow screen."""
+    return scrolling(picture.alt, picture.svg(), "wide.picture")
+
+
+def count(value: float | None) -> str:
+    """A whole number, or a dash."""
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def decimal(value: float | None, digits: int = 2) -> str:
+    """A number with its digits, or a dash."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people say them."""
+    if seconds is None:
+        return _NOT_LOGGED
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def status_of(summary: RunSummary) -> Markup:
+    """How the run ended, coloured."""
+    said = summary.status or _NOT_LOGGED
+    return element(f"span.status.{_TONES.get(said, 'warn')}", said)
+
+
+def _facts(run: ReportedRun) -> Markup:
+    summary = run.summary
+    planned = summary.config.get("cycle_count")
+    cycles = f"{summary.ended_cycles:,}" + (f" of {planned}" if planned is not None else "")
+    read, wrote = summary.total(lambda cycle: cycle.input_tokens), summary.total(lambda cycle: cycle.output_tokens)
+    pairs = [
+        ("Status", status_of(summary)),
+        ("Cycles", cycles),
+        ("Model", summary.model_name or _NOT_LOGGED),
+        ("Begun", _time(summary.started)),
+        ("Last line", _time(summary.last)),
+        ("Time in cycles", duration(summary.total(lambda cycle: cycle.seconds))),
+        ("Tokens in", _NOT_LOGGED if read is None else count(read)),
+        ("Tokens out", _NOT_LOGGED if wrote is None else count(wrote)),
+        ("Tool calls", count(sum(cycle.tool_calls for cycle in summary.cycles))),
+        ("Errors", count(summary.failures)),
+        ("Limits reached", count(len(summary.errors) - summary.failures)),
+        ("toolcast", summary.toolcast_version or _NOT_LOGGED),
+        ("Lines in the log", count(summary.lines)),
+    ]
+    config = json.dumps(dict(summary.config), indent=2, ensure_ascii=False, default=str)
+    shown = folded("Configuration", element("div.words.code", config)) if summary.config else Markup()
+    return joined((facts(pairs), *(element("p.note", note) for note in _notes(run)), shown))
+
+
+def _notes(run: ReportedRun) -> Iterator[str]:
+    """What must be known to read the figures."""
+    summary = run.summary
+    if summary.status == UNFINISHED:
+        yield "The log has no RUN_END: the run is going on, or it was killed. `--resume` goes on with it."
+    if summary.starts > 1:
+        yield f"The run was resumed: its log has {summary.starts} beginnings."
+    if not summary.starts:
+        yield (
+            "Another program wrote the log, or its beginning is missing: configuration and status are not in it. "
+            "Seconds are taken from the timestamps."
+        )
+    if open_cycles := [str(cycle.number) for cycle in summary.cycles if not cycle.ended]:
+        yield f"Not ended: cycle {', '.join(open_cycles[:10])}{' and more' if len(open_cycles) > 10 else ''}."
+    if again := summary.begun_again:
+        yield f"The log begins some cycles more than once ({len(again)}); what counts is the last time."
+    if run.torn:
+        yield "The last line of the log was cut off, as by a kill. It was left out."
+
+
+def _errors(run: ReportedRun) -> Markup:
+    errors = run.summary.errors
+    if not errors:
+        return Markup()
+    shown = errors[:_ERRORS]
+    cut = len(errors) - len(shown)
+    head = ("Cycle", "Time", "Kind", "Stage", "Error", "Message")
+    caption = "The ERROR lines of the log." + (f" The first {_ERRORS}; {cut:,} more are in the log." if cut else "")
+    rows = [_error_row(error) for error in shown]
+    return joined((element("h3", "Errors and limits"), table(caption, head, rows, words=range(1, 6))))
+
+
+def _error_row(error: RunError) -> Sequence[str]:
+    message = error.message if len(error.message) <= _MESSAGE else f"{error.message[:_MESSAGE]}…"
+    where = str(error.cycle) if error.cycle else NOTHING
+    return where, _time(error.timestamp), error.kind, error.stage, error.error_type, element("div.text", message)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[CycleSummary], str]]] = {
+    "Cycle": lambda cycle: str(cycle.number),
+    "Ended by": lambda cycle: (cycle.ended_by or _NOT_LOGGED) if cycle.ended else "not ended",
+    "Steps": lambda cycle: count(cycle.steps),
+    "Tool calls": lambda cycle: count(cycle.tool_calls),
+    "Tokens in": lambda cycle: count(cycle.input_tokens),
+    "Tokens out": lambda cycle: count(cycle.output_tokens),
+    "Seconds": lambda cycle: decimal(cycle.seconds, 1),
+    "Memory ops": lambda cycle: count(sum(cycle.memory_ops.values())),
+    "Keys": lambda cycle: count(cycle.memory_keys),
+    "Reflection chars": lambda cycle: count(len(cycle.reflection)) if cycle.reflection is not None else NOTHING,
+    "Similarity (to cycle)": lambda cycle: (
+        decimal(cycle.similarity) + (f" ({cycle.similar_to})" if cycle.similar_to is not None else "")
+    ),
+    "Advisory": lambda cycle: cycle.advisory or NOTHING,
+    "Errors": lambda cycle: count(cycle.errors),
+}
+
+
+def _cycles(summary: RunSummary, share: Share) -> Markup:
+    """One row for each cycle; of more than there is room for, the first and the last."""
+    cycles = summary.cycles
+    heading = element("h3", "Cycles")
+    if not cycles:
+        return joined((heading, element("p", "No cycle was begun.")))
+    caption = f"What happened in each cycle. {NOTHING}: not logged, or nothing to compare with."
+    if len(cycles) > share.rows:
+        half = share.rows // 2
+        caption += f" The first {half:,} and the last {half:,} cycles; {len(cycles) - 2 * half:,} are left out."
+        cycles = (*cycles[:half], *cycles[-half:])
+    rows = [[column(cycle) for column in _COLUMNS.values()] for cycle in cycles]
+    return joined((heading, table(caption, [*_COLUMNS], rows, words=(1, 11))))
+
+
+def _tokens(run: ReportedRun) -> Markup:
+    logged = run.summary.total(lambda cycle: cycle.input_tokens) is not None
+    note = Markup() if logged or not run.summary.cycles else element("p.note", "Tokens were not logged.")
+    parts = joined((note, picture_of(run, "tokens"), picture_of(run, "time")))
+    return joined((element("h3", "Tokens and time"), parts)) if parts else Markup()
+
+
+def _tools(run: ReportedRun) -> Markup:
+    heading, tools = element("h3", "Tools"), run.summary.tools
+    if not tools:
+        return joined((heading, element("p", "No tool was called.")))
+    rows = [
+        (name or "(no name)", count(use.calls), count(use.errors), decimal(use.seconds, 2))
+        for name, use in [*tools.items()][:_ERRORS]
+    ]
+    cut = len(tools) - len(rows)
+    caption = "Calls of each tool. An error is an answer that begins as the tools' own errors do." + (
+        f" The {_ERRORS} that were called most; {cut:,} more names were called." if cut else ""
+    )
+    return joined((heading, picture_of(run, "tools"), table(caption, ("Tool", "Calls", "Errors", "Seconds"), rows)))
+
+
+def _memory(run: ReportedRun) -> Markup:
+    cycles = run.summary.cycles
+    totals = {
+        name: sum(cycle.memory_ops[name] for cycle in cycles) for name in (cycles[0].memory_ops if cycles else ())
+    }
+    heading = element("h3", "Memory")
+    if not any(totals.values()):
+        return joined((heading, element("p", "The memory was not used.")))
+    pairs = [(name, count(total)) for name, total in totals.items()]
+    pairs.append(("characters written", count(sum(cycle.memory_write_chars for cycle in cycles))))
+    pairs.append(("keys at the end", count(cycles[-1].memory_keys)))
+    return joined((heading, picture_of(run, "memory"), facts(pairs)))
+
+
+def _likeness(run: ReportedRun) -> Markup:
+    found, heading = run.likeness, element("h3", "Similarity of the reflections")
+    if found.error:
+        text = f"The embedder {found.embedder} failed, so the reflections were not compared: {found.error[:_MESSAGE]}"
+        return joined((heading, element("p.warn", text)))
+    if len(found.cycles) < 2:
+        why = "nothing was to compare them with" if found.embedder else "no embedder was asked to"
+        return joined((heading, element("p", f"Reflections: {found.among}; {why}.")))
+    note = f"The cosine of the embeddings by {found.embedder}, each reflection with each."
+    if cut := found.among - len(found.cycles):
+        note += f" {len(found.cycles)} of {found.among:,} reflections, evenly spread; {cut:,} are left out."
+    rows = [(f"{one} and {other}", decimal(score)) for score, one, other in found.pairs[:_PAIRS]]
+    pairs = table("The reflections that are most alike.", ("Cycles", "Similarity"), rows)
+    return joined((heading, element("p.note", note), picture_of(run, "similarity"), pairs))
+
+
+def _ratings(run: ReportedRun) -> Markup:
+    """The ratings by evaluator, and how far they agree; nothing where the run was not rated."""
+    if not run.ratings:
+        return Markup()
+    found = agreement(run.ratings)
+    head = ("Evaluator", "Ratings", "Mean", "Standard deviation", "Lowest", "Highest", "Not readable")
+    rows = [_evaluator(each) for each in found.evaluators]
+    caption = f"Levels from 1 to {len(PEI_SCALE.level_names)}, by evaluator."
+    notes = [
+        f"{what}: {pairs.exact:.0%} of {pairs.pairs:,} pairs are the same level; they lie {pairs.mean_difference:.2f} "
+        "levels apart on average."
+        for what, pairs in (
+            ("Repeats of one evaluator", found.same_evaluator),
+            ("Different evaluators", found.evaluators_apart),
+        )
+        if pairs is not None
+    ]
+    parts = (element("h3", "PEI ratings"), picture_of(run, "pei"), table(caption, head, rows))
+    return joined((*parts, *(element("p.note", note) for note in notes)))
+
+
+def _evaluator(said: EvaluatorRatings) -> Sequence[str]:
+    figures = (decimal(said.mean), decimal(said.stdev), count(said.min), count(said.max))
+    return said.evaluator_model, count(said.ratings), *figures, count(said.missing)
+
+
+def _reflections(summary: RunSummary, share: Share) -> Markup:
+    """What the model came to in each cycle, in its own words, folded."""
+    said = [cycle for cycle in summary.cycles if cycle.reflection is not None]
+    heading = element("h3", "Reflections")
+    if not any(cycle.reflection for cycle in said):
+        return joined((heading, element("p", "There are none.")))
+    most = _longest([len(cycle.reflection or "") for cycle in said], share.chars)
+    return joined((heading, *(_reflection(cycle, most) for cycle in said)))
+
+
+def _reflection(cycle: CycleSummary, most: int) -> Markup:
+    text = cycle.reflection or ""
+    head = f"Cycle {cycle.number}: {len(text):,} characters"
+    if cycle.advisory and cycle.similar_to is not None:
+        head += f", {cycle.advisory} similarity to cycle {cycle.similar_to}"
+    parts = [element("div.words", text[:most] or "(empty)", attributes={"dir": "auto"})]
+    if len(text) > most:
+        parts.append(element("p.note.words", f"{len(text) - most:,} more characters are in the log."))
+    return folded(head, *parts)
+
+
+def _longest(lengths: Sequence[int], room: int) -> int:
+    """The most characters of a text, so that all texts fit into the `room`: only the long ones are cut."""
+    left, rest = room, len(lengths)
+    for length in sorted(lengths):
+        if length * rest > left:
+            return left // rest
+        left, rest = left - length, rest - 1
+    return max(lengths, default=0)
+
+
+def _time(timestamp: str) -> str:
+    """A timestamp as people read it, in UTC as it is logged."""
+    found = moment(timestamp)
+    return f"{found:%Y-%m-%d %H:%M:%S}" + (" UTC" if timestamp.endswith("Z") else "") if found else timestamp

@@ -1,0 +1,171 @@
+"""What a run has come to: the fold of the events in its log.
+
+A live run and one that is resumed go through the same few lines: every event is logged, then applied here. So
+whatever was logged before a crash is known after it, and a cycle that was broken off goes on where it was: with the
+calls that have no result yet, with the reflection that was not kept yet, or with the next request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, cast
+
+from ..messages import Message, ToolCallPart, tool_result, user
+from .log_events import EndedBy, LogEvent, RunStatus
+from .plain_messages import message_of, plain
+
+MEMORY_TOOLS: Final = ("write", "read", "list", "delete", "pattern_search")
+OPERATOR_TOOL: Final = "send_message_to_operator"
+
+UNREADABLE: Final = "Your last tool call could not be read. Make it again, its arguments one valid JSON object."
+"""What the model is told where the service could not read its call."""
+
+
+@dataclass(slots=True)
+class CycleSoFar:
+    """What happened in a cycle: its metrics as CYCLE_END has them, what it cost, and how far it is."""
+
+    memory_ops_total: int = 0
+    messages_to_operator: int = 0
+    response_chars: int = 0
+    memory_write_chars: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    limit: EndedBy | None = None
+    answer: Message | None = None
+    waiting: deque[ToolCallPart] = field(default_factory=deque[ToolCallPart])
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """What CYCLE_END says of the cycle."""
+        return {
+            "memory_ops_total": self.memory_ops_total,
+            "messages_to_operator": self.messages_to_operator,
+            "response_chars": self.response_chars,
+            "memory_write_chars": self.memory_write_chars,
+        }
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output of all its requests."""
+        return self.input_tokens + self.output_tokens
+
+
+class RunState:
+    """The state of a run: `cycle_number` is that of the cycle that `is_open`, or else of the last that ended.
+
+    `message_history` is what the next request says after the system message, as the log writes it; `messages` is
+    the same for the LLM. `advisory` is the band that the last reflection fell into, for the cycle after it.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        model_name: str = "",
+        *,
+        history: Literal["reset", "full"] = "reset",
+        opening: str | None = None,
+    ) -> None:
+        self.run_id: str = run_id
+        self.model_name: str = model_name
+        self.cycle_number: int = 0
+        self.is_open: bool = False
+        self.message_history: list[dict[str, Any]] = []
+        self.messages: list[Message] = []
+        self.reflection_history: list[str] = []
+        self.advisory: Literal["high", "moderate"] | None = None
+        self.cycle: CycleSoFar = CycleSoFar()
+        self.status: RunStatus | None = None
+        self._keeps_history = history == "full"
+        self._opening = opening
+
+    @property
+    def completed(self) -> int:
+        """How many cycles have ended."""
+        return self.cycle_number - self.is_open
+
+    def apply(self, event: LogEvent, message: Message | None = None) -> None:
+        """Take in what was logged. `message`: the answer of an LLM_INVOCATION, where it is at hand.
+
+        Raises ValueError for an event that cannot follow what came before.
+        """
+        self._applied[event.event_type](self, event, message)
+
+    def _run_starts(self, event: LogEvent, message: Message | None) -> None:
+        self.status = None
+
+    def _run_ends(self, event: LogEvent, message: Message | None) -> None:
+        self.status = event.payload.get("status")
+
+    def _cycle_starts(self, event: LogEvent, message: Message | None) -> None:
+        if self.is_open or event.cycle_number != self.cycle_number + 1:
+            found = "has not ended" if self.is_open else "was the last"
+            raise ValueError(f"cycle {event.cycle_number} starts where cycle {self.cycle_number} {found}")
+        self.cycle_number, self.is_open, self.cycle = event.cycle_number, True, CycleSoFar()
+        if not self._keeps_history:
+            self.message_history.clear()
+            self.messages.clear()
+        if self._opening:
+            self._say(user(self._opening.replace("{cycle}", str(event.cycle_number))))
+
+    def _model_answers(self, event: LogEvent, message: Message | None) -> None:
+        cycle = self._open_cycle(event)
+        said: Mapping[str, Any] = event.payload["response_message"]
+        message = message_of(said) if message is None else message
+        cycle.steps += 1
+        cycle.response_chars += len(said.get("content") or "") + len(said.get("thinking") or "")
+        cycle.input_tokens += event.measures.get("input_tokens", 0)
+        cycle.output_tokens += event.measures.get("output_tokens", 0)
+        cycle.answer = message
+        cycle.waiting = deque(message.tool_calls)
+        if message.tool_calls or message.text.strip():
+            self._say(message, said)
+
+    def _tool_answers(self, event: LogEvent, message: Message | None) -> None:
+        cycle = self._open_cycle(event)
+        if not cycle.waiting:
+            raise ValueError(f"a result of {event.payload['tool_name']!r} without a call")
+        name, parameters = event.payload["tool_name"], cast("Mapping[str, Any]", event.payload["parameters"])
+        cycle.tool_calls += 1
+        cycle.memory_ops_total += name in MEMORY_TOOLS
+        cycle.messages_to_operator += name == OPERATOR_TOOL
+        if name == "write":
+            cycle.memory_write_chars += len(str(parameters.get("value", "")))
+        self._say(tool_result(cycle.waiting.popleft(), event.payload["output"]))
+
+    def _cycle_ends(self, event: LogEvent, message: Message | None) -> None:
+        self._open_cycle(event)
+        self.is_open = False
+        self.reflection_history.append(event.payload["final_reflection"])
+        self.advisory = event.measures.get("advisory")
+
+    def _goes_wrong(self, event: LogEvent, message: Message | None) -> None:
+        kind = event.payload.get("kind")
+        if kind == "limit" and self.is_open:
+            self.cycle.limit = event.payload["limit"]
+        elif kind == "unreadable_call" and self.is_open:
+            self.cycle.steps += 1
+            self._say(user(UNREADABLE))
+
+    def _open_cycle(self, event: LogEvent) -> CycleSoFar:
+        if not self.is_open or event.cycle_number != self.cycle_number:
+            raise ValueError(f"{event.event_type} of cycle {event.cycle_number}, which is not open")
+        return self.cycle
+
+    def _say(self, message: Message, logged: Mapping[str, Any] | None = None) -> None:
+        self.messages.append(message)
+        self.message_history.append(plain(message) if logged is None else dict(logged))
+
+    _applied: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "RUN_START": _run_starts,
+        "CYCLE_START": _cycle_starts,
+        "LLM_INVOCATION": _model_answers,
+        "TOOL_CALL": _tool_answers,
+        "CYCLE_END": _cycle_ends,
+        "ERROR": _goes_wrong,
+        "RUN_END": _run_ends,
+    }

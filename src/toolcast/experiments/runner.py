@@ -1,0 +1,193 @@
+"""`ExperimentRunner`: everything that an experiment stands on, made from its configuration.
+
+The state of a run is what its log says, so a run that broke off goes on by reading it. A run has its log to itself:
+a second one of the same name is refused, at once where it runs in the same moment, and before anything is asked where
+it ran earlier and nobody said to resume it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..asking import Tools
+from ..errors import ToolcastError
+from ..llms import FunctionCallingLLM
+from ..messages import Message
+from ..metadata import Progress
+from ..states import Observer
+from ..tools import CallableTool, as_tools
+from .agent_tools import agent_tools
+from .config import ExperimentConfig
+from .config_files import load_config
+from .cycles import CycleOrchestrator, Listener, Services, new_state
+from .embedders import embedder_of
+from .event_log import JsonlLogger, LogError, read_log
+from .log_events import LogEvent
+from .memory import AgentMemory, RunMemory
+from .models import acheck_model, check_model, made_llm, settings_of
+from .operators import OperatorChannel, operator_of
+from .prompt_assembly import assembler_of
+from .run_state import RunState
+from .similarity import Embedder, SimilarityMonitor
+
+
+class RunExists(ToolcastError, FileExistsError):
+    """There is a log of this run already, and nobody said to go on with it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ExperimentRunner:
+    """Runs the experiment that `config` says, a value or a YAML or JSON file.
+
+    What is given beside it stands in the place of what the configuration names: `llm`, `operator`, `embedder`;
+    `tools` are offered beside the six. `resume` goes on with a run that has a log.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig | str | PathLike[str],
+        *,
+        llm: FunctionCallingLLM | None = None,
+        tools: Tools = (),
+        operator: OperatorChannel | None = None,
+        embedder: Embedder | None = None,
+        resume: bool = False,
+    ) -> None:
+        self.config: ExperimentConfig = config if isinstance(config, ExperimentConfig) else load_config(config)
+        self.llm: FunctionCallingLLM = made_llm(self.config) if llm is None else llm
+        self.resume: bool = resume
+        self._own_llm = llm is None
+        self._tools = as_tools(tools)
+        self._operator = operator
+        self._embedder = embedder
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Make the model ready: find it at its service, or fetch and start the embedded one (`progress`: in bytes)."""
+        check_model(self.llm, progress)
+
+    async def aprepare(self, progress: Progress | None = None) -> None:
+        """Make the model ready: see `prepare`."""
+        await acheck_model(self.llm, progress)
+
+    def run(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
+        """The state after the last cycle. Raises `RunExists`, or what ended the run before its end.
+
+        `listener(event)` hears of each `LogEvent`, `observer(call_id, state)` of every state of the cycles.
+        """
+        with self._opened(listener, observer) as cycles:
+            return cycles.run()
+
+    async def arun(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
+        """The state after the last cycle: see `run`."""
+        with self._opened(listener, observer) as cycles:
+            return await cycles.arun()
+
+    def state(self) -> RunState:
+        """What the log says of the run, read without taking it; nothing is written."""
+        return self._folded(read_log(self.config.log_path, tolerate_torn=True)) if self._has_log else self._new_state()
+
+    def prompt(self) -> list[Message]:
+        """What the next request would say; nothing is asked or written."""
+        state, config = self.state(), self.config
+        if not state.is_open:
+            state.apply(LogEvent("CYCLE_START", state.cycle_number + 1, {}))
+        with TemporaryDirectory() as folder, AgentMemory(f"{folder}/memory.db") as memory:
+            tools = self._all_tools(memory.of(config.run_id))
+        return list(self.llm.extended(assembler_of(config, tools).build_prompt(state)))
+
+    @property
+    def _has_log(self) -> bool:
+        path = self.config.log_path
+        return path.is_file() and path.stat().st_size > 0
+
+    @contextmanager
+    def _opened(self, listener: Listener | None, observer: Observer | None) -> Generator[CycleOrchestrator]:
+        """The cycles, on a log that is theirs."""
+        config = self.config
+        if self._has_log and not self.resume:
+            raise RunExists(self._exists())
+        settings = settings_of(config, self.llm)  # raises before anything is written
+        with ExitStack() as opened:
+            log = opened.enter_context(JsonlLogger(config.log_path, config.run_id))
+            state = self._folded(read_log(config.log_path)) if self._has_log else self._new_state()
+            memory = opened.enter_context(AgentMemory(config.memory_path, config.memory)).of(config.run_id)
+            if not state.cycle_number:
+                memory.clear()
+            if self._own_llm:
+                opened.enter_context(self.llm)
+            services = Services(self.llm, log, self._all_tools(memory), self._monitor(state), settings)
+            yield CycleOrchestrator(
+                config, services, state=state, observer=observer, listener=_both(_forgetting(memory), listener)
+            )
+
+    def _all_tools(self, memory: RunMemory) -> tuple[CallableTool, ...]:
+        operator = self._operator or operator_of(self.config)
+        return (*agent_tools(memory, operator), *self._tools)
+
+    def _monitor(self, state: RunState) -> SimilarityMonitor:
+        wanted = self.config.similarity
+        ollama = self.config.ollama_client_config.host if wanted.embedder.startswith("ollama:") else None
+        embedder = self._embedder or embedder_of(wanted.embedder, base_url=ollama)
+        monitor = SimilarityMonitor(embedder, high=wanted.high, moderate=wanted.moderate)
+        monitor.remember(enumerate(state.reflection_history, 1))
+        return monitor
+
+    def _new_state(self) -> RunState:
+        return new_state(self.config)
+
+    def _folded(self, events: Iterable[LogEvent]) -> RunState:
+        """The state that the events of the log lead to. Raises `LogError` for a log that is none of this run."""
+        state, config = self._new_state(), self.config
+        for number, event in enumerate(events, 1):
+            try:
+                self._must_be_ours(event)
+                state.apply(event)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                why = f"{config.log_path}, event {number}: {error}; the run cannot be resumed from it"
+                raise LogError(why, path=config.log_path) from error
+        return state
+
+    def _must_be_ours(self, event: LogEvent) -> None:
+        """Raise ValueError where going on would mix two experiments."""
+        if event.event_type != "RUN_START":
+            return
+        logged = event.payload.get("config", {})
+        for key, usual in (("model_name", None), ("history", "reset")):
+            was, wanted = logged.get(key, usual), getattr(self.config, key)
+            if was != wanted:
+                raise ValueError(f"it is a log of {key}={was!r}, not {wanted!r}: give this experiment another run_id")
+
+    def _exists(self) -> str:
+        state = self.state()
+        ended = f"{state.completed} of {self.config.cycle_count} cycles have ended"
+        return (
+            f"there is a log of the run {self.config.run_id!r} already, {self.config.log_path}: {ended}. "
+            "Go on with it (--resume, resume=True), or give this experiment another run_id."
+        )
+
+
+def _forgetting(memory: RunMemory) -> Listener:
+    """Has the memory forget the calls of cycles that are over: they cannot come again."""
+
+    def heard(event: LogEvent) -> None:
+        if event.event_type == "CYCLE_END":
+            memory.forget_calls(event.cycle_number + 1)
+
+    return heard
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+
+    def heard(event: LogEvent) -> Any:
+        first(event)
+        second(event)
+
+    return heard

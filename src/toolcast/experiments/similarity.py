@@ -1,0 +1,270 @@
+"""Whether a reflection says what an earlier one has said: the nearest of them, and an advisory for the next cycle.
+
+Embeddings are compared by the cosine of their angle. A score is rounded to six digits, and it is the rounded one that
+is held against the bands: single precision, in which most models compute, is no better, and so a score of 0.8 is 0.8,
+whatever rounding made of its last digits. What cannot be compared is passed over: a vector of another length, one with
+a NaN in it. A vector of zeros is similar to nothing.
+
+What embeds is foreign code, and may be a service: it fails, or it takes its time. That ends no cycle. A comparison that
+failed says so in its `error`, the first of them in the log as well, and its reflection is not remembered.
+
+Earlier reflections are rows of one growing matrix where numpy is at hand, and lists of floats where it is not. numpy is
+imported for them once they are so many that it pays.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from math import hypot, isfinite
+from operator import mul
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from ..tool_texts import told
+
+logger: Final = logging.getLogger("toolcast")
+
+Vector: TypeAlias = Iterable[float]
+"""An embedding: a list, a tuple, an array of numpy."""
+
+Band: TypeAlias = Literal["high", "moderate"]
+
+LONGEST: Final = 20_000
+"""Characters of a reflection that the embedders of toolcast look at."""
+
+HIGH: Final = 0.8
+MODERATE: Final = 0.7
+_DIGITS = 6
+_TIE = 1e-6  # scores in single precision that are no further apart are equal
+_WORTH_NUMPY = 30_000  # products of two numbers: about a millisecond
+_SMALLEST, _LARGEST = 1e-150, 1e150  # lengths by which numbers can be divided as they are
+
+_ADVISORIES: Final[dict[Band, str]] = {
+    "high": (
+        "Advisory: your last reflection has a high similarity to one that you wrote in an earlier cycle. "
+        "In this cycle, turn to a distinctly different topic."
+    ),
+    "moderate": (
+        "Advisory: your last reflection has a moderate similarity to one that you wrote in an earlier cycle. "
+        "In this cycle, look for a direction that you have not taken yet."
+    ),
+}
+
+
+class Embedder(Protocol):
+    """What makes vectors of texts. It may raise, and it may block: under an event loop it runs in a thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def embed(self, texts: Sequence[str], /) -> Iterable[Vector]:
+        """One vector for each of `texts`, in their order, all of one length."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """How near a reflection is to an earlier one: the `cycle` of the nearest, the cosine, the band that it is in.
+
+    All None where there was nothing to compare. `error`: why it could not be compared.
+    """
+
+    score: float | None = None
+    band: Band | None = None
+    cycle: int | None = None
+    error: str | None = None
+
+    @property
+    def advisory(self) -> str | None:
+        """What the next cycle's prompt says of it."""
+        return advisory_of(self.band)
+
+
+def advisory_of(band: Band | None) -> str | None:
+    """What the prompt says of a reflection in `band`."""
+    return None if band is None else _ADVISORIES[band]
+
+
+class SimilarityMonitor:
+    """What remembers the reflections of one run and compares each new one with all of them.
+
+    A score above `high` or above `moderate` is in that band; one that is equal is not. Without an embedder nothing is
+    compared.
+    """
+
+    def __init__(self, embedder: Embedder | None, *, high: float = HIGH, moderate: float = MODERATE) -> None:
+        self.embedder: Embedder | None = embedder
+        self.high: float = high
+        self.moderate: float = moderate
+        self._seen: dict[int, _Seen] = {}  # by the length of the vectors
+        self._name = getattr(embedder, "name", type(embedder).__name__)
+        self._warned = False
+
+    def check_similarity(self, new: Vector, history: Iterable[Vector]) -> str | None:
+        """The advisory for an embedding, given those of earlier reflections; None where it is like none of them."""
+        unit = unit_vector(new)
+        if unit is None:
+            return None
+        rows = [row for row in map(unit_vector, history) if row is not None and len(row) == len(unit)]
+        return advisory_of(self._band(max(cosine(unit, row) for row in rows))) if rows else None
+
+    def check(self, reflection: str, cycle: int) -> Similarity:
+        """How near `reflection`, that of `cycle`, is to an earlier one; from now on it is one of them."""
+        if not reflection.strip() or self.embedder is None:
+            return Similarity()
+        return self._compared(self._tried([reflection]), cycle)
+
+    async def acheck(self, reflection: str, cycle: int) -> Similarity:
+        """`check`, the embedder in a thread."""
+        if not reflection.strip() or self.embedder is None:
+            return Similarity()
+        from anyio import to_thread
+
+        tried = await to_thread.run_sync(self._tried, [reflection], abandon_on_cancel=True)
+        return self._compared(tried, cycle)
+
+    def remember(self, reflections: Iterable[tuple[int, str]]) -> None:
+        """Take these, each with its cycle, for earlier ones, as when a run is resumed. They are embedded at once."""
+        said = [(cycle, text) for cycle, text in reflections if text.strip()]
+        if not said or self.embedder is None:
+            return
+        vectors = self._tried([text for _, text in said])
+        if not isinstance(vectors, str):
+            for (cycle, _), vector in zip(said, vectors, strict=True):
+                self._keep(vector, cycle)
+
+    def _tried(self, texts: list[str]) -> list[list[float]] | str:
+        """The vectors of `texts`, or why there are none."""
+        try:
+            return self._embedded(texts)
+        except Exception as error:
+            return self._failed(error)
+
+    def _embedded(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises."""
+        assert self.embedder is not None
+        units = [unit_vector(vector) for vector in self.embedder.embed(texts)]
+        if len(units) != len(texts):
+            raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts")
+        found = [unit for unit in units if unit is not None]
+        if len(found) != len(texts):
+            raise ValueError("it gave a vector with a number that is not finite")
+        return found
+
+    def _compared(self, tried: list[list[float]] | str, cycle: int) -> Similarity:
+        if isinstance(tried, str):
+            return Similarity(error=tried)
+        (vector,) = tried
+        seen = self._seen.get(len(vector))
+        score, nearest = (None, None) if seen is None else seen.nearest(vector)
+        self._keep(vector, cycle)
+        return Similarity(score, None if score is None else self._band(score), nearest)
+
+    def _keep(self, vector: list[float], cycle: int) -> None:
+        self._seen.setdefault(len(vector), _Seen()).add(vector, cycle)
+
+    def _band(self, score: float) -> Band | None:
+        return "high" if score > self.high else "moderate" if score > self.moderate else None
+
+    def _failed(self, error: Exception) -> str:
+        """What `error` says; the first one is logged too."""
+        what = told(error)
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "the embedder %s failed: %s. The run goes on, such reflections are not compared with earlier ones; "
+                "to do without, set `similarity: {embedder: none}`",
+                self._name,
+                what,
+            )
+        return what
+
+
+class _Seen:
+    """The vectors of earlier reflections, all of one length, with their cycles."""
+
+    def __init__(self) -> None:
+        self._cycles: list[int] = []
+        self._rows: _Lists | _Matrix = _Lists()
+
+    def add(self, row: list[float], cycle: int) -> None:
+        """Keep one more."""
+        self._rows.add(row)
+        self._cycles.append(cycle)
+
+    def nearest(self, vector: list[float]) -> tuple[float, int]:
+        """The score and the cycle of the nearest, the earliest of several."""
+        if isinstance(self._rows, _Lists) and (numpy := _numpy_for(len(self._cycles) * len(vector))) is not None:
+            self._rows = _Matrix(numpy, self._rows.rows)
+        score, at = self._rows.nearest(vector)
+        return score, self._cycles[at]
+
+
+class _Lists:
+    """Rows without numpy."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[float]] = []
+
+    def add(self, row: list[float]) -> None:
+        self.rows.append(row)
+
+    def nearest(self, vector: list[float]) -> tuple[float, int]:
+        """The score and the place of the first of the nearest."""
+        scores = [cosine(vector, row) for row in self.rows]
+        best = max(scores)
+        return best, scores.index(best)
+
+
+class _Matrix:
+    """Rows of one array, which is doubled where it is full."""
+
+    def __init__(self, numpy: Any, rows: list[list[float]]) -> None:
+        self._numpy: Any = numpy
+        self._count = len(rows)
+        self._array: Any = numpy.asarray(rows, numpy.float32)
+
+    def add(self, row: list[float]) -> None:
+        if self._count == len(self._array):
+            self._array = self._numpy.concatenate((self._array, self._numpy.empty_like(self._array)))
+        self._array[self._count] = row
+        self._count += 1
+
+    def nearest(self, vector: list[float]) -> tuple[float, int]:
+        """The score and the place of the first of the nearest."""
+        rows = self._array[: self._count]
+        close = rows @ self._numpy.asarray(vector, rows.dtype)
+        at = int((close >= close.max() - _TIE).argmax())
+        return cosine(vector, rows[at].tolist()), at
+
+
+def _numpy_for(products: int) -> Any:
+    """numpy where it is loaded, or installed and worth loading for so many products; else None."""
+    if "numpy" not in sys.modules and products < _WORTH_NUMPY:
+        return None
+    try:
+        return import_module("numpy")
+    except ImportError:
+        return None
+
+
+def unit_vector(vector: Vector) -> list[float] | None:
+    """`vector` as floats, of length 1, or all zeros as it is; None where a number of it is not finite."""
+    convert: Any = getattr(vector, "tolist", None)  # arrays: many times as fast as one number after the other
+    values = list(map(float, vector if convert is None else convert()))
+    length = hypot(*values)
+    if not _SMALLEST < length < _LARGEST and any(values):
+        largest = max(map(abs, values))
+        values = [value / largest for value in values]
+        length = hypot(*values)
+        if not isfinite(length):
+            return None
+    return [value / length for value in values] if length else values
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    """The cosine of two vectors of length 1."""
+    return round(float(sum(map(mul, one, other))), _DIGITS)

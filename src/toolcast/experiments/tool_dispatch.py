@@ -1,0 +1,51 @@
+"""Calls of the model, run: whatever becomes of one is a text that the model reads.
+
+The texts are those of ContReAct: of a tool that is not there, of arguments that do not fit, of a tool that fails.
+Tools are read and run as everywhere in toolcast (runtime/tool_runner.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..messages import ToolCallPart
+from ..runtime import without_loop
+from ..runtime.tool_runner import read_call
+from ..tool_context import ToolContext
+from ..tool_texts import told
+from ..tools import CallableTool
+from .agent_tools import CallPlace
+
+
+class ToolDispatcher:
+    """Runs calls of `tools`."""
+
+    def __init__(self, tools: Sequence[CallableTool]) -> None:
+        self._offered = {tool.name: tool for tool in tools}
+
+    def dispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
+        """What the tool `name` gives, or the error in words. `place` is what tools see as their context's `deps`."""
+        return without_loop.run(self.answered(_call(name, arguments), place, concurrent=False))
+
+    async def adispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
+        """What the tool `name` gives, or the error in words: see `dispatch`."""
+        return await self.answered(_call(name, arguments), place, concurrent=True)
+
+    async def answered(self, call: ToolCallPart, place: CallPlace | None, *, concurrent: bool) -> str:
+        """What answers `call`."""
+        context = ToolContext(call.id, call.name, place)
+        job = read_call(call, self._offered, context)
+        if job.tool is None:
+            return f"Error: Tool '{call.name}' not found"
+        if job.error is not None:
+            return f"Error: Invalid arguments for tool '{call.name}': {told(job.error)}"
+        await job.run(concurrent, context)
+        if job.error is not None:
+            return f"Error executing tool '{call.name}': {told(job.error)}"
+        return job.output().content
+
+
+def _call(name: str, arguments: Mapping[str, Any] | str) -> ToolCallPart:
+    return ToolCallPart("call", name, arguments if isinstance(arguments, str) else json.dumps(dict(arguments)))

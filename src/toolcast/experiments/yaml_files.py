@@ -1,0 +1,88 @@
+"""YAML, read with the line of every key. Needs pyyaml, and is loaded where there is YAML to read.
+
+Only plain values are made, never what a Python tag asks for. What YAML leaves open is refused: a key that is written
+twice, of which one would be lost, and an alias inside of what it stands for, which has no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from ..terminal_text import visible
+from .config_errors import ConfigError, Fault, Place, Source, WrongValue, error_of, fault_at, shortened
+
+
+class BadYAML(ConfigError, yaml.YAMLError):
+    """A text that is no YAML."""
+
+
+def read_yaml(text: str, file: str) -> tuple[Any, Source]:
+    """What `text` says, and the lines of its keys. Raises `BadYAML`, or `WrongValue` for a key that is there twice."""
+    faults = list[Fault]()
+    try:
+        loader: Any = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        lines = {} if root is None else dict(_lines(root, faults, file))
+        value: Any = None if root is None or faults else loader.construct_document(root)
+    except (yaml.YAMLError, ValueError) as error:
+        raise _unreadable(error, text, file) from error
+    if faults:
+        raise error_of(faults)
+    return value, Source(file, lines)
+
+
+def _lines(root: yaml.Node, faults: list[Fault], file: str) -> Iterator[tuple[Place, int]]:
+    """Each place and its line. What is wrong with the nodes on the way there is added to `faults`."""
+    seen = set[int]()
+    open_nodes: list[tuple[yaml.Node, Place, tuple[int, ...]]] = [(root, (), ())]
+    while open_nodes:
+        node, place, around = open_nodes.pop()
+        if id(node) in around:
+            source = Source(file, {place: _line(node)})
+            faults.append(fault_at(WrongValue, place, "holds itself. Write what it stands for instead of *", source))
+        if id(node) in seen:
+            continue  # an alias: what it stands for has its own lines
+        seen.add(id(node))
+        keys = set[str]()
+        for key, line, value in _members(node):
+            inner = (*place, key)
+            if isinstance(key, str) and key in keys:
+                told = "is there twice. Take one of them out"
+                faults.append(fault_at(WrongValue, inner, told, Source(file, {inner: line})))
+            keys.add(str(key))
+            yield inner, line
+            open_nodes.append((value, inner, (*around, id(node))))
+
+
+def _members(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
+    """The keys of a mapping, or the numbers of a list: each with its line and what stands there."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield str(key.value), _line(key), value
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            yield number, _line(value), value
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _unreadable(error: Exception, text: str, file: str) -> BadYAML:
+    """What is wrong with the YAML, where, and the line itself. A value such as the date 2026-13-01 has no place."""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+    where, line = "", 0
+    if (mark := getattr(error, "problem_mark", None)) is not None:
+        line, column = int(mark.line) + 1, int(mark.column) + 1
+        where = f", line {line}, column {column}"
+        shown = (text.splitlines() + [""] * line)[line - 1].strip()
+        problem = f"{problem}, at: {shortened(shown)}" if shown else f"{problem}, at the end"
+    elif isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        where = f", line {line}"
+    advice = "Look there for a missing colon or quote, a tab, or lines that are indented differently"
+    told = visible(f"{file}{where}: this is no YAML: {problem}. {advice}")
+    return BadYAML(told, [Fault(BadYAML, told, "", line)])

@@ -1,0 +1,80 @@
+"""Several runs beside each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments.run_logs import CONFIG, LogWriter, published_log, whole_run
+from toolcast.experiments.event_log import read_log
+from toolcast.experiments.pei.results import PEIResult
+from toolcast.experiments.report.comparison import comparison_section
+from toolcast.experiments.report.sections import ReportedRun
+from toolcast.experiments.report.summary import summary_of
+
+
+def reported(path: Path, *ratings: tuple[str, int | None]) -> ReportedRun:
+    results = [PEIResult("run", evaluator, rating, "", str(at)) for at, (evaluator, rating) in enumerate(ratings)]
+    return ReportedRun(f"<{path.stem}>", path.stem, summary_of(read_log(path)), ratings=results)
+
+
+def rows(page: str, heading: str = "Comparison") -> list[list[str]]:
+    """The cells of the first table behind a heading, without their tags."""
+    body = page[page.index(f"{heading}</h") :].split("<tbody>")[1].split("</tbody>")[0]
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in body.split("</tr>")[:-1]]
+    return [[re.sub("<[^>]*>", "", cell) for cell in row] for row in cells]
+
+
+def configured(path: Path, config: dict[str, Any]) -> Path:
+    return LogWriter(path, path.stem).start(config).finish()
+
+
+def test_a_row_for_each_run(tmp_path: Path) -> None:
+    runs = [reported(whole_run(tmp_path / "new.jsonl", "new")), reported(published_log(tmp_path / "old.jsonl"))]
+    page = comparison_section(runs, {})
+    new, old = rows(page)
+    assert new[:4] == ["&lt;new&gt;", "local:smollm2", "completed", "3"]
+    assert new[4:10] == ["2.0", "2.3", "2.3", "430", "85", "5.0"]
+    assert new[10:] == ["75", "0.77", "1", "2", "0", "15.0 s", "–"]
+    assert old[:10] == ["&lt;old&gt;", "–", "not logged", "2", "2.0", "1.0", "1.0", "–", "–", "10.0"]
+    assert '<a href="#run-new">&lt;new&gt;</a>' in page
+    assert "PEI ratings</h3>" not in page
+
+
+def test_runs_without_a_cycle(tmp_path: Path) -> None:
+    (empty,) = rows(comparison_section([reported(configured(tmp_path / "none.jsonl", {}))], {}))
+    assert empty[3:] == ["0", *["–"] * 8, "0", "0", "0", "not logged", "–"]
+
+
+def test_ratings_by_evaluator(tmp_path: Path) -> None:
+    one = reported(whole_run(tmp_path / "one.jsonl"), ("a", 2), ("a", 3), ("b", 5))
+    two = reported(whole_run(tmp_path / "two.jsonl"), ("b", 9), ("b", 8), ("c", None))
+    page = comparison_section([one, two], {})
+    assert rows(page, "PEI ratings") == [
+        ["&lt;one&gt;", "2.50 (2)", "5.00 (1)", "3.75"],
+        ["&lt;two&gt;", "–", "8.50 (2)", "8.50"],
+    ]
+    assert [row[-1] for row in rows(page)] == ["3.75", "8.50"]
+    assert "Krippendorff&#x27;s alpha of all ratings, ordinal: 0.68." in page
+    assert "Krippendorff" not in comparison_section([one, reported(whole_run(tmp_path / "three.jsonl"))], {})
+
+
+def test_what_tells_configurations_apart(tmp_path: Path) -> None:
+    one = configured(tmp_path / "one.jsonl", {"log_folder": "a", "model_options": {"seed": 1, "temperature": 0.7}})
+    two = configured(
+        tmp_path / "two.jsonl",
+        {"log_folder": "b", "model_options": {"temperature": 0.7}, "system_prompt": "Be " * 40, "extra": {}},
+    )
+    page = comparison_section([reported(one), reported(two)], {})
+    table = page[page.index("Configurations</h3>") :]
+    assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["Run", "model_options.seed", "system_prompt", "extra"]
+    assert rows(page, "Configurations") == [
+        ["&lt;one&gt;", "1", "–", "–"],
+        ["&lt;two&gt;", "–", ("Be " * 40)[:60] + "…", "{}"],
+    ]
+
+
+def test_equal_configurations_need_no_table(tmp_path: Path) -> None:
+    paths = [configured(tmp_path / f"{name}.jsonl", CONFIG | {"run_id": name}) for name in ("one", "two")]
+    assert "Configurations" not in comparison_section([reported(path) for path in paths], {})
