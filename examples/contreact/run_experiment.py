@@ -1,0 +1,11 @@
+"""Run an experiment: python run_experiment.py --config config.yaml
+
+The same as `toolcast experiment run`; `--help` tells the options, docs/experiments.md all about them.
+"""
+
+import sys
+
+from toolcast.apps.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main(["experiment", "run", *sys.argv[1:]]))

@@ -1,0 +1,244 @@
+"""What is seen of a run: lines, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from apps.repl.emulated import Emulated
+from toolcast.apps.experiment.progress import InterruptedBar, RunView, bar_on
+from toolcast.experiments.log_events import EventType, LogEvent
+
+
+class Screen(io.StringIO):
+    """A stream of a terminal; several of one terminal share its screen."""
+
+    def __init__(self, terminal: Emulated) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        return self._terminal.write(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+def event(event_type: EventType, cycle: int = 1, measures: Any = None, **payload: Any) -> LogEvent:
+    return LogEvent(event_type, cycle, payload, measures or {}, "first")
+
+
+def answer(*tools: str, tokens: int = 0) -> LogEvent:
+    calls = [{"function": {"name": name, "arguments": {}}} for name in tools]
+    measures = {"input_tokens": tokens, "output_tokens": 1}
+    return event("LLM_INVOCATION", measures=measures, response_message={"role": "assistant", "tool_calls": calls})
+
+
+RUN = [
+    event("RUN_START", 0, first_cycle=1, resumed=False),
+    event("CYCLE_START"),
+    answer("write", "list", tokens=999),
+    event("TOOL_CALL", tool_name="write"),
+    event("TOOL_CALL", tool_name="list"),
+    answer(tokens=1),
+    event("CYCLE_END"),
+    event("CYCLE_START", 2),
+    event("ERROR", 2, kind="limit", message="it ended at max_steps=3"),
+    event("CYCLE_END", 2),
+    event("RUN_END", 0, status="completed"),
+]
+LINES = "Cycle 1 starting...\nCycle 1 finished.\nCycle 2 starting...\nCycle 2 finished.\n"
+
+
+def test_lines() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    view = RunView(out, err)
+    assert not view.has_begun
+    with view.drawn():
+        for each in RUN:
+            view.hear(each)
+    assert (out.getvalue(), err.getvalue()) == (LINES, "Cycle 2: it ended at max_steps=3\n")
+    assert (view.has_begun, view.cycles_ended) == (True, 2)
+
+
+def test_a_run_that_goes_on() -> None:
+    out = io.StringIO()
+    RunView(out, out).hear(event("RUN_START", 0, resumed=True, first_cycle=4))
+    assert out.getvalue() == "Going on with cycle 4...\n"
+
+
+@pytest.mark.parametrize("kind", ["llm", "failure"])
+def test_what_ends_the_run_is_told_by_the_command(kind: str) -> None:
+    out = io.StringIO()
+    view = RunView(out, out)
+    view.hear(event("ERROR", kind=kind, message="no"))
+    assert out.getvalue() == ""
+    view.hear_of("grid-1", event("ERROR", kind=kind, message="no"))
+    assert out.getvalue() == "grid-1: Cycle 1: no\n"
+
+
+def test_several_runs_are_told_apart() -> None:
+    out = io.StringIO()
+    view = RunView(out, out)
+    view.hear_of("grid-1", event("CYCLE_START", 3))
+    view.hear_of("grid-2", event("CYCLE_END", 1))
+    assert out.getvalue() == "grid-1: Cycle 3 starting...\ngrid-2: Cycle 1 finished.\n"
+
+
+def test_quiet_is_quiet() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    view = RunView(out, err, Counted(), quiet=True)
+    for each in RUN[:8]:
+        view.hear(each)
+    view.say("hello")
+    assert (out.getvalue(), err.getvalue(), view.bar) == ("", "", None)
+
+
+def test_what_others_wrote_cannot_control_the_terminal() -> None:
+    out = io.StringIO()
+    view = RunView(out, out)
+    view.hear(event("ERROR", kind="embedder", message="\x1b[2Jgone"))
+    view.say("\x1b]0;title\x07")
+    assert "\x1b" not in out.getvalue()
+    assert "\\x1b[2Jgone" in out.getvalue()
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried = 0
+
+    def write(self, text: str) -> int:
+        self.tried += 1
+        raise BrokenPipeError
+
+
+def test_the_run_goes_on_when_nobody_reads() -> None:
+    gone = Gone()
+    view = RunView(gone, io.StringIO())
+    for each in RUN:
+        view.hear(each)
+    assert (gone.tried, view.cycles_ended) == (1, 2)
+
+
+class Counted:
+    """A bar that remembers what was done with it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def hear(self, event: LogEvent) -> None:
+        self.done.append(event.event_type)
+
+    def print(self, text: str) -> None:
+        self.done.append(text)
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def start(self) -> None:
+        self.done.append("start")
+
+
+class Operator:
+    def __init__(self, bar: Counted) -> None:
+        self._bar = bar
+
+    def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
+        self._bar.done.append(f"{run_id} {cycle_number}: {message}")
+        if message == "?":
+            raise ConnectionError("nobody")
+        return "yes"
+
+
+def test_the_bar_makes_room_for_the_operator() -> None:
+    bar = Counted()
+    operator = InterruptedBar(Operator(bar), bar)
+    assert operator.send_and_wait("hello", "first", 3) == "yes"
+    with pytest.raises(ConnectionError):
+        operator.send_and_wait("?", "first", 4)
+    assert bar.done == ["stop", "first 3: hello", "start", "stop", "first 4: ?", "start"]
+
+
+def test_lines_go_above_the_bar_where_it_is_one_screen() -> None:
+    bar, out = Counted(), io.StringIO()
+    RunView(out, out, bar).say("to a file")
+    RunView(Screen(Emulated()), out, bar).say("to the screen")
+    RunView(out, out, bar).hear(RUN[8])
+    assert out.getvalue() == "to a file\n"
+    assert bar.done == ["to the screen", "Cycle 2: it ended at max_steps=3", "ERROR"]
+
+
+def test_the_bar_is_stopped_whatever_happens() -> None:
+    bar = Counted()
+    with pytest.raises(ZeroDivisionError), RunView(io.StringIO(), io.StringIO(), bar).drawn():
+        raise ZeroDivisionError
+    assert bar.done == ["start", "stop"]
+
+
+XTERM = {"TERM": "xterm-256color"}
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {}])
+def test_no_bar_where_none_can_be_drawn(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bar_on(io.StringIO(), 3, environ=XTERM) is None
+    assert bar_on(Screen(Emulated()), 3, environ=environ) is None
+
+
+def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "toolcast.apps.experiment.rich_bar", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert bar_on(Screen(Emulated()), 3, environ=XTERM) is None
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "toolcast.apps.experiment.rich_bar", None)
+    with pytest.raises(ModuleNotFoundError):
+        bar_on(Screen(Emulated()), 3, environ=XTERM)
+
+
+def drawn(events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[str]:
+    """What the terminal shows in the end; the time is TIME."""
+    for name, value in {"COLUMNS": "100", "LINES": "24", **XTERM}.items():
+        monkeypatch.setenv(name, value)
+    screen = Screen(terminal)
+    bar = bar_on(screen, 2, **options)
+    assert bar is not None
+    view = RunView(screen, screen, bar)
+    with view.drawn():
+        for each in events:
+            view.hear(each)
+    return [re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in terminal.lines]
+
+
+def test_the_bar_counts_cycles_calls_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Emulated(100)
+    *lines, last = drawn(RUN, terminal, monkeypatch)
+    assert lines == [*LINES.splitlines()[:3], "Cycle 2: it ended at max_steps=3", "Cycle 2 finished."]
+    assert last.startswith("Cycles ━")
+    assert "2/2 2 tool calls, 1,002 tokens TIME" in last
+
+
+def test_the_bar_tells_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Emulated(100)
+    assert drawn(RUN[:3], terminal, monkeypatch)[-1].endswith("0/2 0 tool calls, 1,000 tokens TIME write, list")
+    assert drawn([answer("\x1b[2J[red]evil\n" * 9)], terminal, monkeypatch)[-1].endswith(
+        "TIME \\x1b[2J[red]evil \\x1b[2J"
+    )
+    assert drawn([answer()], terminal, monkeypatch)[-1].endswith("reflected")
+
+
+def test_the_bar_goes_on_where_the_run_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Emulated(100)
+    drawn([event("RUN_START", 0, first_cycle=2, resumed=True)], terminal, monkeypatch)
+    assert "1/2" in terminal.lines[-1]
+
+
+def test_the_bar_of_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Emulated(100)
+    light = [event("RUN_START", 0), event("LLM_INVOCATION"), event("CYCLE_END", 7), event("CYCLE_START", 8)]
+    assert drawn(light, terminal, monkeypatch, runs=3, done=1)[-1].rstrip().endswith("2/2 0 tool calls, 0 tokens TIME")
