@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolcast.agents.chat_transitions import diagram
-from toolcast.states import CALL, ELF, REPL, SESSION, STREAM, TURN, Table, mermaid
+from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TURN, Table, mermaid
 
 DOCS = Path(__file__).parent
 PAGES: dict[Path, dict[str, Table]] = {
@@ -22,6 +22,7 @@ PAGES: dict[Path, dict[str, Table]] = {
         "SESSION": SESSION,
         "ELF": ELF,
         "REPL": REPL,
+        "CYCLE": CYCLE,
     },
     DOCS / "chat.md": {"CHAT": diagram()},
 }
