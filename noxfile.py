@@ -156,6 +156,12 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session
+def ray(session: nox.Session) -> None:
+    """Grids of experiments on a local Ray cluster."""
+    Environment(session, "ray", *project("ray")).run("pytest", *(session.posargs or ["tests/experiments/grids/ray"]))
+
+
+@nox.session
 def sdks(session: nox.Session) -> None:
     """toolcast beside the services' official clients: both are given the same answers, and must read the same."""
     env = Environment(session, "sdks", *project("sdks"))
@@ -166,6 +172,7 @@ def sdks(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Every snippet of README.md and docs/, every example, executed."""
     env = local(session)
+    _jq(session)
     _weights(session, env)
     env.run("pytest", "--networked", "tests/docs", *session.posargs, **_aimock(session, env))
 
@@ -238,12 +245,22 @@ def _chromium(session: nox.Session) -> str:
     """Where Chromium is; it is installed where it is missing and that can be done."""
     names = ("chromium", "chromium-browser", "google-chrome")
     if not any(map(shutil.which, names)):
-        if shutil.which("apt-get") is None or os.geteuid() != 0:
-            session.error("the page is tested in Chromium, which is not here: sudo apt-get install chromium")
-        apt = ("apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0")
-        session.run_install(*apt, "update", external=True, silent=True)
-        session.run_install(*apt, "install", "--no-install-recommends", "chromium", external=True, silent=True)
+        _install_from_debian(session, "chromium", "the page is tested in it")
     return next(filter(None, map(shutil.which, names)), "chromium")
+
+
+def _jq(session: nox.Session) -> None:
+    """Have jq, with which the documentation reads the log of an experiment."""
+    if shutil.which("jq") is None:
+        _install_from_debian(session, "jq", "docs/experiment-log.md is executed with it")
+
+
+def _install_from_debian(session: nox.Session, package: str, why: str) -> None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        session.error(f"{package} is not here, and {why}: sudo apt-get install {package}")
+    apt = ("apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0")
+    session.run_install(*apt, "update", external=True, silent=True)
+    session.run_install(*apt, "install", "--no-install-recommends", package, external=True, silent=True)
 
 
 def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:

@@ -19,6 +19,7 @@ from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
 from wires import by_wire
 
 import agents
+import experiments
 import turns
 
 LIST = "40 KB list"
@@ -81,6 +82,8 @@ def report() -> Iterator[str]:
     yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
     yield memory()
     yield agents.report()
+    yield "**An experiment**, beside its model; and its log"
+    yield experiments.report()
     yield "**Import** (ms of wall clock in a fresh interpreter, least of 5)"
     yield imports()
     yield from calls.report()
