@@ -17,7 +17,7 @@ from experiments.experiments import logged, of_type
 from experiments.ollama_by_rule import MODEL, OllamaByRule, write_then_reflect
 from toolcast.experiments.event_log import read_log
 
-CYCLES = 100
+CYCLES = 60
 KILLS = 10
 RUN = """
 import sys
