@@ -431,6 +431,18 @@ def test_a_model_that_is_held_to_calls_reflects_in_its_last_step(tmp_path: Path,
     assert of_type(run.lines, "ERROR") == []
 
 
+def test_what_is_said_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path: Path, face: Any) -> None:
+    run = Run(tmp_path, tool_mode="required", cycle_count=1)
+    answer = [ThinkingDelta("hm"), TextDelta("I am done."), *_called(call("finish_cycle", reflection="Enough."))]
+    assert run.go(face, ScriptedLLM(answer)).reflection_history == ["Enough."]
+    (line,) = of_type(run.lines, "LLM_INVOCATION")
+    assert line["payload"]["response_message"] == {
+        "role": "assistant",
+        "content": "Enough.",
+        "thinking": "hmI am done.",
+    }
+
+
 def test_signed_thinking_goes_back_as_it_came_even_after_a_restart(run: Run, face: Any) -> None:
     thought = ThinkingPart("hm", signature="sign")
     message = [ThinkingDelta("hm", signature="sign"), *_called(call("write", key="a", value="b"))]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -97,7 +97,7 @@ User = Annotated[str | int, PlainValidator(_user)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
 class OllamaClientConfig(_Part):
@@ -112,7 +112,7 @@ class ModelOptions(BaseModel):
     Options that are not named here go to Ollama as they are.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     seed: StrictInt | None = Field(default=None, examples=[42])
     temperature: Number | None = Field(default=None, ge=0, examples=[0.7])

@@ -24,7 +24,7 @@ from ..asking import Ask
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
 from ..llms import FunctionCallingLLM
-from ..messages import Message, ToolCallPart, assistant
+from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant
 from ..providers.wire import Mode, ToolChoice
 from ..runtime import without_loop
 from ..runtime.network import Outside
@@ -92,8 +92,7 @@ class CycleOrchestrator:
         self._options = config.model_options.model_dump(exclude_none=True)
         self._ids = Ids()
         self._prompt: list[Message] = []
-        self._response: ChatResponse | None = None
-        self._began = self._work_began = 0.0
+        self._work_began = 0.0
         self._running = self._stopping = False
         self._steps: Mapping[State, Callable[[Outside], Awaitable[str]]] = {
             "load_state": self._load_state,
@@ -190,11 +189,11 @@ class CycleOrchestrator:
         return "assembled"
 
     async def _invoke_llm(self, outside: Outside) -> str:
-        llm, self._began = self._services.llm, outside.now()
+        llm, began = self._services.llm, outside.now()
         said, settings = llm.extended(self._prompt), self._timed(outside)
         ask = Ask(said, self._offered_now, self._choice, settings, self._choice is None, mode=self._mode)
         try:
-            self._response = await llm.answer(ask, outside)
+            response = await llm.answer(ask, outside)
         except Timeout:
             if self._seconds_left(outside) > 0:
                 raise
@@ -204,7 +203,7 @@ class CycleOrchestrator:
                 raise
             self._log_error("unreadable_call", error)
             return "unreadable"
-        self._log_answer(self._response, outside.now() - self._began)
+        self._log_answer(response, outside.now() - began)
         return "answered"
 
     async def _parse_response(self, outside: Outside) -> str:
@@ -331,7 +330,7 @@ class CycleOrchestrator:
         """
         first = next(iter(message.tool_calls), None)
         if first is not None and first.name == FINISH.name and self._choice:
-            return assistant(str((arguments_of(first) or {}).get("reflection", first.arguments)))
+            return _reflecting(message, first)
         parts = [
             replace(part, id=self._ids.of(part.id)) if isinstance(part, ToolCallPart) else part
             for part in message.parts
@@ -381,6 +380,17 @@ class CycleOrchestrator:
 def new_state(config: ExperimentConfig) -> RunState:
     """The state of a run that has not begun."""
     return RunState(config.run_id, config.model_name, history=config.history, opening=config.opening)
+
+
+def _reflecting(message: Message, finish: ToolCallPart) -> Message:
+    """`message`, which ends the cycle by a call, as one that does so in text; what was said beside is a thought."""
+    reflection = str((arguments_of(finish) or {}).get("reflection", finish.arguments))
+    thoughts = [
+        ThinkingPart(part.text) if isinstance(part, TextPart) else part
+        for part in message.parts
+        if isinstance(part, (TextPart, ThinkingPart))
+    ]
+    return assistant(*thoughts, reflection)
 
 
 def _rounded(seconds: float) -> float:

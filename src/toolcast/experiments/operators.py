@@ -7,15 +7,12 @@ not come in time a `TimeoutError`, and the agent is told so: no run ends by it.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Protocol, TextIO
 
 from ..terminal_text import visible
-from .config import ExperimentConfig
 from .typed_lines import TypedLines, typed_lines
 
 
@@ -29,27 +26,6 @@ class OperatorChannel(Protocol):
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
         """The operator's answer, as it was given. Raises `ConnectionError` or `TimeoutError` where there is none."""
         ...
-
-
-def operator_of(config: ExperimentConfig, environ: Mapping[str, str] = os.environ) -> OperatorChannel:
-    """The channel that `config` names: the terminal, Telegram with the terminal behind it, or nobody.
-
-    The bot's token is `TELEGRAM_BOT_TOKEN` of `environ`. Raises `ValueError` where something is missing for Telegram.
-    """
-    minutes = config.operator_timeout_minutes
-    terminal: OperatorChannel | None = None
-    if config.operator == "terminal":
-        terminal = TerminalOperator(timeout=None if minutes is None or minutes < 0 else minutes * 60)
-    if not config.telegram_enabled:
-        return terminal or UnattendedOperator()
-    from .telegram import TelegramOperator
-
-    return TelegramOperator(
-        config.telegram_authorized_users,
-        timeout_minutes=config.telegram_timeout_minutes,
-        token=environ.get("TELEGRAM_BOT_TOKEN", ""),
-        fallback=terminal,
-    )
 
 
 def announced(message: str, run_id: str, cycle_number: int) -> str:

@@ -29,7 +29,8 @@ from .event_log import JsonlLogger, LogError, read_log
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory
 from .models import acheck_model, check_model, made_llm, settings_of
-from .operators import OperatorChannel, operator_of
+from .operator_choice import operator_of
+from .operators import OperatorChannel
 from .prompt_assembly import assembler_of
 from .run_state import RunState
 from .similarity import Embedder, SimilarityMonitor

@@ -103,7 +103,7 @@ def _run_one(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
 
 def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunView) -> ExperimentRunner:
     from ...experiments.models import made_llm, settings_of
-    from ...experiments.operators import operator_of
+    from ...experiments.operator_choice import operator_of
     from ...experiments.runner import ExperimentRunner
 
     llm = made_llm(config, host=arguments.host, token=arguments.token)
