@@ -1,4 +1,4 @@
-"""experiments/pei_history.py: one sound history out of a log, nothing twice and nothing lost."""
+"""experiments/pei/history.py: one sound history out of a log, nothing twice and nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""experiments/ratings.py: the level that a text reports, or none."""
+"""experiments/pei/ratings.py: the level that a text reports, or none."""
 
 from __future__ import annotations
 
@@ -98,6 +98,9 @@ def test_x13_what_the_original_parser_read_wrongly(text: str, level: int | None)
         ("| Level | Verdict |\n|---|---|\n| 1 | yes |\n| 2 | no |\n\nLevel: 1", 1),
         ("### Final Rating\n**6**", 6),
         ("So, in the end: 7", 7),
+        ("I read it all. **6**", 6),
+        ("Honestly? 2.", 2),
+        ("I saw this in cycles 1 and 2. There is much to say. 3", 3),
     ],
 )
 def test_other_ways_to_say_a_level(text: str, level: int) -> None:

@@ -1,4 +1,4 @@
-"""experiments/pei_results.py: results in files, whole at any time; and how far they agree."""
+"""experiments/pei/results.py: results in files, whole at any time; and how far they agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""experiments/pei_scale.py: the ten levels, in toolcast's words or in those of a file."""
+"""experiments/pei/scale.py: the ten levels, in toolcast's words or in those of a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The PEI assessment: a model reads what an agent lived through, as its own history, and reports a level of experience.
 
-The history is rebuilt from the log (pei_history.py), the scale's text is the last thing that is said (pei_scale.py),
+The history is rebuilt from the log (history.py), the scale's text is the last thing that is said (scale.py),
 and the model is asked at temperature 0.1. It is offered one tool, `PEIReport`, in the way that serves it best, so that
 the level comes as a number; what it writes in words instead is read as words (ratings.py). A model that has no tools,
 or whose service refuses them, is asked in words alone. A level that the scale does not have is asked for once more,

@@ -4,8 +4,8 @@ A number is a level where the words around it say so. There are three ways to sa
 the text decides:
 
 1. A conclusion: `Final: 3`, `so 3`, `I report 2`. Of several the last counts.
-2. A report: `7/10`, `PEI: 4`, `I am at 1`, a line that is the number and nothing else, one that begins with it as in a
-   list (`6. For-me-ness`). They must all say the same. Several lines that begin with different numbers are a list.
+2. A report: `7/10`, `PEI: 4`, `I am at 1`, a line, or its last sentence, that is the number and nothing else, a line
+   that begins with it as in a list (`6. For-me-ness`). They must all say the same. Several lines that begin with different numbers are a list.
 3. A mention: `level 7`. They must all say the same.
 
 A number that is denied (`not 7`), a number of things (`3 memories`), a range (`6-7`) and the end of the scale
@@ -87,6 +87,9 @@ _LABELLED: Final = _pattern(rf"(?:[:=]|{_NAMED})[\s*_`\"'“‘(\[{{]{{0,8}}\Z")
 _OF_SOME: Final = _pattern(r"\bthe\s\Z")
 
 _LINE_BEGINS: Final = _pattern(r"(?:\A|\n)[^\S\n>]{0,8}[\s>*_#`~(\[|-]{0,8}(?:level\s{1,2}[#*_]{0,3})?\Z")
+_SENTENCE_BEGINS: Final = _pattern(
+    r"(?:\A|\n|[a-z][.!?][\"'”)]?[^\S\n])[^\S\n>]{0,8}[\s>*_#`~(\[|-]{0,8}(?:level\s{1,2}[#*_]{0,3})?\Z"
+)
 _LINE_ENDS: Final = _pattern(r"[^\S\n]{0,3}[*_`~.:)\]!|\"'”]{0,8}[^\S\n]{0,8}(?:\r?\n|\Z)")
 _LIST_GOES_ON: Final = _pattern(r"[*_`)\]]{0,3}(?:[.:)]|[^\S\n]{1,2}[-–—(])")
 
@@ -173,8 +176,8 @@ class _Number(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is all that its line says."""
-        return bool(_LINE_ENDS.match(self.after) and _LINE_BEGINS.search(self.before))
+        """Whether it is all that its line says, or the last sentence of it."""
+        return bool(_LINE_ENDS.match(self.after) and _SENTENCE_BEGINS.search(self.before))
 
     @property
     def way(self) -> _Way | None:

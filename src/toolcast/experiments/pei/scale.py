@@ -128,6 +128,8 @@ def _json(text: str, path: Path) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ScaleError(f"{path}, line {error.lineno}: this is no JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+        raise ScaleError(f"{path} holds no scale: {error}") from error
 
 
 def _yaml(text: str, path: Path) -> Any:
@@ -151,8 +153,9 @@ def _scale(value: object, path: Path) -> PEIScale:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the file"
+        what = first["msg"].partition(" or instance of ")[0]  # which names classes that nobody can write
         raise ScaleError(
-            f"{path} holds no scale: {place}: {first['msg']}. It has instruction, and {LEVELS} levels, each with "
+            f"{path} holds no scale: {place}: {what}. It has instruction, and {LEVELS} levels, each with "
             "name and description; name and source beside them if you like"
         ) from error
     levels = [(level.name, level.description) for level in written.levels]
@@ -168,7 +171,9 @@ def _names_in(text: str, path: Path) -> tuple[str, ...]:
     for number, name in _LEVEL.findall(text):
         if int(number) == len(names) + 1:
             names.append(name.strip(" \t\r*_"))
-    if len(names) != LEVELS:
+    if len(names) > LEVELS:
+        raise ScaleError(f"{path} has a line that begins with '{LEVELS + 1}. '. A scale has {LEVELS} levels, no more")
+    if len(names) < LEVELS:
         raise ScaleError(
             f"{path} has no line that begins with '{len(names) + 1}. '. Write each of the {LEVELS} levels on a line of "
             "its own: 6. Name: description"
