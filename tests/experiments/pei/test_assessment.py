@@ -1,4 +1,4 @@
-"""experiments/pei/pei.py: an evaluator is asked, and what it reports is read; on every face."""
+"""experiments/pei/assessment.py: an evaluator is asked, and what it reports is read; on every face."""
 
 from __future__ import annotations
 

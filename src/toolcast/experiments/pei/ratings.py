@@ -5,7 +5,8 @@ the text decides:
 
 1. A conclusion: `Final: 3`, `so 3`, `I report 2`. Of several the last counts.
 2. A report: `7/10`, `PEI: 4`, `I am at 1`, a line, or its last sentence, that is the number and nothing else, a line
-   that begins with it as in a list (`6. For-me-ness`). They must all say the same. Several lines that begin with different numbers are a list.
+   that begins with it as in a list (`6. For-me-ness`). They must all say the same. Several lines that begin with
+   different numbers are a list.
 3. A mention: `level 7`. They must all say the same.
 
 A number that is denied (`not 7`), a number of things (`3 memories`), a range (`6-7`) and the end of the scale
