@@ -15,13 +15,16 @@ from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mappi
 from functools import partial
 from io import IOBase
 from itertools import islice, takewhile
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pydantic
 from pydantic_core import to_json
 
 from .errors import CallError, ToolcastError, TryAgain
 from .messages import ImagePart, TextPart
+
+REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
+"""How Ollama, OpenRouter and vLLM say of a model that it cannot be given tools."""
 
 _TOLD = 500
 _TOLD_OF_CALLS = 2000

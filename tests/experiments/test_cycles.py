@@ -13,7 +13,7 @@ import pytest
 
 from experiments.experiments import RuleLLM, call, config_in, logged, of_cycles, of_type, types
 from toolcast import CallableTool, Message, ThinkingDelta, ThinkingPart, ToolCallPart
-from toolcast.errors import IllegalState, ServerError, Timeout
+from toolcast.errors import BadRequest, IllegalState, ServerError, Timeout, ToolcastError
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.experiments.cycles import CycleOrchestrator, Services, new_state
 from toolcast.experiments.event_log import JsonlLogger, read_log
@@ -267,6 +267,14 @@ def test_a_limit_on_tokens(tmp_path: Path, face: Any) -> None:
     assert (end["measures"]["steps"], end["measures"]["ended_by"]) == (2, "max_tokens")
 
 
+def test_a_limit_is_told_in_all_its_digits(tmp_path: Path, face: Any) -> None:
+    run = Run(tmp_path, cycle_count=1, limits={"max_tokens": 1_000_001})
+    many = [TextDelta("."), *_called(call("write", key="a", value="b")), UsageReport(Usage(1_000_000, 2))]
+    run.go(face, ScriptedLLM(many))
+    (error,) = of_type(run.lines, "ERROR")
+    assert error["payload"]["message"].startswith("the cycle ended at its limit, max_tokens=1000001, ")
+
+
 class SlowLLM(ScriptedLLM):
     """Each answer takes `seconds` on its clock; one that would come too late is a `Timeout`, as over a network."""
 
@@ -356,6 +364,48 @@ def test_what_the_service_could_not_read_is_asked_for_again(run: Run, face: Any)
     assert error["payload"]["kind"] == "unreadable_call"
     assert state.reflection_history == ["Done."]
     assert of_type(run.lines, "CYCLE_END")[0]["measures"]["steps"] == 2
+
+
+def test_what_could_not_be_logged_is_not_asked_for_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with JsonlLogger(run.config.log_path, "first") as log:
+        write_line = log.log_event
+
+        def no_room_for_errors(event_type: Any, *args: Any) -> LogEvent:
+            if event_type == "ERROR":
+                raise ToolcastError("the disk is full")
+            return write_line(event_type, *args)
+
+        monkeypatch.setattr(log, "log_event", no_room_for_errors)
+        llm = ScriptedLLM(ServerError("error parsing tool call: raw='{bad'", status=500))
+        with pytest.raises(ToolcastError, match="the disk is full"):
+            run.orchestrator(llm, log).run()
+    assert len(llm.requests) == 1
+
+
+@pytest.mark.parametrize(("tool_mode", "notes"), [("native", 1), ("none", 0)])
+def test_a_model_that_takes_no_tools(tmp_path: Path, face: Any, tool_mode: str, notes: int) -> None:
+    run = Run(tmp_path, tool_mode=tool_mode)
+    with pytest.raises(BadRequest) as caught:
+        run.go(face, ScriptedLLM(BadRequest("m does not support tools", status=400)))
+    assert (
+        getattr(caught.value, "__notes__", [])
+        == ["For a model that takes no tools set tool_mode: prompted in the configuration, or none."][:notes]
+    )
+
+
+def test_what_the_llm_says_first_of_all_is_in_the_log(run: Run, face: Any) -> None:
+    llm = ScriptedLLM(call("write", key="a", value="b"), "Done.", system_prompt="Be brief.")
+    run.go(face, llm, "run_cycle")
+    asked = [line["payload"]["prompt_messages"] for line in of_type(run.lines, "LLM_INVOCATION")]
+    assert [[message["role"] for message in messages] for messages in asked] == [said(each) for each in llm.requests]
+    assert [messages[0] for messages in asked] == [{"role": "system", "content": "Be brief."}] * 2
+
+
+def test_arguments_that_are_nested_too_deep_are_answered(run: Run, face: Any) -> None:
+    deep = '{"key": "a", "value": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    run.go(face, ScriptedLLM(ToolCallPart("c", "write", deep), "Done."), "run_cycle")
+    (line,) = of_type(run.lines, "TOOL_CALL")
+    assert line["payload"]["output"].startswith("Error: Invalid arguments for tool 'write': ")
 
 
 def test_an_empty_answer_is_an_empty_reflection(run: Run, face: Any) -> None:
@@ -568,9 +618,21 @@ def test_ctrl_c_in_an_answer(run: Run) -> None:
     assert run.lines[-1]["payload"] == {"status": "interrupted", "cycles_completed": 1}
 
 
-def test_a_full_disk_is_raised_as_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolcast.errors import ToolcastError
+def test_ctrl_c_after_the_last_cycle(run: Run) -> None:
+    def observer(call_id: str, state: str) -> None:
+        if state == "complete":
+            raise KeyboardInterrupt
 
+    with JsonlLogger(run.config.log_path, "first") as log:
+        services = Services(ScriptedLLM("One.", "Two.", "Three."), log)
+        cycles = CycleOrchestrator(run.config, services, observer=observer)
+        with pytest.raises(KeyboardInterrupt):
+            cycles.run()
+        assert cycles.is_done
+    assert run.lines[-1]["payload"] == {"status": "interrupted", "cycles_completed": 3}
+
+
+def test_a_full_disk_is_raised_as_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with JsonlLogger(run.config.log_path, "first") as log:
         cycles = run.orchestrator(ScriptedLLM("One.", "Two.", "Three."), log)
         write_line = log.log_event

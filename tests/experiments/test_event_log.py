@@ -744,3 +744,34 @@ def test_nothing_stays_open_after_a_failure(path: Path) -> None:
         with pytest.raises(LogError):
             opened(path, run_id="other")
     assert open_files() == before
+
+
+def test_interrupted_after_a_line_the_next_has_a_number_of_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path) as log:
+        append = log._append
+
+        def interrupted(*args: Any) -> None:
+            monkeypatch.setattr(log, "_append", append)
+            append(*args)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(log, "_append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.log_event("CYCLE_START", 1)
+        assert log.log_event("RUN_END").sequence == 1
+    assert [event.sequence for event in read_log(path)] == [0, 1]
+
+
+def test_interrupted_while_it_is_closed_a_log_is_free_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupted() -> Generator[None]:
+        raise KeyboardInterrupt
+        yield
+
+    with opened(path) as log:
+        monkeypatch.setattr(log, "_one_by_one", interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            log.close()
+        monkeypatch.undo()
+        with opened(path) as again:
+            assert again.log_event("CYCLE_START", 1).sequence == 0

@@ -92,6 +92,7 @@ def test_arguments_of() -> None:
     assert arguments_of(ToolCallPart("c", "list", "")) == {}
     assert arguments_of(ToolCallPart("c", "list", "[1]")) is None
     assert arguments_of(ToolCallPart("c", "list", "{")) is None
+    assert arguments_of(ToolCallPart("c", "list", '{"key": ' + "[" * 100_000 + "]" * 100_000 + "}")) is None
 
 
 objects = st.dictionaries(st.text(), st.text() | st.integers(), max_size=3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast import ThinkingPart, ToolCallPart, assistant
-from toolcast.experiments.response_parsing import ResponseParser, without_thinking
+from toolcast.experiments.response_parsing import ResponseParser, reflecting, without_thinking
 
 parse = ResponseParser().parse_response
 
@@ -52,6 +52,25 @@ def test_nothing_of_a_tag_is_left(text: str) -> None:
     left = without_thinking(text)
     assert "</think>" not in left and "</thinking>" not in left
     assert left == left.strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reflection"),
+    [
+        ('{"reflection": "Done."}', "Done."),
+        ('{"reflection": ""}', ""),
+        ('{"reflection": null}', ""),
+        ("{}", ""),
+        ("", ""),
+        ('{"reflection": ["One.", "Zwei für mich."]}', '["One.", "Zwei für mich."]'),
+        ('{"text": "Done."}', '{"text": "Done."}'),
+        ("Done.", "Done."),
+    ],
+)
+def test_a_call_that_ends_the_cycle_gives_the_reflection(arguments: str, reflection: str) -> None:
+    finish = ToolCallPart("c", "finish_cycle", arguments)
+    said = reflecting(assistant("I am done.", finish), finish)
+    assert said == assistant(ThinkingPart("I am done."), reflection)
 
 
 @given(st.text(alphabet="ab <>/"))

@@ -103,9 +103,10 @@ def test_errors_that_change_what_comes_next() -> None:
         [START, END, START],
         [START, result(1, "write", "ok")],
         [START, answer(2, "Done.")],
+        [LogEvent.from_dict(START.to_dict() | {"event_type": "OTHER"})],
     ],
-    ids=["no cycle", "no start", "skipped", "twice", "not ended", "again", "no call", "another"],
+    ids=["no cycle", "no start", "skipped", "twice", "not ended", "again", "no call", "another", "no event"],
 )
 def test_what_cannot_follow_is_refused(events: list[LogEvent]) -> None:
-    with pytest.raises(ValueError, match=r"cycle|without a call"):
+    with pytest.raises(ValueError, match=r"cycle|without a call|'OTHER' is no event"):
         folded(*events)

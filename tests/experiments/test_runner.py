@@ -11,8 +11,10 @@ import pytest
 from experiments.experiments import call, config_in, logged, of_type, types
 from experiments.ollama_by_rule import MODEL, OllamaByRule
 from toolcast import Ollama
-from toolcast.errors import ServerError, ToolcastError
-from toolcast.experiments.event_log import JsonlLogger, LogError
+from toolcast.errors import OutputTypeError, ServerError, ToolcastError
+from toolcast.experiments import runner
+from toolcast.experiments.event_log import JsonlLogger, LogError, LogMissing
+from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.models import ModelNotFoundError, ServerNotFound
 from toolcast.experiments.runner import ExperimentRunner, RunExists
 from toolcast.testing import ScriptedLLM
@@ -56,6 +58,19 @@ def test_those_who_listen(tmp_path: Path, face: Any) -> None:
     )
     assert events == types(logged(runner.config.log_path))
     assert states[-1] == "complete"
+
+
+def test_a_memory_that_fails_to_forget_keeps_nobody_from_hearing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*args: Any) -> None:
+        raise ToolcastError("the disk is full")
+
+    monkeypatch.setattr(RunMemory, "forget_calls", failing)
+    config, events = config_in(tmp_path, cycle_count=1), list[str]()
+    ExperimentRunner(config, llm=ScriptedLLM("One.")).run(listener=lambda event: events.append(event.event_type))
+    assert events == types(logged(config.log_path))
+    assert "the listener failed at CYCLE_END of cycle 1" in caplog.text
 
 
 def test_tools_of_ones_own_and_an_embedder(tmp_path: Path) -> None:
@@ -103,12 +118,11 @@ def test_more_cycles_for_a_run_that_has_ended(tmp_path: Path) -> None:
     assert runner.run().reflection_history == ["One.", "Two."]
 
 
-def test_similarity_goes_on_with_what_was_said_before(tmp_path: Path) -> None:
+def test_similarity_goes_on_with_what_was_said_before(tmp_path: Path, face: Any) -> None:
     words = {"embedder": "words"}
     ExperimentRunner(config_in(tmp_path, cycle_count=1, similarity=words), llm=ScriptedLLM("The deep sea.")).run()
     llm = ScriptedLLM("The deep sea.", "Another day.")
-    runner = ExperimentRunner(config_in(tmp_path, cycle_count=3, similarity=words), llm=llm, resume=True)
-    runner.run()
+    face.method(ExperimentRunner(config_in(tmp_path, cycle_count=3, similarity=words), llm=llm, resume=True), "run")
     assert "Advisory:" in llm.requests[1].messages[0].text
 
 
@@ -122,6 +136,21 @@ def test_a_second_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
         ExperimentRunner(config, llm=llm).run()
     assert isinstance(caught.value, FileExistsError) and isinstance(caught.value, ToolcastError)
     assert llm.requests == []
+
+
+def test_a_run_that_came_and_went_meanwhile_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, settings_of = config_in(tmp_path, cycle_count=1), runner.settings_of
+
+    def another_first(*args: Any) -> Any:
+        monkeypatch.setattr(runner, "settings_of", settings_of)
+        ExperimentRunner(config, llm=ScriptedLLM("One.")).run()
+        return settings_of(*args)
+
+    monkeypatch.setattr(runner, "settings_of", another_first)
+    with pytest.raises(RunExists, match="1 of 1 cycles have ended"):
+        ExperimentRunner(config, llm=ScriptedLLM()).run()
 
 
 def test_two_at_the_same_moment_are_refused(tmp_path: Path) -> None:
@@ -142,6 +171,18 @@ def test_a_new_run_begins_with_an_empty_memory(tmp_path: Path) -> None:
     assert line["payload"]["output"] == "No keys stored"
 
 
+def test_a_memory_whose_log_is_gone_is_not_emptied_by_resuming(tmp_path: Path) -> None:
+    config = config_in(tmp_path, cycle_count=1)
+    ExperimentRunner(config, llm=ScriptedLLM(call("write", key="a", value="b"), "One.")).run()
+    elsewhere = config.model_copy(update={"log_folder": tmp_path / "elsewhere"})
+    llm = ScriptedLLM()
+    with pytest.raises(LogMissing, match="is log_folder right"):
+        ExperimentRunner(elsewhere, llm=llm, resume=True).run()
+    assert llm.requests == []
+    with AgentMemory(config.memory_path) as memory:
+        assert memory.of("first").read("a") == "b"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [({"model_name": "another"}, "model_name='scripted'"), ({"history": "full"}, "history='reset'")],
@@ -152,6 +193,26 @@ def test_two_experiments_do_not_mix_in_one_log(tmp_path: Path, changes: dict[str
     runner = ExperimentRunner(config_in(tmp_path, **changes), llm=ScriptedLLM(), resume=True)
     with pytest.raises(LogError, match=words):
         runner.run()
+
+
+def test_a_log_that_lacks_something_says_what(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    with JsonlLogger(config.log_path, "first") as log:
+        log.log_event("CYCLE_START", 1)
+        log.log_event("LLM_INVOCATION", 1, {"prompt_messages": []})
+    with pytest.raises(LogError, match="event 2: KeyError: 'response_message'; the run cannot be resumed"):
+        ExperimentRunner(config, llm=ScriptedLLM(), resume=True).run()
+
+
+def test_a_tool_by_the_name_of_one_that_is_there_is_refused(tmp_path: Path) -> None:
+    def write(note: str) -> str:
+        """Another one."""
+        return note
+
+    llm = ScriptedLLM()
+    with pytest.raises(OutputTypeError, match="several tools are named write"):
+        ExperimentRunner(config_in(tmp_path), llm=llm, tools=[write]).run()
+    assert llm.requests == []
 
 
 def test_a_log_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 class Way:
-    """The two faces of `check`."""
+    """The two faces of `check` and `remember`."""
 
     def __init__(self, backend: str | None) -> None:
         self.backend = backend
@@ -61,6 +61,12 @@ class Way:
         if self.backend is None:
             return monitor.check(reflection, cycle)
         return anyio.run(monitor.acheck, reflection, cycle, backend=self.backend)
+
+    def remember(self, monitor: SimilarityMonitor, reflections: Iterable[tuple[int, str]]) -> None:
+        if self.backend is None:
+            monitor.remember(reflections)
+        else:
+            anyio.run(monitor.aremember, reflections, backend=self.backend)
 
 
 @pytest.fixture(params=[None, "asyncio", "trio"], ids=["sync", "asyncio", "trio"])
@@ -218,21 +224,21 @@ def test_an_empty_reflection_is_neither_embedded_nor_compared_nor_remembered(way
     given = monitor(a=NEAR)
     way.check(given, "a", 1)
     assert way.check(given, blank, 2) == Similarity()
-    given.remember([(3, blank)])
+    way.remember(given, [(3, blank)])
     assert given.embedder is not None
     assert given.embedder.asked == [["a"]]  # type: ignore[attr-defined]  # it is a Scripted
 
 
 def test_without_an_embedder_nothing_is_compared(way: Way) -> None:
     none = SimilarityMonitor(None)
-    none.remember([(1, "a")])
+    way.remember(none, [(1, "a")])
     assert way.check(none, "a", 2) == Similarity()
 
 
-def test_remembered_reflections_are_embedded_in_one_call() -> None:
+def test_remembered_reflections_are_embedded_in_one_call(way: Way) -> None:
     embedder = Scripted({"a": FAR, "b": NEAR})
     given = SimilarityMonitor(embedder)
-    given.remember(iter([(1, "a"), (2, " "), (3, "b")]))
+    way.remember(given, iter([(1, "a"), (2, " "), (3, "b")]))
     assert embedder.asked == [["a", "b"]]
     assert given.check("b", 4) == Similarity(1.0, "high", 3)
 
@@ -307,9 +313,9 @@ def test_a_failure_is_an_answer(way: Way, broken: Any, said: str, caplog: pytest
     assert way.check(given, "a", 3) == Similarity(1.0, "high", 1)
 
 
-def test_only_the_first_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_first_failure_is_logged(way: Way, caplog: pytest.LogCaptureFixture) -> None:
     given = monitor(a=OSError("away"))
-    given.remember([(1, "a")])
+    way.remember(given, [(1, "a")])
     assert [given.check("a", cycle).error for cycle in range(2, 5)] == ["OSError: away"] * 3
     assert len(warnings(caplog)) == 1
 
@@ -341,6 +347,8 @@ def test_ctrl_c_passes() -> None:
 def test_under_an_event_loop_the_embedder_has_a_thread_of_its_own() -> None:
     embedder = Scripted({"a": NEAR})
     anyio.run(SimilarityMonitor(embedder).acheck, "a", 1)
+    anyio.run(SimilarityMonitor(embedder).aremember, [(1, "a")])
+    assert len(embedder.threads) == 2
     assert threading.get_ident() not in embedder.threads
 
 

@@ -175,6 +175,11 @@ REFUSED = [
 ]
 
 
+def test_the_result_of_a_call_without_a_name() -> None:
+    asked, answered = contents(assistant(ToolCallPart("x", "")), tool_result("x", "no such tool"))
+    assert asked["parts"][0]["functionCall"]["name"] == answered["parts"][0]["functionResponse"]["name"]
+
+
 @pytest.mark.parametrize(("message", "named"), REFUSED)
 def test_content_that_cannot_be_sent(message: Message, named: str) -> None:
     with pytest.raises(BadRequest, match=named) as caught:

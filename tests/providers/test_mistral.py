@@ -185,6 +185,15 @@ def test_calls_and_results_have_ids_of_nine_letters_and_digits() -> None:
     ]
 
 
+def test_between_a_result_and_the_user_the_model_speaks() -> None:
+    call, result = ToolCallPart("gSIMJiOkT", "f"), tool_result("gSIMJiOkT", "5")
+    sent = body(user("a"), assistant(call), result, user("b"), user("c"), assistant(call), result)["messages"]
+    assert [message["role"] for message in sent] == [
+        *["user", "assistant", "tool", "assistant", "user", "user", "assistant", "tool"]
+    ]
+    assert sent[3] == {"role": "assistant", "content": "I stopped here."}
+
+
 def test_the_name_of_a_tool_that_is_no_longer_offered() -> None:
     (result,) = body(tool_result("x", "4", name="old tool"))["messages"]
     assert result["name"] == legal_name("old tool")

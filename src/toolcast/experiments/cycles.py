@@ -24,13 +24,13 @@ from ..asking import Ask
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
 from ..llms import FunctionCallingLLM
-from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant
+from ..messages import Message, ToolCallPart
 from ..providers.wire import Mode, ToolChoice
 from ..runtime import without_loop
 from ..runtime.network import Outside
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace, logger
-from ..tool_texts import told
+from ..tool_texts import REFUSES_TOOLS, told
 from ..tools import CallableTool
 from .agent_tools import CallPlace
 from .config import ExperimentConfig
@@ -38,7 +38,7 @@ from .event_log import JsonlLogger
 from .log_events import EndedBy, EventType, LogEvent, RunStatus
 from .plain_messages import arguments_of, plain
 from .prompt_assembly import FINISH, assembler_of, offered
-from .response_parsing import ResponseParser, without_thinking
+from .response_parsing import ResponseParser, reflecting, without_thinking
 from .run_state import CycleSoFar, RunState
 from .similarity import Similarity, SimilarityMonitor
 from .tool_dispatch import ToolDispatcher
@@ -49,6 +49,7 @@ Listener: TypeAlias = Callable[[LogEvent], object]
 
 _ENDS: Final = ("complete", "cancelled", "error")
 _UNREADABLE_CALL: Final = "error parsing tool call"  # what an Ollama says of a call that is no JSON
+_WITHOUT_TOOLS: Final = "For a model that takes no tools set tool_mode: prompted in the configuration, or none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class CycleOrchestrator:
         self._settings = services.llm.merged(services.settings)
         self._options = config.model_options.model_dump(exclude_none=True)
         self._ids = Ids()
-        self._prompt: list[Message] = []
+        self._prompt: tuple[Message, ...] = ()
         self._work_began = 0.0
         self._running = self._stopping = False
         self._steps: Mapping[State, Callable[[Outside], Awaitable[str]]] = {
@@ -151,7 +152,8 @@ class CycleOrchestrator:
             self._fail(error)
             raise
         except BaseException:
-            self._trace.step("cancelled")
+            if self.state not in _ENDS:
+                self._trace.step("cancelled")
             raise
         finally:
             self._running = False
@@ -185,13 +187,13 @@ class CycleOrchestrator:
         limit = self._limit_reached(outside)
         if limit is not None:
             return self._limited(limit)
-        self._prompt = self._assembler.build_prompt(self.run_state)
+        self._prompt = self._services.llm.extended(self._assembler.build_prompt(self.run_state))
         return "assembled"
 
     async def _invoke_llm(self, outside: Outside) -> str:
         llm, began = self._services.llm, outside.now()
-        said, settings = llm.extended(self._prompt), self._timed(outside)
-        ask = Ask(said, self._offered_now, self._choice, settings, self._choice is None, mode=self._mode)
+        tools, settings = self._offered_now, self._timed(outside)
+        ask = Ask(self._prompt, tools, self._choice, settings, self._choice is None, mode=self._mode)
         try:
             response = await llm.answer(ask, outside)
         except Timeout:
@@ -199,6 +201,8 @@ class CycleOrchestrator:
                 raise
             return self._limited("max_seconds")
         except LLMError as error:
+            if tools and REFUSES_TOOLS.search(str(error)):
+                error.add_note(_WITHOUT_TOOLS)
             if _UNREADABLE_CALL not in str(error).lower():
                 raise
             self._log_error("unreadable_call", error)
@@ -266,7 +270,7 @@ class CycleOrchestrator:
 
     def _limited(self, limit: EndedBy) -> str:
         most = getattr(self.config.limits, limit)
-        message = f"the cycle ended at its limit, {limit}={most:g}, without a final reflection"
+        message = f"the cycle ended at its limit, {limit}={most:.15g}, without a final reflection"
         payload = {"kind": "limit", "limit": limit, "stage": self.state, "error_type": "", "message": message}
         self._log("ERROR", payload=payload)
         return "limited"
@@ -308,10 +312,10 @@ class CycleOrchestrator:
             logger.exception("the listener failed at %s of cycle %d", event.event_type, event.cycle_number)
 
     def _log_answer(self, response: ChatResponse, seconds: float) -> None:
-        message = self._own(response.message)
-        system, *_ = self._prompt
+        message, history = self._own(response.message), self.run_state.message_history
+        before = self._prompt[: len(self._prompt) - len(history)]
         payload = {
-            "prompt_messages": [plain(system), *self.run_state.message_history],
+            "prompt_messages": [*map(plain, before), *history],
             "response_message": plain(message),
             "model_options": self._options,
         }
@@ -330,7 +334,7 @@ class CycleOrchestrator:
         """
         first = next(iter(message.tool_calls), None)
         if first is not None and first.name == FINISH.name and self._choice:
-            return _reflecting(message, first)
+            return reflecting(message, first)
         parts = [
             replace(part, id=self._ids.of(part.id)) if isinstance(part, ToolCallPart) else part
             for part in message.parts
@@ -364,13 +368,13 @@ class CycleOrchestrator:
         self._log("RUN_START", 0, payload)
 
     def _fail(self, error: Exception) -> None:
-        self._log_error("llm" if self.state == "invoke_llm" else "failure", error)
+        with suppress(ToolcastError):  # where the log itself has failed, that is raised
+            self._log_error("llm" if self.state == "invoke_llm" else "failure", error)
         self._trace.step("failed")
 
     def _log_error(self, kind: str, error: Exception) -> None:
         payload = {"kind": kind, "stage": self.state, "error_type": type(error).__name__, "message": told(error)}
-        with suppress(ToolcastError):  # where the log itself has failed, that is raised
-            self._log("ERROR", payload=payload)
+        self._log("ERROR", payload=payload)
 
     def _end_run(self, status: RunStatus) -> None:
         with suppress(ToolcastError):
@@ -380,17 +384,6 @@ class CycleOrchestrator:
 def new_state(config: ExperimentConfig) -> RunState:
     """The state of a run that has not begun."""
     return RunState(config.run_id, config.model_name, history=config.history, opening=config.opening)
-
-
-def _reflecting(message: Message, finish: ToolCallPart) -> Message:
-    """`message`, which ends the cycle by a call, as one that does so in text; what was said beside is a thought."""
-    reflection = str((arguments_of(finish) or {}).get("reflection", finish.arguments))
-    thoughts = [
-        ThinkingPart(part.text) if isinstance(part, TextPart) else part
-        for part in message.parts
-        if isinstance(part, (TextPart, ThinkingPart))
-    ]
-    return assistant(*thoughts, reflection)
 
 
 def _rounded(seconds: float) -> float:

@@ -111,8 +111,7 @@ class JsonlLogger:
                 self._settle()
             written_at = max(self._last, _stamp(datetime.fromtimestamp(self._now(), UTC)))
             event = LogEvent(event_type, cycle_number, payload, measures, self.run_id, written_at, self.next_sequence)
-            self._append(_line(event))
-            self._last, self.next_sequence = written_at, self.next_sequence + 1
+            self._append(_line(event), written_at)
         return event
 
     def close(self) -> None:
@@ -120,9 +119,11 @@ class JsonlLogger:
         if os.getpid() != self._owner:
             self._close_file()  # a child's own copy; the log goes on in its parent
             return
-        with self._one_by_one:
-            self._close_file()
-        self._claim.release()
+        try:
+            with self._one_by_one:
+                self._close_file()
+        finally:
+            self._claim.release()
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +131,7 @@ class JsonlLogger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, written_at: str) -> None:
         """All of `line` at the end of the log, or nothing."""
         end, self._end = self._end, _UNSETTLED
         with _told(self.path):
@@ -140,6 +141,8 @@ class JsonlLogger:
                 with suppress(OSError):  # else the next line, or who opens the log next, takes it back
                     os.ftruncate(self._fd, end)
                 raise
+        # The end comes last: who is interrupted before it looks up in the log what stands there.
+        self._last, self.next_sequence = written_at, self.next_sequence + 1
         self._end = end + len(line)
 
     def _size(self) -> int:

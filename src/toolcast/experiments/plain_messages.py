@@ -52,7 +52,7 @@ def arguments_of(call: ToolCallPart) -> dict[str, Any] | None:
     """The arguments of a call; None where they are no JSON object."""
     try:
         read: Any = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):  # the second: brackets in brackets, thousands deep
         return None
     return cast("dict[str, Any]", read) if isinstance(read, dict) else None
 

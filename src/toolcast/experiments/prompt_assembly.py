@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field
 
 from ..messages import Message, system
-from ..tools import CallableTool
+from ..tools import CallableTool, as_tools
 from .config import ExperimentConfig
 from .run_state import RunState
 from .similarity import advisory_of
@@ -96,10 +96,13 @@ def _described_tool(tool: CallableTool) -> str:
 
 
 def offered(config: ExperimentConfig, tools: Sequence[CallableTool]) -> tuple[CallableTool, ...]:
-    """What the model is offered of `tools`, in the mode of the experiment."""
+    """What the model is offered of `tools`, in the mode of the experiment.
+
+    Raises `OutputTypeError` where two have one name.
+    """
     if config.tool_mode == "none":
         return ()
-    return tuple(tools) if config.tool_mode == "native" else (*tools, FINISH)
+    return as_tools(tools if config.tool_mode == "native" else (*tools, FINISH))
 
 
 def assembler_of(config: ExperimentConfig, tools: Sequence[CallableTool]) -> PromptAssembler:

@@ -7,10 +7,12 @@ of it belongs to the reflection; all of it is in the log.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final, Literal, TypeAlias
 
-from ..messages import Message, ToolCallPart
+from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant
+from .plain_messages import arguments_of
 
 Parsed: TypeAlias = tuple[Literal["TOOL_CALL"], tuple[ToolCallPart, ...]] | tuple[Literal["FINAL_REFLECTION"], str]
 
@@ -33,3 +35,27 @@ def without_thinking(text: str) -> str:
     text = _THOUGHT.sub("", text)
     # What stands before a closing tag that nothing opened was thought too.
     return _CLOSING.split(text)[-1].strip()
+
+
+def reflecting(message: Message, finish: ToolCallPart) -> Message:
+    """`message`, which ends the cycle by the call `finish`, as one that does so in text.
+
+    What was said beside the call is a thought.
+    """
+    thoughts = [
+        ThinkingPart(part.text) if isinstance(part, TextPart) else part
+        for part in message.parts
+        if isinstance(part, (TextPart, ThinkingPart))
+    ]
+    return assistant(*thoughts, _reflection_in(finish))
+
+
+def _reflection_in(finish: ToolCallPart) -> str:
+    """The reflection that a call gives: whatever it says, where that is no text under the right name."""
+    arguments = arguments_of(finish)
+    if arguments is None:
+        return finish.arguments
+    said = arguments.get("reflection", arguments or None)
+    if said is None:
+        return ""
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)

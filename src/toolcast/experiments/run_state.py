@@ -93,7 +93,10 @@ class RunState:
 
         Raises ValueError for an event that cannot follow what came before.
         """
-        self._applied[event.event_type](self, event, message)
+        step = self._applied.get(event.event_type)
+        if step is None:
+            raise ValueError(f"{event.event_type!r} is no event of a run")
+        step(self, event, message)
 
     def _run_starts(self, event: LogEvent, message: Message | None) -> None:
         self.status = None

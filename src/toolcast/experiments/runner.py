@@ -19,13 +19,14 @@ from ..llms import FunctionCallingLLM
 from ..messages import Message
 from ..metadata import Progress
 from ..states import Observer
+from ..tool_texts import told
 from ..tools import CallableTool, as_tools
 from .agent_tools import agent_tools
 from .config import ExperimentConfig
 from .config_files import load_config
 from .cycles import CycleOrchestrator, Listener, Services, new_state
 from .embedders import embedder_of
-from .event_log import JsonlLogger, LogError, read_log
+from .event_log import JsonlLogger, LogError, LogMissing, read_log
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory
 from .models import acheck_model, check_model, made_llm, settings_of
@@ -81,12 +82,14 @@ class ExperimentRunner:
 
         `listener(event)` hears of each `LogEvent`, `observer(call_id, state)` of every state of the cycles.
         """
-        with self._opened(listener, observer) as cycles:
+        with self._opened(listener, observer) as (cycles, monitor):
+            monitor.remember(_reflections(cycles))
             return cycles.run()
 
     async def arun(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
         """The state after the last cycle: see `run`."""
-        with self._opened(listener, observer) as cycles:
+        with self._opened(listener, observer) as (cycles, monitor):
+            await monitor.aremember(_reflections(cycles))
             return await cycles.arun()
 
     def state(self) -> RunState:
@@ -108,36 +111,47 @@ class ExperimentRunner:
         return path.is_file() and path.stat().st_size > 0
 
     @contextmanager
-    def _opened(self, listener: Listener | None, observer: Observer | None) -> Generator[CycleOrchestrator]:
-        """The cycles, on a log that is theirs."""
+    def _opened(
+        self, listener: Listener | None, observer: Observer | None
+    ) -> Generator[tuple[CycleOrchestrator, SimilarityMonitor]]:
+        """The cycles, on a log that is theirs, and who compares their reflections, and remembers none yet."""
         config = self.config
-        if self._has_log and not self.resume:
-            raise RunExists(self._exists())
+        self._must_be_wanted()
         settings = settings_of(config, self.llm)  # raises before anything is written
         with ExitStack() as opened:
             log = opened.enter_context(JsonlLogger(config.log_path, config.run_id))
+            self._must_be_wanted()  # another may have begun and ended before the log was ours
             state = self._folded(read_log(config.log_path)) if self._has_log else self._new_state()
             memory = opened.enter_context(AgentMemory(config.memory_path, config.memory)).of(config.run_id)
             if not state.cycle_number:
-                memory.clear()
+                self._begin_anew(memory)
             if self._own_llm:
                 opened.enter_context(self.llm)
-            services = Services(self.llm, log, self._all_tools(memory), self._monitor(state), settings)
-            yield CycleOrchestrator(
-                config, services, state=state, observer=observer, listener=_both(_forgetting(memory), listener)
+            monitor = self._monitor()
+            services = Services(self.llm, log, self._all_tools(memory), monitor, settings)
+            hear = _both(_forgetting(memory), listener)
+            yield CycleOrchestrator(config, services, state=state, observer=observer, listener=hear), monitor
+
+    def _begin_anew(self, memory: RunMemory) -> None:
+        """Have the run begin with nothing in its memory. Raises `LogMissing` where it was meant to go on with some."""
+        if self.resume and memory.keys():
+            path, run_id = self.config.log_path, self.config.run_id
+            raise LogMissing(
+                f"there is a memory of the run {run_id!r}, {self.config.memory_path}, and nothing in its log, {path}: "
+                "is log_folder right? Without --resume the run begins anew, its memory empty.",
+                path=path,
             )
+        memory.clear()
 
     def _all_tools(self, memory: RunMemory) -> tuple[CallableTool, ...]:
         operator = self._operator or operator_of(self.config)
         return (*agent_tools(memory, operator), *self._tools)
 
-    def _monitor(self, state: RunState) -> SimilarityMonitor:
+    def _monitor(self) -> SimilarityMonitor:
         wanted = self.config.similarity
         ollama = self.config.ollama_client_config.host if wanted.embedder.startswith("ollama:") else None
         embedder = self._embedder or embedder_of(wanted.embedder, base_url=ollama)
-        monitor = SimilarityMonitor(embedder, high=wanted.high, moderate=wanted.moderate)
-        monitor.remember(enumerate(state.reflection_history, 1))
-        return monitor
+        return SimilarityMonitor(embedder, high=wanted.high, moderate=wanted.moderate)
 
     def _new_state(self) -> RunState:
         return new_state(self.config)
@@ -150,7 +164,8 @@ class ExperimentRunner:
                 self._must_be_ours(event)
                 state.apply(event)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                why = f"{config.log_path}, event {number}: {error}; the run cannot be resumed from it"
+                what = error if isinstance(error, ValueError) else told(error)
+                why = f"{config.log_path}, event {number}: {what}; the run cannot be resumed from it"
                 raise LogError(why, path=config.log_path) from error
         return state
 
@@ -164,6 +179,11 @@ class ExperimentRunner:
             if was != wanted:
                 raise ValueError(f"it is a log of {key}={was!r}, not {wanted!r}: give this experiment another run_id")
 
+    def _must_be_wanted(self) -> None:
+        """Raise `RunExists` where there is a log that nobody wants to go on with."""
+        if self._has_log and not self.resume:
+            raise RunExists(self._exists())
+
     def _exists(self) -> str:
         state = self.state()
         ended = f"{state.completed} of {self.config.cycle_count} cycles have ended"
@@ -171,6 +191,11 @@ class ExperimentRunner:
             f"there is a log of the run {self.config.run_id!r} already, {self.config.log_path}: {ended}. "
             "Go on with it (--resume, resume=True), or give this experiment another run_id."
         )
+
+
+def _reflections(cycles: CycleOrchestrator) -> Iterable[tuple[int, str]]:
+    """Those of the cycles that have ended, with their numbers."""
+    return enumerate(cycles.run_state.reflection_history, 1)
 
 
 def _forgetting(memory: RunMemory) -> Listener:
@@ -188,7 +213,9 @@ def _both(first: Listener, second: Listener | None) -> Listener:
         return first
 
     def heard(event: LogEvent) -> Any:
-        first(event)
-        second(event)
+        try:
+            first(event)
+        finally:
+            second(event)
 
     return heard

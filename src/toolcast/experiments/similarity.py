@@ -129,12 +129,17 @@ class SimilarityMonitor:
     def remember(self, reflections: Iterable[tuple[int, str]]) -> None:
         """Take these, each with its cycle, for earlier ones, as when a run is resumed. They are embedded at once."""
         said = [(cycle, text) for cycle, text in reflections if text.strip()]
-        if not said or self.embedder is None:
-            return
-        vectors = self._tried([text for _, text in said])
-        if not isinstance(vectors, str):
-            for (cycle, _), vector in zip(said, vectors, strict=True):
-                self._keep(vector, cycle)
+        if said and self.embedder is not None:
+            self._keep_all(said, self._tried([text for _, text in said]))
+
+    async def aremember(self, reflections: Iterable[tuple[int, str]]) -> None:
+        """`remember`, the embedder in a thread."""
+        said = [(cycle, text) for cycle, text in reflections if text.strip()]
+        if said and self.embedder is not None:
+            from anyio import to_thread
+
+            texts = [text for _, text in said]
+            self._keep_all(said, await to_thread.run_sync(self._tried, texts, abandon_on_cancel=True))
 
     def _tried(self, texts: list[str]) -> list[list[float]] | str:
         """The vectors of `texts`, or why there are none."""
@@ -162,6 +167,11 @@ class SimilarityMonitor:
         score, nearest = (None, None) if seen is None else seen.nearest(vector)
         self._keep(vector, cycle)
         return Similarity(score, None if score is None else self._band(score), nearest)
+
+    def _keep_all(self, said: list[tuple[int, str]], tried: list[list[float]] | str) -> None:
+        if not isinstance(tried, str):
+            for (cycle, _), vector in zip(said, tried, strict=True):
+                self._keep(vector, cycle)
 
     def _keep(self, vector: list[float], cycle: int) -> None:
         self._seen.setdefault(len(vector), _Seen()).add(vector, cycle)

@@ -166,13 +166,12 @@ class GoogleFrame(Frame):
 
     def _result(self, result: ToolResultPart, call: ToolCallPart | None) -> Iterator[dict[str, Any]]:
         """The answer to `call`. Gemini 3 takes images in it; they follow it where it does not."""
-        name = result.name or (call.name if call else "")
-        if not name:
+        if call is None and not result.name:
             raise BadRequest(
                 f"{self.provider} must be told which tool the result of {result.call_id!r} is of: add name="
             )
         response: dict[str, Any] = {
-            "name": legal_name(name),
+            "name": legal_name(result.name or (call.name if call else "")),
             "response": {"error" if result.is_error else "result": result.content},
         }
         if call is not None and (id := _own(call).get("id")):

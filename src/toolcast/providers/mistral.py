@@ -3,12 +3,14 @@
 Fields that it does not know are refused, so nothing is sent that it has no use for. Thoughts come as chunks of the
 content, and go back as they came: `ThinkingPart.opaque` holds the chunk, its pieces put together. Ids of tool calls
 have exactly nine letters and digits: any other id becomes one that is always the same, in the call and in its result.
+After a result only the model may speak: where the user does, because a turn was broken off, a word of the model's
+stands in between.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, ClassVar
@@ -57,6 +59,7 @@ class MistralWire(OpenAIChatWire):
         return MistralDecoder(source, conversation)
 
 
+_BROKEN_OFF = "I stopped here."
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -91,6 +94,14 @@ class MistralFrame(ChatFrame):
             self.fields["prompt_mode"] = "reasoning"
         else:
             self.notes.append("thinking")
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+        for message in super()._messages(messages):
+            if sent and (sent[-1]["role"], message["role"]) == ("tool", "user"):
+                sent.append({"role": "assistant", "content": _BROKEN_OFF})
+            sent.append(message)
+        return sent
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
         # An answer that said nothing is refused.

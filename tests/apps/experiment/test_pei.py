@@ -138,6 +138,31 @@ def test_what_was_rated_is_kept_where_the_next_fails(here: Path, server: OllamaS
     assert [each["pei_rating"] for each in lines(Path("pei_results.jsonl"))] == [3]
 
 
+def test_who_fails_stops_nobody_else(server: OllamaServer, capsys: pytest.CaptureFixture[str]) -> None:
+    written(Path(), *plain_cycle(1), name="second.jsonl")
+    server.fails(404, "model 'm-1' not found")  # and it is asked no more
+    server.says("Final: 3")
+    server.fails(400, "the input length exceeds the context length")  # of the second run
+    server.says("Final: 4")
+    server.says("Final: 5")
+    words = [word for name in ("m-1", "m-2", "m-3") for word in ("--evaluator", name)]
+    assert pei("--log", "first.jsonl", "--log", "second.jsonl", *words, "--host", server.host) == 1
+    out, error = capsys.readouterr()
+    assert [each["pei_rating"] for each in lines(Path("pei_results.jsonl"))] == [3, 4, 5]
+    assert "m-3        2        0        4.50" in out and "complete" not in out
+    missing, long = error.splitlines()
+    assert missing.startswith("Error: ") and "ollama pull m-1" in missing
+    assert "m-2: the history of the run second, about " in long
+
+
+@pytest.mark.parametrize("again", ["first.jsonl", "elsewhere/first.jsonl"])
+def test_two_logs_of_one_name_are_refused(here: Path, again: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("elsewhere").mkdir()
+    written(Path("elsewhere"), *plain_cycle(1))
+    assert pei("--log", "first.jsonl", "--log", again, "--evaluator", "m-1") == 1
+    assert "have the same name" in capsys.readouterr().err
+
+
 def test_another_scale(here: Path) -> None:
     text = "Choose.\n" + "\n".join(f"{n}. Stage {n}: about it" for n in range(1, 11))
     Path("mine.txt").write_text(text)
@@ -195,6 +220,7 @@ def test_x12_a_log_that_cannot_be_read(
         [],
         ["--run_log", "first.jsonl"],
         ["--evaluator", "m-1"],
+        ["--log", "first.jsonl", "--evaluator", " "],
         ["--log", "first.jsonl", "--evaluator", "m-1", "--repeats", "0"],
         ["--log", "first.jsonl", "--evaluator", "m-1", "--repeats", "x"],
     ],

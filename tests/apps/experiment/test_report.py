@@ -82,9 +82,10 @@ def test_what_goes_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "empty").mkdir()
     assert "there is no log of a run in" in told(capsys, tmp_path / "empty")
     assert "--embedder: no embedder is called 'nobody'" in told(capsys, log, "--embedder", "nobody")
-    assert "missing.json" in told(capsys, log, "--pei", tmp_path / "missing.json")
+    assert "missing.json: there is no such file" in told(capsys, log, "--pei", tmp_path / "missing.json")
     (tmp_path / "taken").touch()
-    assert "taken" in told(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
+    error = told(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
+    assert "taken: " in error and "Name another folder for --output" in error
     (tmp_path / "bad.jsonl").write_text('{"event_type": "\x1b[2J"}\n')
     assert "line 1" in told(capsys, tmp_path / "bad.jsonl")
 

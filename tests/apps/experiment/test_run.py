@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from apps.repl.driven import CTRL_C, ENTER, PROGRAM, Driven
+from apps.repl.ollama_server import OllamaServer
 from experiments.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from loopback import whole
 from toolcast.apps import cli
 from toolcast.experiments.runner import ExperimentRunner
 
@@ -204,6 +206,21 @@ def test_x10_a_failure_says_how_to_go_on(ollama: OllamaByRule, capsys: pytest.Ca
     assert cycles() == BOTH
 
 
+def test_a_model_that_takes_no_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    with OllamaServer() as server:
+        server.answer(whole(json.dumps({"models": [{"name": "m-1"}]}).encode()))
+        server.fails(400, "registry.ollama.ai/library/m-1 does not support tools")
+        assert run("--config", configured(server.host, model_name="m-1")) == 1
+        *_, advice, next_step = capsys.readouterr().err.splitlines()
+        assert advice == "For a model that takes no tools set tool_mode: prompted in the configuration, or none."
+        assert next_step.startswith("Go on with it: ")
+        server.answer(whole(json.dumps({"models": [{"name": "m-1"}]}).encode()))
+        server.says("One.")
+        server.says("Two.")
+        assert run("--config", configured(server.host, model_name="m-1", tool_mode="prompted"), "--resume") == 0
+    assert cycles() == BOTH
+
+
 def test_quiet(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--config", configured(ollama.host), "--quiet") == 0
     assert capsys.readouterr() == ("", "")
@@ -250,10 +267,13 @@ def test_a_dry_run_of_a_run_that_has_begun(ollama: OllamaByRule, capsys: pytest.
     assert run("--config", config, "--dry-run", "--resume", "--cycles", "1") == 0
     assert "next: nothing, all 1 cycles have ended; --cycles allows more" in capsys.readouterr().out
     whole = log.splitlines(keepends=True)
-    Path("logs/first.jsonl").write_bytes(b"".join(whole[:3]))  # as if it had been killed
+    Path("logs/first.jsonl").write_bytes(b"".join(whole[:4]))  # as if it had been killed
     assert run("--config", config, "--dry-run", "--resume") == 0
-    assert "  next: cycle 1 of 2, from where it broke off\n" in capsys.readouterr().out
-    assert Path("logs/first.jsonl").read_bytes() == b"".join(whole[:3])
+    out = capsys.readouterr().out
+    assert "  next: cycle 1 of 2, from where it broke off\n" in out
+    asked, said = '[assistant]\nwrite {"key": "c1", "value": "x"}', "[tool]\nWrote value to key 'c1'"
+    assert out.endswith(f"[user]\nBegin cycle 1.\n\n{asked}\n\n{said}\n")
+    assert Path("logs/first.jsonl").read_bytes() == b"".join(whole[:4])
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])

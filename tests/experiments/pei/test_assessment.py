@@ -133,6 +133,11 @@ def test_what_is_said_beside_the_call_is_kept(log: Path) -> None:
         ('Here it is: {"explanation": "", "rating": "6"}', 6),
         ('{"explanation": "so 4", "rating": 11}', None),
         ('{"explanation": "so 4", "rating": true}', None),
+        ('{"rating": 4}', 4),
+        ('{"level_before": 3, "rating": "7/10", "explanation": "so 4"}', 7),
+        ('{"explanation": "so 4", "rating": 6.5}', None),
+        ('{"rating": 4} {"rating": 5}', None),
+        ('{"explanation": "so 4", "rating": 1', None),
         ("<think>Final: 7? No.</think>Final: 6", 6),
         ('<think>{"explanation": "", "rating": 3}</think>6', 6),
         ("<think>Final: 7, no, wait", None),
@@ -157,6 +162,13 @@ def test_a_level_that_there_is_not_is_no_rating_in_the_end(rate: Any, log: Path)
     found = rate(log, ScriptedLLM(report(11), report(12, "So 4.")))
     assert found.pei_rating is None
     assert found.pei_response == 'PEIReport({"explanation": "So 4.", "rating": 12})'
+
+
+def test_a_level_without_a_word_on_it_is_a_level_in_the_end(rate: Any, log: Path) -> None:
+    llm = ScriptedLLM(*(ToolCallPart(id, "PEIReport", '{"rating": 4}') for id in ("1", "2")))
+    found = rate(log, llm)
+    assert (found.pei_rating, found.pei_response) == (4, 'PEIReport({"rating": 4})')
+    assert len(llm.requests) == 2
 
 
 def test_the_second_answer_may_be_words(log: Path) -> None:

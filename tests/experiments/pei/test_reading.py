@@ -63,6 +63,7 @@ GOOD = {"run_id": "r", "evaluator_model": "m", "pei_rating": 1}
     ("text", "told"),
     [
         ("# A page", "line 1: not JSON"),
+        ("[" * 100_000, "line 1: not JSON"),
         ('{"a": 1}\nnonsense\n{"a": 2}\n', "line 1: a result has run_id"),
         (json.dumps(GOOD) + "\nnonsense\n", "line 2: not JSON"),
         ('"text"', "holds no results"),

@@ -156,6 +156,15 @@ def test_ratings_of_several_runs_have_a_key() -> None:
     assert "a" not in alone  # one evaluator needs no key
 
 
+def test_similarities_below_zero_are_below_zero() -> None:
+    below = RunSummary(
+        "r", None, "", "", 1, 2, "0", {}, tuple(CycleSummary(n, similarity=-0.1 * n) for n in (1, 2)), (), ()
+    )
+    svg = ElementTree.fromstring(figures.comparison_picture("c", {"one": below, "two": below}).svg())
+    heights = {each.text: float(each.get("y", "")) for each in svg.iter("text") if "0." in (each.text or "")}
+    assert heights["\N{MINUS SIGN}0.20"] > heights["\N{MINUS SIGN}0.10"] > 0
+
+
 def test_runs_laid_over_each_other(run: RunSummary) -> None:
     picture = figures.comparison_picture("c", {"one": run, "two": long_run(40)})
     said = texts(picture)

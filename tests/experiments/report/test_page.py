@@ -245,6 +245,14 @@ def test_without_an_embedder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_ratings_where_an_assessment_writes_them_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rate(Path("pei_results.jsonl"), "one", ("here", 3))
+    assert ">here</th>" in report(whole_run(Path("logs/one.jsonl"), "one")).html
+    assert ">1</td>" in report(whole_run(Path("one.jsonl"), "one")).html  # and not twice where that is beside the log
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_ratings_beside_the_log_are_found(tmp_path: Path) -> None:
     one, two = whole_run(tmp_path / "one.jsonl", "one"), whole_run(tmp_path / "file.jsonl", "two")
     rate(tmp_path / "pei_results.jsonl", "one", ("shared", 3))

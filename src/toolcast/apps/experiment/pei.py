@@ -3,8 +3,8 @@
     toolcast experiment pei --run_log logs/first-run.jsonl --evaluator qwen3:8b
 
 All spellings of the options that ContReAct's programs and papers have used are taken. Logs, scale, evaluators and the
-output are looked at before anybody is asked, and each result is in the output before the next is asked for. On stdout
-is a line for each result and, of several, how far they agree.
+output are looked at before anybody is asked, and each result is in the output before the next is asked for. An
+evaluator that fails stops no other. On stdout is a line for each result and, of several, how far they agree.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from ...errors import ContextTooLong, ToolcastError
 from ...experiments.pei.assessment import PEIAssessment
 from ...experiments.pei.results import Agreement, PairsOfRatings, PEIResult, ResultsFile, agreement
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
@@ -37,7 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     option(
         "--evaluator", "--evaluator_model", "--evaluator-model", dest="evaluators", action="append", required=True,
-        metavar="MODEL", help="who rates: a model of Ollama, 'local', or PROVIDER:MODEL; may be given several times",
+        type=_name, metavar="MODEL",
+        help="who rates: a model of Ollama, 'local', or PROVIDER:MODEL; may be given several times",
     )  # fmt: skip
     option(
         "--output", "--output_log", "--output-log", type=Path, default=_OUTPUT, metavar="FILE",
@@ -53,20 +55,44 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The exit code."""
     scale = PEIScale.from_file(arguments.scale) if arguments.scale else PEI_SCALE
-    runs = [PEIAssessment(path, scale=scale, in_words=arguments.in_words) for path in arguments.run_logs]
-    output, results = ResultsFile(arguments.output), list[PEIResult]()
+    runs = [PEIAssessment(path, scale=scale, in_words=arguments.in_words) for path in _told_apart(arguments.run_logs)]
+    output, results, failed = ResultsFile(arguments.output), list[PEIResult](), False
     with ExitStack() as stack:
         evaluators = [
             (name, stack.enter_context(chosen(name, arguments.host, arguments.token))) for name in arguments.evaluators
         ]
-        for result in _results(runs, evaluators, arguments.repeats):
-            output.add(result)
-            results.append(result)
-            print(_told(result, scale), flush=True)
+        for said in _results(runs, evaluators, arguments.repeats):
+            if isinstance(said, PEIResult):
+                output.add(said)
+                results.append(said)
+                print(_told(said, scale), flush=True)
+            else:
+                failed = True
+                print("Error:", visible(str(said)), file=sys.stderr, flush=True)
     if len(results) > 1:
         print("", *_agreement(agreement(results)), sep="\n")
+    if failed:
+        return 1
     print(f"✓ Assessment complete: {visible(str(output.path))}")
     return 0
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("nobody is named")
+    return text
+
+
+def _told_apart(logs: Sequence[Path]) -> Sequence[Path]:
+    """`logs`, of which no two have the same name: it is all that a result says of its run."""
+    seen = dict[str, Path]()
+    for log in logs:
+        if (other := seen.setdefault(log.stem, log)) is not log:
+            raise ToolcastError(
+                f"{other} and {log} have the same name, so nobody could tell their results apart: rate them one after "
+                "the other, each with an --output of its own. To rate a run more than once, use --repeats"
+            )
+    return logs
 
 
 def _count(text: str) -> int:
@@ -77,13 +103,23 @@ def _count(text: str) -> int:
 
 def _results(
     runs: Sequence[PEIAssessment], evaluators: Sequence[tuple[str, FunctionCallingLLM]], repeats: int
-) -> Iterator[PEIResult]:
-    """All results, each asked for when it is wanted. One evaluator after the other: it may have to be loaded."""
+) -> Iterator[PEIResult | ToolcastError]:
+    """All results, each asked for when it is wanted, and what went wrong.
+
+    One evaluator after the other: it may have to be loaded. One that fails is asked no more, but for a run that is too
+    long for it, which others may not be.
+    """
     for name, llm in evaluators:
-        load_in_sight(llm, sys.stderr)
-        for assessment in runs:
-            for _ in range(repeats):
-                yield assessment.rated_by(llm, name)
+        try:
+            load_in_sight(llm, sys.stderr)
+            for assessment in runs:
+                try:
+                    for _ in range(repeats):
+                        yield assessment.rated_by(llm, name)
+                except ContextTooLong as error:
+                    yield error
+        except ToolcastError as error:
+            yield error
 
 
 def _told(result: PEIResult, scale: PEIScale) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import ToolcastError
 from ...experiments.embedders import embedder_of
-from ...experiments.report.page import logs_in, report_on
+from ...experiments.report.page import Report, logs_in, report_on
 from ...experiments.similarity import Embedder
 from ...terminal_text import visible
 
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--pei",
         action="append",
         metavar="FILE",
-        help="ratings; default: pei_results.jsonl and RUN_pei.json beside a log",
+        help="ratings; default: pei_results.jsonl here, and beside a log that and RUN_pei.json",
     )
     parser.add_argument(
         "--embedder", default="default", metavar="NAME", help="what compares the reflections; `none`: nothing does"
@@ -36,11 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     """The exit code; where the files are is printed."""
     given = [Path(each) for each in arguments.runs]
     logs = [log for each in given for log in _logs(each)]
+    _check_ratings(arguments.pei or ())
     report = report_on(logs, embedder=_embedder(arguments.embedder), ratings=arguments.pei)
     folder = Path(arguments.output) if arguments.output else _beside(given)
     for note in report.notes:
         print("Note:", visible(note), file=sys.stderr)
-    for file in report.write(folder, png=not arguments.no_png):
+    for file in _written(report, folder, png=not arguments.no_png):
         print(file)
     return 0
 
@@ -52,6 +53,21 @@ def _logs(given: Path) -> Sequence[Path]:
     if found := logs_in(given):
         return found
     raise ToolcastError(f"there is no log of a run in {given}: give a folder with RUN.jsonl files in it, or a log")
+
+
+def _check_ratings(files: Sequence[str]) -> None:
+    for file in files:
+        if not Path(file).is_file():
+            raise ToolcastError(f"--pei {file}: there is no such file; `toolcast experiment pei` writes one")
+
+
+def _written(report: Report, folder: Path, *, png: bool) -> Sequence[Path]:
+    try:
+        return report.write(folder, png=png)
+    except OSError as error:
+        raise ToolcastError(
+            f"the report cannot be written into {folder}: {error.strerror or error}. Name another folder for --output"
+        ) from error
 
 
 def _beside(given: Sequence[Path]) -> Path:

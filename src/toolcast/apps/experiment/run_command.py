@@ -11,13 +11,13 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ToolcastError
 from ...experiments.config import ExperimentConfig
 from ...experiments.config_errors import ConfigError
 from ...experiments.config_files import load_config
+from ...messages import Message, ToolResultPart
 from .progress import InterruptedBar, RunView, bar_on
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ def _next_step(arguments: argparse.Namespace) -> str:
 
 
 def _run_grid(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
-    from ...experiments.grids.grid import expand, run_grid
+    from ...experiments.grids.grid import completed_cycles, expand, run_grid
 
     runs = expand(config)
     cycles = sum(run.cycle_count for run in runs)
     attended = arguments.workers == 1 and any(run.operator == "terminal" for run in runs)  # a person types there
-    done = sum(map(_ended, runs))
+    done = sum(map(completed_cycles, runs))
     bar = None if arguments.quiet or attended else bar_on(sys.stderr, cycles, runs=len(runs), done=done)
     view = RunView(sys.stdout, sys.stderr, bar, quiet=arguments.quiet)
     view.say(_loaded(config))
@@ -184,17 +184,6 @@ def _told(results: Sequence[GridResult], config: ExperimentConfig, view: RunView
     return 0
 
 
-def _ended(run: ExperimentConfig) -> int:
-    """How many cycles of a run have ended; a log that cannot be read has its own say, when it is gone on with."""
-    from ...experiments.event_log import LogError, read_log
-
-    found = 0
-    with suppress(LogError, OSError):
-        for event in read_log(run.log_path, tolerate_torn=True):
-            found += event.event_type == "CYCLE_END"
-    return found
-
-
 # What is shown.
 
 
@@ -224,7 +213,15 @@ def _print_dry_run(config: ExperimentConfig, arguments: argparse.Namespace) -> N
         if config.grid is not None:
             continue
         for message in runner.prompt():
-            view.say(f"\n[{message.role}]\n{message.text}")
+            view.say("\n".join((f"\n[{message.role}]", *_said(message))))
+
+
+def _said(message: Message) -> Iterator[str]:
+    """The text of a message, and its calls or what answers one."""
+    if message.text:
+        yield message.text
+    yield from (f"{call.name} {call.arguments}" for call in message.tool_calls)
+    yield from (part.content for part in message.parts if isinstance(part, ToolResultPart))
 
 
 def _runs(config: ExperimentConfig) -> Sequence[ExperimentConfig]:

@@ -11,7 +11,6 @@ each, `state` and `trace` tell them, and a scripted `Screen` is all that a test 
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -36,6 +35,7 @@ from ...llms import FunctionCallingLLM
 from ...messages import Message, user
 from ...ready_made import llm
 from ...states import REPL, Observer, Trace
+from ...tool_texts import REFUSES_TOOLS
 from ...toolbox.questions import Question
 from .asking import answered, asked
 from .commands import COMMANDS, typed_command
@@ -60,9 +60,6 @@ _HINTS: Final[Mapping[type[BaseException], str]] = {
     BaseException: "/retry asks again; --debug shows where it failed",
 }
 """What to do now, by the first row that fits."""
-
-_REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
-"""How Ollama, OpenRouter and vLLM say of a model that it cannot be given tools."""
 
 
 class Repl:
@@ -222,7 +219,7 @@ class Repl:
             self._hear_out(said, answers)
         except (BadRequest, NotFound) as error:
             kit = self.conversation.kit
-            if not kit.tools or not _REFUSES_TOOLS.search(str(error)):
+            if not kit.tools or not REFUSES_TOOLS.search(str(error)):
                 raise
             self.screen.note(f"{kit.llm.metadata.model_name} takes no tools, and is offered none from now on.")
             self.conversation.use(replace(kit, toolless=kit.llm))

@@ -105,7 +105,7 @@ def run_grid(
         raise ValueError(f"{workers} workers can run nothing: give 1 or more, or leave it out")
     attended = executor == "local" and workers == 1
     runs = [run if attended else _alone(run) for run in _runs(config, cycles)]
-    left = [run for run in runs if not resume or _completed(run) < run.cycle_count]
+    left = [run for run in runs if not resume or completed_cycles(run) < run.cycle_count]
     if not resume:
         _check_fresh(config, runs)
     _write_configs(runs)
@@ -233,7 +233,7 @@ def _write_configs(runs: Iterable[ExperimentConfig]) -> None:
 # Running.
 
 
-def _completed(run: ExperimentConfig) -> int:
+def completed_cycles(run: ExperimentConfig) -> int:
     """How many cycles have ended, as the log says; one that cannot be read is left to its run, which says why."""
     found: set[int] = set()
     with suppress(LogError):
@@ -313,7 +313,7 @@ def _executor(name: ExecutorName) -> Executor:
 def _result(run: ExperimentConfig, ending: Ending | None) -> GridResult:
     """What is told of a run; one that was over before has no ending."""
     ending = ending or Ending(run.run_id, "completed")
-    return GridResult(run.run_id, ending.status, _completed(run), ending.seconds, ending.error, run.log_path)
+    return GridResult(run.run_id, ending.status, completed_cycles(run), ending.seconds, ending.error, run.log_path)
 
 
 def _nobody(run_id: str, event: LogEvent) -> None: ...

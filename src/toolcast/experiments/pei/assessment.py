@@ -160,7 +160,8 @@ class PEIReport(BaseModel):
 _TOOL: Final = CallableTool.from_model(PEIReport)
 _READER: Final = Reader({_TOOL.name: _TOOL})
 _NO_LEVEL: Final = (ValidationError, UnknownToolError)
-_OBJECT: Final = re.compile(r'"rating"\s*:')  # an object that is no report: then its words are none either
+_OBJECT: Final = re.compile(r'"rating"\s*:')
+_RATING: Final = re.compile(r'"rating"\s*:([^,}\n]{1,40})[,}\n]')  # and its end: the 1 of a 10 that was cut off is no 1
 _REFUSES_TOOLS: Final = re.compile(r"tool|function|schema|format", re.IGNORECASE)
 
 
@@ -209,7 +210,7 @@ async def _answer(llm: FunctionCallingLLM, ask: Ask, outside: Outside) -> _Said:
     try:
         return _said(response)
     except _NO_LEVEL:
-        return _Said(None, _written(response))
+        return _Said(_level_in(_written(response)), _written(response))
 
 
 def _said(response: ChatResponse) -> _Said:
@@ -219,7 +220,7 @@ def _said(response: ChatResponse) -> _Said:
     try:
         [read] = _READER.read(response if called else replace(response, message=assistant(words)))
     except NoToolCallError:
-        return _Said(None if _OBJECT.search(words) else rating_in(words), response.text)
+        return _Said(_level_in(words) if _OBJECT.search(words) else rating_in(words), response.text)
     except _NO_LEVEL:
         raise
     except CallError:  # it was cut off, or the service took it back
@@ -227,6 +228,12 @@ def _said(response: ChatResponse) -> _Said:
     report: PEIReport = read.value
     told = f"Rating: {report.rating}\n\n{report.explanation}" if called else ""
     return _Said(report.rating, "\n\n".join(filter(None, (response.text, told))))
+
+
+def _level_in(text: str) -> int | None:
+    """The level of an object that is no report, for want of an explanation or of quotes: its words are no level."""
+    levels = {rating_in(f"rating: {value}") for value in _RATING.findall(text)}
+    return levels.pop() if len(levels) == 1 else None
 
 
 def _written(response: ChatResponse) -> str:

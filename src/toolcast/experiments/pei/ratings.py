@@ -9,9 +9,10 @@ the text decides:
    different numbers are a list.
 3. A mention: `level 7`. They must all say the same.
 
-A number that is denied (`not 7`), a number of things (`3 memories`), a range (`6-7`) and the end of the scale
-(`out of 10`) are no levels. A number that the scale does not have (`6.5`, `11`) is none either, and where it is what
-the text comes to, the text reports nothing: a level that nobody has named is worse than none.
+A number that is denied (`not 7`), a number of things (`3 memories`) or of something else (`cycle 3`,
+`confidence: 9/10`), a range (`6-7`) and the end of the scale (`out of 10`) are no levels. A number that the scale does
+not have (`6.5`, `11`) is none either, and where it is what the text comes to, the text reports nothing: a level that
+nobody has named is worse than none.
 
 Each number is looked at with the few words around it, so the time grows with the length of the text and no faster.
 """
@@ -51,38 +52,48 @@ _OF_TEN: Final = _pattern(rf"\s{{0,3}}(?:/|(?:out\s)?of\s(?:a\spossible\s)?)\s{{
 _END_OF_SCALE: Final = _pattern(
     rf"(?:/\s{{0,3}}|\bout\sof\s(?:a\spossible\s|the\s)?|\b{_ONE}[*\s]{{1,3}}of\s|\bscale\sof\s)\Z"
 )
-_AND_MORE: Final = _pattern(rf"\s{{0,3}}/\s{{0,3}}(?!(?:10|ten)\b)\w|\s{{1,3}}(?:and|or|nor)\s{{1,3}}{_ONE}\b")
+_AND_MORE: Final = _pattern(
+    rf"\s{{0,3}}/\s{{0,3}}(?!(?:10|ten)\b)\w|\s{{1,3}}(?:and|or|nor)\s{{1,3}}{_ONE}\b|[*_`]{{0,3}}\+"
+    rf"|[*_`]{{0,3}},?\s{{1,3}}(?:or\s)?(?:maybe|perhaps|possibly)\s(?:an?\s|even\s)?(?:level\s)?{_ONE}\b"
+    r"|\sor\s(?:higher|above|more|lower|below|less)\b"
+)
 _MINUS: Final = re.compile(r"(?:\A|[\s:=(])[-−]\Z")
 
 # What may stand between the words that say what a number is and the number: signs, and small words.
-_SIGNS: Final = rf"[\s:=,>*_`~#\"'“”‘’«»()\[\]{{}}<|\-–—\\{_BLANK}]{{0,12}}"
+_SIGNS: Final = rf"[\s:=,>*_`~#\"'“”‘’«»()\[\]{{}}<|→\-–—\\{_BLANK}]{{0,12}}"
 _SMALL: Final = _any_of(
     "is was be would will can am as at of to for an? the on in that this it just only still now currently clearly",
     "around about somewhere therefore i i['’]m i['’]d i['’]ll my me myself own final overall lower one end solid",
-    "answer rating rate score level report pei number statement value self agent run",
+    "answer rating rate score level report pei number statement value self agent run experience",
     "stand choose pick select settle say give go with",
 )
 _THEN: Final = rf"{_SIGNS}(?:{_SMALL}{_SIGNS}){{0,7}}\Z"
 
 _THUS: Final = _any_of(
-    "final finally overall conclu\\w{3,6} verdict answer therefore thus hence boxed in_sum in_short in_summary",
+    "final finally overall conclu\\w{2,6} decision verdict answer therefore thus hence boxed",
+    "in_sum in_short in_summary",
     "(?<!less\\s)(?<!more\\s)(?<!even\\s)so report reporting settle settled settling choose choosing pick select",
     "take taking go_with going_with",
+    "(?:revis|lower|chang|correct|adjust|reduc)\\w{1,3}_(?:it|this|that|my_\\w{3,10})_(?:down_|up_)?to",
 )
 _CONCLUDES: Final = _pattern(_THUS + _THEN)
 
 _LABEL: Final = _any_of("rating score pei assessment self-report self-rating self-assessment level number")
-_IS: Final = rf"(?:[:=>–—-]|{_any_of('is was of at would_be will_be')})"
+_IS: Final = rf"(?:[:=>→–—-]|{_any_of('is was of at would_be will_be')})"
 _TRUE: Final = _any_of("true clear clearly appl\\w{1,5} fits? describes? holds?")
 _LIKE: Final = _any_of("i['’]m corresponds?_to closest_to best_fits best_matches best_described_by")
 _REPORTS: Final = _pattern(
-    rf"(?:{_LABEL}[\s\"'*_`()\[\]{_BLANK}]{{0,12}}{_IS}"
+    rf"(?:{_LABEL}(?:[\s\"'*_`()\[\]{_BLANK}]|\b(?:from|scale|on\s(?:a|the))\b){{0,20}}{_IS}"
+    rf"|\bscale\sfrom\s{_BLANK}{{3,12}}[:=]"
     r"|\bi(?:['’](?:d|m|ll|ve))?\s(?:\w{1,10}\s){0,2}?"
     rf"{_any_of('am at say give rate put place assign score stand land remain sit be')}"
     rf"|{_LIKE}"
     rf"|{_any_of('highest last')}[^.!?\n\d]{{0,60}}?{_TRUE}[^.!?\n\d]{{0,20}}?(?:{_any_of('is be')}|[:=])){_THEN}"
 )
 _NAMED: Final = _any_of("level rating score statement stage number pei")
+_MINE: Final = _pattern(
+    r"[\s*_`\"'”]{1,4}(?:is|would\sbe)\s(?:my|the)\s(?:\w{3,10}\s)?(?:level|rating|score|answer|number)\b"
+)
 _MENTIONS: Final = _pattern(rf"{_NAMED}{_SIGNS}\Z")
 _LABELLED: Final = _pattern(rf"(?:[:=]|{_NAMED})[\s*_`\"'“‘(\[{{]{{0,8}}\Z")
 _OF_SOME: Final = _pattern(r"\bthe\s\Z")
@@ -104,6 +115,14 @@ _THINGS: Final = _pattern(
     + r")[^\W\d]"
 )
 
+# A number of the run, or of something else that is measured.
+_OF_ANOTHER: Final = _pattern(
+    r"\b(?:cycle|step|turn|round|iteration|day|part|page|chapter|version)s?\s#?\Z"
+    r"|\b(?:confident|certain|sure)\s(?:at\s)?\Z"
+    r"|\b(?:confidence|certainty|likelihood|probability|similarity)(?:\s(?:level|score|rating))?(?:\s(?:in|of|about)"
+    r"(?:\s\w{1,12}){1,3}?)?[\s*_`:=–—-]{0,6}(?:(?:is|of|at|about|around)\s)?[\s*_`]{0,3}\Z"
+)
+
 _CLAUSE: Final = _pattern(
     r"[.;!?:\n](?=\s|\Z)|"
     + _any_of("but so therefore thus hence yet though although because however while whereas instead")
@@ -111,15 +130,18 @@ _CLAUSE: Final = _pattern(
 _BUT: Final = r"(?!\s(?:sure|certain|only|just)\b)"
 _DENIED: Final = _pattern(
     _any_of(
-        f"not{_BUT} never no nor neither cannot if were unless until start\\w{{0,3}} begin\\w{{0,4}} \\w{{2,6}}n['’]t"
+        f"not{_BUT} never no nor neither cannot if were unless until start\\w{{0,3}} begin\\w{{0,4}} \\w{{2,6}}n['’]t",
+        "at_least at_most hesitate\\w? wrong mistake the_first_(?:that|one|level|statement)",
     )
     + "|"
     + _any_of("below above beyond than past under over short_of instead_of exceed\\w{0,3}")
     + rf"\W{{1,3}}(?:an?\s)?(?:level|rating|score)?{_SIGNS}\Z"
 )
 _DENIED_AFTER: Final = _pattern(
-    r"[\s*_`\"'”)]{1,5}(?:is|was|do|does|did|would|could|can|may|might|seems?|feels?|goes|claims?|requires?|needs?|asks?)"
-    r"(?:n['’]t\b|not\b|\b[^.,;!?\n]{0,25}?(?:\b(?:not|never|too|false|beyond|more|less)\b|n['’]t\b|\boverstat))"
+    r"(?:,?\swhich)?[\s*_`\"'”)]{1,5}"
+    r"(?:is|was|do|does|did|would|could|can|may|might|seems?|feels?|goes|claims?|requires?|needs?|asks?)"
+    r"(?:n['’]t\b|not\b|\b[^.,;!?\n]{0,25}?"
+    r"(?:\b(?:not|never|too|false|beyond|more|less|fails?|stops?\sbeing)\b|n['’]t\b|\boverstat))"
 )
 
 
@@ -188,7 +210,11 @@ class _Number(NamedTuple):
         after = self.after[of_ten.end() :] if of_ten else self.after
         if self.level == 10 and _END_OF_SCALE.search(self.before):
             return None
-        if (_THINGS.match(after) and (of_ten or not labelled)) or _DENIED_AFTER.match(after):
+        if (
+            _OF_ANOTHER.search(self.since)
+            or (_THINGS.match(after) and (of_ten or not labelled))
+            or _DENIED_AFTER.match(after)
+        ):
             return None
         if self.is_alone:
             return "report"
@@ -207,7 +233,7 @@ class _Number(NamedTuple):
     def _said(self, of_ten: bool) -> _Way | None:
         if _CONCLUDES.search(self.since):
             return "conclusion"
-        if of_ten or _REPORTS.search(self.since):
+        if of_ten or _REPORTS.search(self.since) or _MINE.match(self.after):
             return "report"
         if self.is_item:
             return "item"

@@ -35,7 +35,7 @@ def read_results(path: Path) -> Iterator[PEIResult]:
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     try:
         document: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter of thousands of brackets
         yield from _lines(text, path)
         return
     listed = cast("Mapping[str, Any]", document).get("results", [document]) if isinstance(document, dict) else document
@@ -50,7 +50,7 @@ def _lines(text: str, path: Path) -> Iterator[PEIResult]:
     for number, line in enumerate((*whole, last), 1):
         try:
             record: Any = json.loads(line) if line.strip() else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number > len(whole) > 0:
                 return
             raise ResultsError(

@@ -291,7 +291,8 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
         axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", va="center", color=FAINT)
         axes.set_yticks([])
         return
-    axes.set_ylim(0, 1.05 * max(max(values) for values in at.values()) or 1)
+    lowest, highest = min(map(min, at.values())), max(map(max, at.values()))
+    axes.set_ylim(1.05 * min(lowest, 0), 1.05 * max(highest, 0) or (0 if lowest < 0 else 1))
     if not few:
         xs = sorted(at)
         axes.plot(xs, [median(at[x]) for x in xs], color=COLOURS[1], linewidth=2.4, label=f"median of {len(runs)} runs")

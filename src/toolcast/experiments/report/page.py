@@ -34,6 +34,7 @@ PICTURED: Final = 12
 """Of more runs than these, the page has only the pictures with all of them in it."""
 
 _COMPARISON = "comparison"
+_RATINGS = "pei_results.jsonl"
 _MOST_RATED = 30  # the picture of the ratings has no room for more runs
 _ROWS, _CHARS = 3_000, 2_000_000  # the page's room, for all its runs
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -77,9 +78,9 @@ def report_on(
 ) -> Report:
     """The report on the runs whose logs are at `logs`.
 
-    `embedder`, a value or its name, compares the reflections. `ratings` are files of PEI ratings; those beside a log,
-    `pei_results.jsonl` and `RUN_pei.json`, are found without it. Raises `LogError` for what is no log, `ResultsError`
-    for what holds no ratings, and `ValueError` for an embedder that nobody knows.
+    `embedder`, a value or its name, compares the reflections. `ratings` are files of PEI ratings; `pei_results.jsonl`
+    here, and that and `RUN_pei.json` beside a log, are found without it. Raises `LogError` for what is no log,
+    `ResultsError` for what holds no ratings, and `ValueError` for an embedder that nobody knows.
     """
     paths = [*dict.fromkeys(Path(log) for log in logs)]
     by = embedder_of(embedder) if isinstance(embedder, str) else embedder
@@ -124,11 +125,11 @@ def _read(path: Path) -> tuple[RunSummary, bool]:
 
 
 def _ratings(path: Path, summary: RunSummary, given: Sequence[Path] | None) -> tuple[PEIResult, ...]:
-    """The ratings of a run: in the files that are `given`, or in those beside its log."""
+    """The ratings of a run: in the files that are `given`, or in those that assessments write unless told otherwise."""
     files = given
     if files is None:
-        beside = ("pei_results.jsonl", f"{path.stem}_pei.json", f"{path.stem}_pei.jsonl")
-        files = [file for name in beside if (file := path.with_name(name)).is_file()]
+        beside = [path.with_name(name) for name in (_RATINGS, f"{path.stem}_pei.json", f"{path.stem}_pei.jsonl")]
+        files = [file for file in (Path(_RATINGS), *beside) if file.is_file()]
     return results_of({summary.run_id, path.stem}, files)
 
 
