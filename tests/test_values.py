@@ -14,7 +14,7 @@ import pytest
 import toolcast
 from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
-from toolcast.errors import Attempt, CallError, LLMError, Timeout, ToolcastError, ValidationError
+from toolcast.errors import Attempt, CallError, LLMError, StreamInterrupted, Timeout, ToolcastError, ValidationError
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import NO_USAGE
 
@@ -126,6 +126,11 @@ def test_call_errors_are_value_errors_that_can_be_pickled_and_copied(error: type
         assert isinstance(copied, ValueError)
         assert str(copied) == str(made) == f"p m: it broke{made.advice and f'. {made.advice}'} [request r1]"
         assert (copied.partial, copied.attempts, copied.retryable) == ([1], made.attempts, made.retryable)
+
+
+@pytest.mark.parametrize("message", ["it broke", "it broke."])
+def test_advice_is_a_sentence_of_its_own(message: str) -> None:
+    assert str(StreamInterrupted(message)) == f"it broke. {StreamInterrupted.advice}"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ class CallError(ToolcastError, ValueError):
         where = " ".join(part for part in (self.provider, self.model) if part)
         text = f"{where}: {self.message}" if where else self.message
         if self.advice and len(self.attempts) < 2:
-            text = f"{text}. {self.advice}"
+            text = f"{text}{'' if text.endswith('.') else '.'} {self.advice}"
         return f"{text} [request {self.request_id}]" if self.request_id else text
 
 

@@ -88,6 +88,17 @@ def advisory_of(band: Band | None) -> str | None:
     return None if band is None else _ADVISORIES[band]
 
 
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
+    """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises, and ValueError for no vectors."""
+    units = [unit_vector(vector) for vector in embedder.embed(texts)]
+    if len(units) != len(texts):
+        raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts")
+    found = [unit for unit in units if unit is not None]
+    if len(found) != len(texts):
+        raise ValueError("it gave a vector with a number that is not finite")
+    return found
+
+
 class SimilarityMonitor:
     """What remembers the reflections of one run and compares each new one with all of them.
 
@@ -143,21 +154,11 @@ class SimilarityMonitor:
 
     def _tried(self, texts: list[str]) -> list[list[float]] | str:
         """The vectors of `texts`, or why there are none."""
+        assert self.embedder is not None
         try:
-            return self._embedded(texts)
+            return embedded(self.embedder, texts)
         except Exception as error:
             return self._failed(error)
-
-    def _embedded(self, texts: list[str]) -> list[list[float]]:
-        """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises."""
-        assert self.embedder is not None
-        units = [unit_vector(vector) for vector in self.embedder.embed(texts)]
-        if len(units) != len(texts):
-            raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts")
-        found = [unit for unit in units if unit is not None]
-        if len(found) != len(texts):
-            raise ValueError("it gave a vector with a number that is not finite")
-        return found
 
     def _compared(self, tried: list[list[float]] | str, cycle: int) -> Similarity:
         if isinstance(tried, str):

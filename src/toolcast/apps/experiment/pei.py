@@ -25,6 +25,7 @@ from ...model_choice import chosen
 from ...terminal_text import visible
 from ..pull import load_in_sight
 from ..tables import aligned
+from .counts import count
 
 _OUTPUT: Final = Path("pei_results.jsonl")
 
@@ -45,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--output", "--output_log", "--output-log", type=Path, default=_OUTPUT, metavar="FILE",
         help="where results go: added as lines, or as one document to a .json file; default: pei_results.jsonl",
     )  # fmt: skip
-    option("--repeats", type=_count, default=1, metavar="N", help="how often each evaluator is asked; default: 1")
+    option("--repeats", type=count, default=1, metavar="N", help="how often each evaluator is asked; default: 1")
     option("--scale", type=Path, metavar="FILE", help="another wording of the scale: text, YAML or JSON")
     option("--in-words", "--in_words", action="store_true", help="ask for words alone, as published, and read those")
     option("--host", metavar="HOST", help="the evaluators' address; default: $OLLAMA_HOST for Ollama")
@@ -93,12 +94,6 @@ def _told_apart(logs: Sequence[Path]) -> Sequence[Path]:
                 "the other, each with an --output of its own. To rate a run more than once, use --repeats"
             )
     return logs
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and text.isascii() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
-    return int(text)
 
 
 def _results(

@@ -18,6 +18,7 @@ from ...experiments.config import ExperimentConfig
 from ...experiments.config_errors import ConfigError
 from ...experiments.config_files import load_config
 from ...messages import Message, ToolResultPart
+from .counts import count
 from .progress import InterruptedBar, RunView, bar_on
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", required=True, help="the configuration, in YAML, or in JSON if it is a .json file"
     )
     option("--resume", action="store_true", help="go on with a run that has a log")
-    option("--cycles", metavar="N", type=_count, help="so many cycles, instead of the configuration's cycle_count")
+    option("--cycles", metavar="N", type=count, help="so many cycles, instead of the configuration's cycle_count")
     option("--dry-run", action="store_true", help="ask and write nothing: show what would be done, and the prompt")
     option("--host", metavar="HOST", help="the service's address; default: ollama_client_config.host")
     option("--token", metavar="TOKEN", help="its key; others can see it here, a variable (OLLAMA_API_KEY) is better")
-    option("--workers", metavar="N", type=_count, help="for a grid: so many runs at once; default: one for each core")
+    option("--workers", metavar="N", type=count, help="for a grid: so many runs at once; default: one for each core")
     option(
         "--executor", choices=("local", "ray"), help="for a grid: who works, this machine (default) or a Ray cluster"
     )
@@ -53,12 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
         _print_dry_run(config, arguments)
         return 0
     return _run_one(config, arguments) if config.grid is None else _run_grid(config, arguments)
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and text.isascii() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
-    return int(text)
 
 
 def _config(arguments: argparse.Namespace) -> ExperimentConfig:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..similarity import Embedder, cosine, unit_vector
+from ..similarity import Embedder, cosine, embedded
 from .summary import RunSummary
 
 MOST: Final = 200
@@ -53,10 +53,8 @@ def likeness_of(run: RunSummary, embedder: Embedder | None, most: int = MOST) ->
 
 
 def _units(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
-    """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises."""
-    units = [unit for vector in embedder.embed(texts) if (unit := unit_vector(vector)) is not None]
-    if len(units) != len(texts):
-        raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts, those with a NaN not counted")
+    """The vectors of `texts`, all of one length. Raises whatever the embedder raises."""
+    units = embedded(embedder, texts)
     if len(sizes := {len(unit) for unit in units}) > 1:
         raise ValueError(f"it gave vectors of {' and '.join(map(str, sorted(sizes)))} numbers")
     return units
