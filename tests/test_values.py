@@ -14,7 +14,7 @@ import pytest
 import toolcast
 from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
-from toolcast.errors import Attempt, CallError, LLMError, StreamInterrupted, Timeout, ToolcastError, ValidationError
+from toolcast.errors import Attempt, CallError, LLMError, NoToolCallError, Timeout, ToolcastError, ValidationError
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import NO_USAGE
 
@@ -130,7 +130,7 @@ def test_call_errors_are_value_errors_that_can_be_pickled_and_copied(error: type
 
 @pytest.mark.parametrize("message", ["it broke", "it broke."])
 def test_advice_is_a_sentence_of_its_own(message: str) -> None:
-    assert str(StreamInterrupted(message)) == f"it broke. {StreamInterrupted.advice}"
+    assert str(NoToolCallError(message)) == f"it broke. {NoToolCallError.advice}"
 
 
 @pytest.mark.parametrize(
