@@ -12,6 +12,7 @@ import pytest
 from toolcast.apps import cli
 from toolcast.apps.experiment import command
 from toolcast.errors import ToolcastError
+from user.session import command_environment
 
 
 def test_the_help_names_every_sub_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,9 +37,8 @@ def test_only_what_is_called_is_loaded() -> None:
         "import sys\nfrom toolcast.apps.cli import main\n"
         "try:\n    main(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "experiment", "run", "--help"], capture_output=True, text=True, check=True
-    )
+    words = [sys.executable, "-c", code, "experiment", "run", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=command_environment())
     loaded = set(done.stderr.split())
     assert "toolcast.apps.experiment.run_command" in loaded
     unwanted = {"toolcast.apps.experiment.pei", "toolcast.apps.experiment.report", "toolcast.experiments.runner"}
