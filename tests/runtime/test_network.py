@@ -32,8 +32,10 @@ from toolcast.runtime.network import (
     Outside,
     SystemClock,
     async_outside,
+    read_body,
     sync_outside,
 )
+from toolcast.testing import Recorded, ReplayNetwork
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")
@@ -396,3 +398,10 @@ def test_the_real_clock() -> None:
         assert outside.time() > 1.7e9
     without_loop.run(sync_outside(HttpxNetwork()).sleep(0.0))
     anyio.run(async_outside(HttpxNetwork()).sleep, 0.0)
+
+
+@pytest.mark.parametrize(("limit", "read"), [(100, b"abcdef"), (4, b"abcdef"), (3, b"abcd"), (0, b"ab"), (2, b"abcd")])
+def test_a_body_is_read_until_its_limit_is_passed(limit: int, read: bytes) -> None:
+    network = ReplayNetwork(Recorded.of("abcdef", piece=2))
+    reply = network.open(HTTPRequest("GET", "http://127.0.0.1/", {}, b""), connect=None, read=None)
+    assert read_body(reply, 1.0, limit) == read

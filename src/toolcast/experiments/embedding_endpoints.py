@@ -27,7 +27,7 @@ from ..providers.mistral import MISTRAL
 from ..providers.wire import HTTPRequest, Secret, member
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..runtime.failures import strip
-from ..runtime.network import Clock, HttpxNetwork, Network, Reply, SystemClock
+from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
 from .similarity import LONGEST, Vector
 
 PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "ollama"}))
@@ -93,12 +93,12 @@ class EndpointEmbedder:
         reply = self._network.open(request, connect=_CONNECT, read=_READ)
         try:
             if reply.status >= 300:
-                body = _body(reply, BODY_LIMIT)
+                body = read_body(reply, _READ, BODY_LIMIT)
                 error = http_error(reply.status, reply.headers, body[:BODY_LIMIT], place.address.source(self._model))
                 waits = retry_after(reply.headers, self.clock.time())
                 error.retry_after = error.retry_after if waits is None else waits
                 raise error
-            body = _body(reply, _LARGEST)
+            body = read_body(reply, _READ, _LARGEST)
             if len(body) > _LARGEST:
                 raise LimitExceeded(f"{self.name} sent an answer of more than {_LARGEST} bytes")
             return place.form.vectors(body, count)
@@ -202,14 +202,6 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         size += len(text)
     if batch:
         yield batch
-
-
-def _body(reply: Reply, limit: int) -> bytes:
-    """The body of an answer; what goes beyond `limit` by more than a piece is not read."""
-    body = bytearray()
-    while len(body) <= limit and (data := reply.read(_READ)):
-        body += data
-    return bytes(body)
 
 
 def _full(model: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 from ..errors import LLMError
 from ..providers.wire import HTTPRequest, Secret
 from ..runtime.lines import line_here
-from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock
+from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
 from .operators import OperatorChannel, announced
 
 logger: Final = logging.getLogger("toolcast")
@@ -254,15 +254,13 @@ class _Bot:
 
     def _sent(self, request: HTTPRequest, seconds: float) -> tuple[int, bytes]:
         reply = self.network.open(request, connect=_GRACE, read=seconds)
-        body = bytearray()
         try:
-            while piece := reply.read(_GRACE):
-                body += piece
-                if len(body) > _LARGEST:
-                    raise OSError(f"the answer has more than {_LARGEST:,} bytes")
+            body = read_body(reply, _GRACE, _LARGEST)
         finally:
             reply.close()
-        return reply.status, bytes(body)
+        if len(body) > _LARGEST:
+            raise OSError(f"the answer has more than {_LARGEST:,} bytes")
+        return reply.status, body
 
 
 _ADVICE: Final = {

@@ -54,6 +54,14 @@ class Reply(Protocol):
         ...
 
 
+def read_body(reply: Reply, seconds: float, limit: int) -> bytes:
+    """The body of `reply`, each piece within `seconds`; beyond `limit` bytes no further piece is read."""
+    body = bytearray()
+    while len(body) <= limit and (data := reply.read(seconds)):
+        body += data
+    return bytes(body)
+
+
 class AsyncReply(Protocol):
     """A `Reply` that is awaited; the time limit is given with each read."""
 
