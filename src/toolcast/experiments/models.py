@@ -145,7 +145,7 @@ async def _find(llm: Ollama, outside: Outside) -> None:
     except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
         why = error.message if isinstance(error, LLMError) else "nothing came back in time"
         raise ServerNotFound(
-            f"Ollama does not answer at {before}: {why}. Start it with `ollama serve`, or say where it is with "
+            f"Ollama does not answer at {before}: {why.rstrip('.?')}. Start it with `ollama serve`, or say where it is with "
             "ollama_client_config.host or --host"
         ) from error
     if status != 404:
