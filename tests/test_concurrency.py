@@ -132,6 +132,7 @@ def all_about(number: int, items: list[Note]) -> None:
 # -- many at once ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(109)
 def test_32_threads_share_one_orchestrator() -> None:
     make, network = echoing(at_once=32)
     seen: dict[int, tuple[list[Note], Note]] = {}
@@ -152,6 +153,7 @@ def test_32_threads_share_one_orchestrator() -> None:
     assert (network.asked, network.standing) == (64, 0)
 
 
+@pytest.mark.fault(109)
 async def test_100_tasks_share_one_orchestrator() -> None:
     make, network = echoing()
     seen: dict[int, list[Note]] = {}
@@ -243,6 +245,7 @@ def offered_as_note(output: Any) -> Any:
     return ToolOrchestratingLLM(named, "about {topic}", make.llm)
 
 
+@pytest.mark.fault(112)
 def test_context_variables_reach_validators(face: Face) -> None:
     make = offered_as_note(Owned)
     token = tenant.set("Ada")
@@ -254,6 +257,7 @@ def test_context_variables_reach_validators(face: Face) -> None:
     assert face.call(make, topic="x").topic == "about x of nobody"
 
 
+@pytest.mark.fault(112)
 def test_context_variables_reach_functions(face: Face) -> None:
     make = offered_as_note(owner)
     token = tenant.set("Ada")
@@ -264,6 +268,7 @@ def test_context_variables_reach_functions(face: Face) -> None:
         tenant.reset(token)
 
 
+@pytest.mark.fault(112)
 async def test_context_variables_of_tasks_do_not_mix() -> None:
     results: dict[str, list[str]] = {}
     makes = [offered_as_note(output) for output in (owner, async_owner)]
@@ -448,6 +453,8 @@ class QuickClock:
         await checkpoint()
 
 
+@pytest.mark.fault(103)
+@pytest.mark.gate("G7")
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("cancel", CANCELS, ids=NAMES)
 def test_cancelled_at_every_await_of_a_long_call(cancel: Cancel, times: int) -> None:
@@ -479,6 +486,8 @@ def test_cancelled_at_every_await_of_a_long_call(cancel: Cancel, times: int) -> 
     assert at > 20  # it was cancelled that often
 
 
+@pytest.mark.fault(103)
+@pytest.mark.gate("G7")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("cancel", CANCELS, ids=NAMES)
 def test_cancelled_at_every_await_of_a_real_connection(cancel: Cancel, times: int) -> None:
@@ -499,6 +508,7 @@ def test_cancelled_at_every_await_of_a_real_connection(cancel: Cancel, times: in
     assert at > (5 if cancel is by_task else 2)  # awaits of the caller's task alone, or of all
 
 
+@pytest.mark.fault(103)
 @pytest.mark.parametrize("cancel", CANCELS, ids=NAMES)
 def test_a_connection_is_given_back_while_its_loop_goes_on(cancel: Cancel) -> None:
     """Cancelled in the middle of a stream; the server sees the connection close before the loop ends."""
@@ -556,6 +566,8 @@ class Interrupts:
         self.at, self.number = at, 0
 
 
+@pytest.mark.fault(106)
+@pytest.mark.gate("G7")
 @pytest.mark.parametrize("stream", [False, True], ids=["call", "stream"])
 def test_interrupted_at_every_io_call(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupts = Interrupts(monkeypatch)
@@ -600,6 +612,7 @@ def test_after_an_interrupt_the_llm_goes_on(at: int, monkeypatch: pytest.MonkeyP
 # -- forgotten ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(104)
 def test_forgotten_streams_close_their_connections() -> None:
     """Read in part, never begun, begun by a view; collected at once or as part of a cycle. No ResourceWarning."""
     with Loopback() as server:
@@ -624,6 +637,7 @@ def test_forgotten_streams_close_their_connections() -> None:
         llm.close()
 
 
+@pytest.mark.fault(104)
 async def test_forgotten_async_streams_close_their_connections() -> None:
     with Loopback() as server:
         llm = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0)
@@ -639,6 +653,7 @@ async def test_forgotten_async_streams_close_their_connections() -> None:
         await llm.aclose()
 
 
+@pytest.mark.fault(105)
 async def test_closing_a_stream_that_another_task_reads() -> None:
     with Loopback() as server:
         answer(server, *album_stream()[:5], HOLD)
@@ -670,6 +685,7 @@ async def test_closing_a_stream_that_another_task_reads() -> None:
         await llm.aclose()
 
 
+@pytest.mark.fault(105)
 def test_closing_a_stream_that_another_thread_reads() -> None:
     with Loopback() as server:
         answer(server, *album_stream()[:5], HOLD)
@@ -700,6 +716,7 @@ def test_closing_a_stream_that_another_thread_reads() -> None:
 # -- one LLM, several loops -----------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(107)
 def test_one_llm_in_one_loop_after_another() -> None:
     with Loopback() as server:
         llm = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0)
@@ -716,6 +733,7 @@ def test_one_llm_in_one_loop_after_another() -> None:
         assert server.accepted == 5  # each loop had one connection and used it twice
 
 
+@pytest.mark.fault(107, 109)
 def test_one_llm_in_loops_of_several_threads() -> None:
     with Loopback() as server:
         llm = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0)

@@ -79,6 +79,7 @@ def test_pieces_of_any_size(face: Face, size: int) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(31)
 def test_a_whole_answer_though_a_stream_was_asked_for(face: Face) -> None:
     make, _, _ = maker(GOOD)
     assert face.stream(make).items[-1] == SEA
@@ -98,6 +99,7 @@ def test_parse_reads_a_body_fetched_elsewhere() -> None:
 # -- retries --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(25)
 @pytest.mark.parametrize("failure", [408, 409, 429, 500, 502, 503, 504, 529])
 def test_passing_failures_are_retried(face: Face, failure: int) -> None:
     make, network, clock = maker(refused(failure), GOOD, refused(failure), STREAM)
@@ -110,6 +112,7 @@ def test_passing_failures_are_retried(face: Face, failure: int) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(5, 6)
 @pytest.mark.parametrize("failure", [ConnectFailed("refused"), StreamInterrupted("reset")])
 def test_failing_connections_are_retried(face: Face, failure: Exception) -> None:
     make, network, _ = maker(failure, GOOD, Recorded([failure]), STREAM)
@@ -118,6 +121,7 @@ def test_failing_connections_are_retried(face: Face, failure: Exception) -> None
     assert len(network.requests) == 4
 
 
+@pytest.mark.fault(26)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_lasting_failures_are_not_retried(face: Face, status: int) -> None:
     make, network, clock = maker(refused(status))
@@ -129,6 +133,7 @@ def test_lasting_failures_are_not_retried(face: Face, status: int) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(40)
 def test_a_quota_is_not_retried(face: Face) -> None:
     make, network, _ = maker(refused(429, code="insufficient_quota"))
     with pytest.raises(QuotaExceeded):
@@ -136,6 +141,7 @@ def test_a_quota_is_not_retried(face: Face) -> None:
     assert len(network.requests) == 1
 
 
+@pytest.mark.fault(25)
 def test_retries_end_with_the_last_error_and_all_attempts(face: Face) -> None:
     make, network, clock = maker(refused(500), refused(503), refused(500))
     with pytest.raises(ServerError) as caught:
@@ -153,12 +159,14 @@ def test_no_retries_when_there_are_none(face: Face) -> None:
     assert len(network.requests) == 1
 
 
+@pytest.mark.fault(21)
 def test_retry_after_is_waited_for(face: Face) -> None:
     make, _, clock = maker(refused(429, {"retry-after": "7"}), GOOD)
     assert face.call(make) == SEA
     assert clock.slept[0] >= 7
 
 
+@pytest.mark.fault(24)
 def test_a_long_retry_after_is_raised_at_once(face: Face) -> None:
     make, _, clock = maker(refused(429, {"retry-after": "61"}))
     with pytest.raises(RateLimited) as caught:
@@ -167,6 +175,7 @@ def test_a_long_retry_after_is_raised_at_once(face: Face) -> None:
     assert clock.slept == []
 
 
+@pytest.mark.fault(24)
 def test_retry_after_beyond_the_deadline_is_raised_at_once(face: Face) -> None:
     make, _, clock = maker(refused(429, {"retry-after": "30"}), settings=Settings(timeout=10))
     with pytest.raises(RateLimited):
@@ -180,6 +189,7 @@ def test_retry_after_on_a_good_answer_means_nothing(face: Face) -> None:
     assert clock.slept == []
 
 
+@pytest.mark.fault(7, 118)
 def test_nothing_is_retried_after_the_first_event(face: Face) -> None:
     make, network, _ = maker(Recorded([*album_stream()[:8], StreamInterrupted("reset")]))
     seen = face.stream(make)
@@ -189,6 +199,7 @@ def test_nothing_is_retried_after_the_first_event(face: Face) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(119)
 def test_reasks_and_retries_share_one_budget(face: Face) -> None:
     bad = Recorded([album_body('{"title": 1}')], headers=JSON)
     make, network, _ = maker(refused(500), bad, refused(500), refused(500), max_attempts=2)
@@ -199,6 +210,7 @@ def test_reasks_and_retries_share_one_budget(face: Face) -> None:
     assert kinds == ["ServerError", "ValidationError", "ServerError", "ServerError"]
 
 
+@pytest.mark.fault(122)
 def test_usage_of_failed_attempts_counts(face: Face) -> None:
     bad = Recorded([album_body('{"title": 1}')], headers=JSON)
     make, _, _ = maker(bad, GOOD, max_attempts=2)
@@ -234,6 +246,7 @@ def slow(seconds: float, timeouts: Timeouts, *answers: Recorded) -> tuple[Any, S
     return ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)), network
 
 
+@pytest.mark.fault(16)
 def test_the_total_time_ends_a_slow_drip(face: Face) -> None:
     make, network = slow(1, Timeouts(total=10), STREAM)
     seen = face.stream(make)
@@ -243,6 +256,7 @@ def test_the_total_time_ends_a_slow_drip(face: Face) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(14, 15)
 def test_the_first_token_is_waited_for_so_long(face: Face) -> None:
     comments = Recorded([b": ping\n\n"] * 50 + album_stream())
     make, network = slow(1, Timeouts(first_token=5, total=None), comments)
@@ -252,6 +266,7 @@ def test_the_first_token_is_waited_for_so_long(face: Face) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(15)
 @pytest.mark.parametrize("phase", ["connect", "idle"])
 def test_time_limits_of_the_network_are_named(face: Face, phase: str) -> None:
     failure = Timeout("late", phase=phase)
@@ -263,6 +278,7 @@ def test_time_limits_of_the_network_are_named(face: Face, phase: str) -> None:
     assert "Timeouts(" in str(seen.error)
 
 
+@pytest.mark.fault(14)
 def test_silence_before_the_first_event_is_the_first_tokens(face: Face) -> None:
     make, _, _ = maker(Recorded([Timeout("late", phase="idle")]), max_retries=0)
     error = face.stream(make).error
@@ -300,6 +316,8 @@ def test_the_headers_are_waited_for_so_long(face: Face, timeouts: Timeouts, bloc
 # -- what may come back -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(9)
+@pytest.mark.gate("G10")
 def test_a_cut_stream_at_every_event(face: Face) -> None:
     pieces = album_stream()
     every = 1 if face.name == "sync" else 9  # the events are the same on every face
@@ -310,6 +328,7 @@ def test_a_cut_stream_at_every_event(face: Face) -> None:
         assert given_back(network)
 
 
+@pytest.mark.fault(52)
 def test_a_damaged_event_inside_a_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     pieces = album_stream()
     pieces[4] = pieces[4][:40] + b"\n\n"
@@ -324,6 +343,7 @@ def test_a_damaged_event_inside_a_call(face: Face, caplog: pytest.LogCaptureFixt
     assert given_back(network)
 
 
+@pytest.mark.fault(52)
 def test_noise_changes_nothing(face: Face) -> None:
     pieces = album_stream()
     pieces.insert(6, b"data: <html>\n\n")
@@ -331,6 +351,7 @@ def test_noise_changes_nothing(face: Face) -> None:
     assert face.stream(make).final == SEA
 
 
+@pytest.mark.fault(52)
 def test_a_damaged_event_inside_text_that_is_the_answer(face: Face) -> None:
     text = SEA.model_dump_json()
     chunks = [delta(content=text[start : start + 8]) for start in range(0, len(text), 8)]
@@ -342,6 +363,7 @@ def test_a_damaged_event_inside_text_that_is_the_answer(face: Face) -> None:
     assert face.stream(make).final == SEA
 
 
+@pytest.mark.fault(28, 29)
 @pytest.mark.parametrize("body", [b"", b"<html>welcome</html>", b"[]", b"null", b"{"])
 def test_a_good_status_with_a_bad_body(face: Face, body: bytes) -> None:
     make, network, _ = maker(Recorded([body], headers=JSON), max_retries=0)
@@ -350,6 +372,7 @@ def test_a_good_status_with_a_bad_body(face: Face, body: bytes) -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(51)
 def test_an_error_in_the_middle_of_a_stream(face: Face) -> None:
     pieces = [*album_stream()[:6], *sse({"error": {"message": "overloaded", "type": "server_error"}})]
     make, network, _ = maker(Recorded(pieces))
@@ -368,6 +391,7 @@ def test_an_error_behind_events_in_one_piece_is_not_waited_for(face: Face) -> No
     assert given_back(network)
 
 
+@pytest.mark.fault(27)
 def test_a_refusal_that_is_a_web_page(face: Face) -> None:
     make, _, _ = maker(Recorded([b"<html>bad gateway</html>"], 502, {"content-type": "text/html"}), max_retries=0)
     with pytest.raises(ServerError, match="502"):
@@ -385,6 +409,7 @@ def test_a_huge_refusal_is_read_to_a_limit(face: Face) -> None:
 # -- leaving early ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(104)
 def test_breaking_out_gives_the_connection_back(face: Face) -> None:
     make, network, _ = maker(STREAM)
     assert len(face.stream(make, take=3).items) == 3
@@ -392,6 +417,7 @@ def test_breaking_out_gives_the_connection_back(face: Face) -> None:
     assert network.closed_replies == 1
 
 
+@pytest.mark.fault(104)
 def test_an_abandoned_stream_gives_the_connection_back() -> None:
     make, network, _ = maker(STREAM)
     for _ in make.stream():
@@ -399,6 +425,7 @@ def test_an_abandoned_stream_gives_the_connection_back() -> None:
     assert given_back(network)
 
 
+@pytest.mark.fault(106)
 @pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt(), SystemExit(1)])
 def test_an_exception_in_the_loop_body_gives_the_connection_back(raised: BaseException) -> None:
     make, network, _ = maker(STREAM)
@@ -408,6 +435,7 @@ def test_an_exception_in_the_loop_body_gives_the_connection_back(raised: BaseExc
     assert given_back(network)
 
 
+@pytest.mark.fault(106)
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(1), MemoryError()])
 def test_an_interrupt_while_reading_passes_and_gives_the_connection_back(face: Face, raised: BaseException) -> None:
     make, network, _ = maker(Recorded([*album_stream()[:6], raised]), GOOD)
@@ -419,6 +447,7 @@ def test_an_interrupt_while_reading_passes_and_gives_the_connection_back(face: F
     assert face.call(make) == SEA
 
 
+@pytest.mark.fault(105)
 def test_a_closed_stream_has_no_final_object() -> None:
     make, _, _ = maker(STREAM)
     stream = make.stream()

@@ -123,6 +123,7 @@ MACHINES |= {
 }
 
 
+@pytest.mark.gate("G1")
 @pytest.mark.parametrize("name", MACHINES)
 def test_bytes(name: str) -> None:
     body, make = MACHINES[name]
@@ -131,6 +132,7 @@ def test_bytes(name: str) -> None:
         read(make(), damaged(body, chance), (ToolcastError,))
 
 
+@pytest.mark.gate("G1")
 def test_texts() -> None:
     chance = random.Random("texts")
     plan = plan_for(Album)
@@ -140,6 +142,7 @@ def test_texts() -> None:
         read(Growing(plan, fail_fast=False), pieces, (JSONStreamError,))
 
 
+@pytest.mark.gate("G1")
 def test_headers() -> None:
     chance = random.Random("headers")
     words = ("7", "-1", "nan", "inf", "1e400", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", "0x7", "\u0665", "9" * 400)

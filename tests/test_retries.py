@@ -44,6 +44,7 @@ def test_the_rules(failure: LLMError, options: dict[str, float], expected: float
     assert wait(failure, **options) == expected  # type: ignore[arg-type]  # mixed option values
 
 
+@pytest.mark.fault(25)
 def test_the_bound_doubles_up_to_the_maximum() -> None:
     assert [RetryPolicy().bound(used) for used in (0, 1, 2, 3, 4, 5, 10_000)] == [0.5, 1, 2, 4, 8, 8, 8]
 
@@ -62,6 +63,7 @@ def test_a_wait_stays_within_every_limit(
     assert asked is None or asked <= found <= policy.longest_retry_after
 
 
+@pytest.mark.fault(21, 22, 23, 24, 114)
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -93,6 +95,8 @@ def test_what_a_service_asks_for(headers: dict[str, str], expected: float | None
 texts = st.text(max_size=40) | st.sampled_from(["1e999", "-0", "0x10", "9" * 5000, "Mon, 1 Jan 99999999999 0:0:0"])
 
 
+@pytest.mark.fault(24)
+@pytest.mark.gate("G1")
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date", "x-should-retry"]), texts))
 def test_no_header_breaks_it(headers: dict[str, str]) -> None:
     found = retry_after(headers, NOW)

@@ -217,10 +217,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
     return chosen
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 def test_at_rest(way: Way) -> None:
     look_at(way("http://127.0.0.1:9/v1"))
 
 
+@pytest.mark.fault(108, 134)
+@pytest.mark.gate("G11")
 def test_in_a_pickle_and_what_comes_of_it(way: Way) -> None:
     llm = way("http://127.0.0.1:9/v1")
     ToolOrchestratingLLM(Album, "about {topic}", llm).preview(topic="x")  # it has been used
@@ -229,6 +233,7 @@ def test_in_a_pickle_and_what_comes_of_it(way: Way) -> None:
     shown("what was unpickled", pformat(vars(pickle.loads(data))))
 
 
+@pytest.mark.gate("G11")
 def test_in_a_deep_copy(way: Way) -> None:
     llm = way("http://127.0.0.1:9/v1")
     copied = copy.deepcopy(llm)
@@ -241,6 +246,8 @@ def test_a_header_that_holds_a_key_shows_nowhere() -> None:
     look_at(OpenAI("m-1", base_url="http://127.0.0.1:9/v1", api_key="sk-other", headers=headers))
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 def test_a_secret_says_nothing() -> None:
     secret = Secret(canary())
     for text in (repr(secret), str(secret), f"{secret}", f"{secret!r:>40}", "%s" % secret, pformat([secret])):  # noqa: UP031 - that is the test
@@ -319,6 +326,8 @@ CASES = [
 ]
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize(
     ("way", "face", "failure"),
     [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES],

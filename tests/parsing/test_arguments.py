@@ -123,6 +123,7 @@ def refused(type_form: Any, text: str) -> ValidationError:
 ANYTHING = validator_of(Any)
 
 
+@pytest.mark.fault(60, 61, 64)
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -181,16 +182,19 @@ def test_text_that_is_not_json(text: str) -> None:
     assert refused(Any, text).errors()[0]["type"] == "json_invalid"
 
 
+@pytest.mark.fault(67)
 def test_text_that_cannot_be_encoded() -> None:
     assert refused(Any, '"\ud83d"').errors()[0]["type"] == "string_unicode"
 
 
+@pytest.mark.fault(64)
 @pytest.mark.parametrize("depth", [202, 10_000, 1_000_000])
 def test_deep_nesting_is_a_clean_error(depth: int) -> None:
     assert refused(Any, "[" * depth + "1" + "]" * depth).errors()[0]["type"] == "json_invalid"
     assert refused(Node, '{"node":' * depth + "{}" + "}" * depth).errors()[0]["type"] == "json_invalid"
 
 
+@pytest.mark.fault(62)
 @pytest.mark.parametrize("type_form", [int, Any, Decimal])
 def test_an_integer_of_five_thousand_digits(type_form: Any) -> None:
     assert refused(type_form, "1" * 5_000).errors()
@@ -286,6 +290,7 @@ DECODED: list[Any] = [
 ]
 
 
+@pytest.mark.fault(90)
 @pytest.mark.parametrize(("type_form", "text", "value", "places"), DECODED, ids=lambda case: str(case)[:40])
 def test_strings_where_something_else_is_required(type_form: Any, text: str, value: Any, places: list[str]) -> None:
     result, repairs = of(type_form, text)
@@ -435,6 +440,7 @@ def test_locations_by_field_name_find_nothing_and_repair_nothing() -> None:
     assert refused(ByName, '{"theNumbers": "[1]"}').errors()[0]["type"] == "list_type"
 
 
+@pytest.mark.fault(69)
 def test_a_repeated_key_is_the_last_one() -> None:
     assert of(dict[str, list[int]], '{"a": "[1]", "a": "[2]"}')[0] == {"a": [2]}
 

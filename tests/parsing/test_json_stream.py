@@ -153,11 +153,13 @@ def decoded(path: Path) -> str:
         raise JSONStreamError("not UTF-8", 0, 1, 1, (), False) from None
 
 
+@pytest.mark.gate("G3")
 @needs_shared
 def test_the_suite_is_complete() -> None:
     assert [len(suite(prefix)) for prefix in ("y_", "n_", "i_")] == [95, 186, 35]
 
 
+@pytest.mark.gate("G3")
 @needs_shared
 @pytest.mark.parametrize("path", suite("y_"))
 def test_suite_accepts(path: Path) -> None:
@@ -167,6 +169,7 @@ def test_suite_accepts(path: Path) -> None:
     assert feed_all(list(text)) == whole
 
 
+@pytest.mark.gate("G3")
 @needs_shared
 @pytest.mark.parametrize("path", suite("y_"))
 def test_suite_every_prefix_is_right_so_far(path: Path) -> None:
@@ -182,6 +185,7 @@ def test_suite_every_prefix_is_right_so_far(path: Path) -> None:
             json.loads(text[:length])
 
 
+@pytest.mark.gate("G3")
 @needs_shared
 @pytest.mark.parametrize("path", suite("n_"))
 def test_suite_rejects(path: Path) -> None:
@@ -191,6 +195,8 @@ def test_suite_rejects(path: Path) -> None:
         feed_all(list(decoded(path)))
 
 
+@pytest.mark.fault(64)
+@pytest.mark.gate("G3")
 @pytest.mark.parametrize(("text", "path"), [("[" * 100_000, (0,) * 200), ('[{"":' * 50_000, (0, "") * 100)])
 def test_suite_files_made_in_code(text: str, path: tuple[object, ...]) -> None:
     error = error_of([text])
@@ -239,6 +245,7 @@ POLICY = {
 }
 
 
+@pytest.mark.gate("G3")
 @needs_shared
 @pytest.mark.parametrize("path", suite("i_"))
 def test_suite_policy(path: Path) -> None:
@@ -281,6 +288,7 @@ def test_random_values_in_any_style_and_cut(value: Any, style: dict[str, Any], a
     assert feed_all(cut(text, at)) == whole
 
 
+@pytest.mark.fault(66)
 @given(values, styles)
 def test_random_values_at_every_split(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps(value, **style)[:120]
@@ -361,6 +369,7 @@ def test_incomplete(text: str, what: str, offset: int, line: int, column: int, p
     assert facts(error_of(list(text))) == (what, offset, line, column, path, True)
 
 
+@pytest.mark.fault(60, 61, 67, 72)
 @pytest.mark.parametrize(
     ("text", "what", "offset", "line", "column", "path"),
     [
@@ -518,6 +527,7 @@ def test_a_long_string_leaves_nothing_behind() -> None:
     assert sys.getsizeof(machine._now.held) < 100
 
 
+@pytest.mark.fault(66)
 def test_at_most_eleven_characters_are_held() -> None:
     machine = JSONStream()
     machine.feed('["')
@@ -535,6 +545,7 @@ def test_a_megabyte_in_one_string() -> None:
         assert feed_all(pieces) == [(STRING,), (GROW, words), (STRING_END,)]
 
 
+@pytest.mark.fault(62)
 @pytest.mark.parametrize("digits", ["1" * 100_000, "0." + "1" * 100_000, "-" + "1" * 100_000 + "e-100000"])
 def test_a_hundred_thousand_digits_one_by_one(digits: str) -> None:
     assert feed_all([*digits, " "]) == [(SCALAR, digits)]
@@ -545,6 +556,7 @@ def test_a_long_key_one_by_one() -> None:
     assert feed_all(['{"', *key, '":1}'])[1] == (KEY, key)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("number", ["-0", "1E300", "9223372036854775808", "-9223372036854775809", "1e-400"])
 def test_numbers_keep_their_text(number: str) -> None:
     assert feed_all([number]) == [(SCALAR, number)]

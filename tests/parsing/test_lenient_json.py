@@ -81,6 +81,7 @@ REPAIRED: list[tuple[str, Any, list[str]]] = [
 ]
 
 
+@pytest.mark.fault(67, 70, 71, 72, 73)
 @pytest.mark.parametrize(("text", "value", "repairs"), REPAIRED, ids=[text for text, _, _ in REPAIRED])
 def test_what_is_put_right(text: str, value: Any, repairs: list[str]) -> None:
     found = lenient(text)
@@ -116,6 +117,7 @@ NOTHING = [
 ]
 
 
+@pytest.mark.fault(72, 73)
 @pytest.mark.parametrize("text", NOTHING)
 def test_what_is_refused(text: str) -> None:
     assert lenient(text) is None

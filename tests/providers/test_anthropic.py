@@ -708,6 +708,7 @@ STREAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(55, 56, 79, 93, 95, 96, 97, 101)
 @pytest.mark.parametrize(("body", "expected"), STREAMS)
 def test_streams(body: bytes, expected: list[Event]) -> None:
     assert decode(body) == expected
@@ -738,6 +739,7 @@ USAGES = [
 ]
 
 
+@pytest.mark.fault(58)
 @pytest.mark.parametrize(("reports", "expected"), USAGES)
 def test_usage(reports: list[Any], expected: Usage) -> None:
     folded = Accumulator()
@@ -829,6 +831,7 @@ FAILURES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(51, 52, 56)
 @pytest.mark.parametrize(("body", "kind", "words"), FAILURES)
 def test_failures(body: bytes, kind: type[LLMError], words: str) -> None:
     if len(body) > 4_000:

@@ -95,6 +95,8 @@ def test_one_turn_is_one_response_on_every_wire(protocol: Protocol) -> None:
     assert plain(folded(decode(protocol, protocol.whole(named(ALL))))) == EXPECTED
 
 
+@pytest.mark.fault(41)
+@pytest.mark.gate("G2")
 @each
 def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
     for form in (b"".join(protocol.stream(named(ALL))), protocol.whole(named(ALL))):
@@ -127,6 +129,7 @@ def test_pieces_are_handed_on_as_they_come(protocol: Protocol) -> None:
     assert deltas > 3 if protocol.in_pieces else deltas == 1
 
 
+@pytest.mark.fault(84)
 @each
 @pytest.mark.parametrize("ids", [("", ""), ("same00000", "same00000"), ("", "call_3")])
 def test_ids_are_never_empty_and_never_twice_the_same(protocol: Protocol, ids: tuple[str, str]) -> None:
@@ -142,6 +145,7 @@ def test_ids_are_never_empty_and_never_twice_the_same(protocol: Protocol, ids: t
         assert json.loads(request.body)
 
 
+@pytest.mark.fault(58)
 @each
 def test_the_last_report_of_usage_counts(protocol: Protocol) -> None:
     events = decode(protocol, *protocol.stream(named(ALL)))
@@ -184,6 +188,8 @@ def ends(protocol: Protocol, events: list[bytes]) -> Iterator[int]:
 MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0}
 
 
+@pytest.mark.fault(9)
+@pytest.mark.gate("G10")
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_cut_at_any_event_border_before_the_end_marker(name: str) -> None:
     """`MARKERS` events may be missing at the end: what follows a finish reason says nothing that is needed."""
@@ -213,6 +219,7 @@ FAULT = {"error": {"type": "overloaded_error", "message": "come back later", "co
 PAGE = b"<html><head><title>502 Bad Gateway</title></head></html>"
 
 
+@pytest.mark.fault(27, 33, 39, 51)
 @each
 def test_a_failure_is_told_wherever_it_comes(protocol: Protocol) -> None:
     """As a status, with JSON or a web page; as a whole body; in the middle of a stream, named an error or not."""
@@ -232,6 +239,7 @@ def test_a_failure_is_told_wherever_it_comes(protocol: Protocol) -> None:
         assert caught.value.retryable
 
 
+@pytest.mark.fault(28, 29)
 @each
 def test_garbage_is_one_error_of_the_tree(protocol: Protocol) -> None:
     for body in (b"", b"<html>", b"[]", b"null", b"data: {}\n\n", b"{}\n", b"\x00\xff", b'{"error": "boom"}'):

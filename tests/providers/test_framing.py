@@ -60,6 +60,7 @@ SSE_BODIES = [
 ]
 
 
+@pytest.mark.fault(41, 42, 43, 44, 45, 46, 47, 49)
 @pytest.mark.parametrize(("body", "expected"), SSE_BODIES)
 def test_server_sent_events_for_every_cut(body: bytes, expected: list[tuple[str, bytes]]) -> None:
     for pieces in every_cut(body):
@@ -77,6 +78,8 @@ def test_whole_events_after_whole_events() -> None:
     assert machine.close() == []
 
 
+@pytest.mark.fault(53)
+@pytest.mark.gate("G6")
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -99,6 +102,7 @@ def test_many_events_together_may_pass_the_limit() -> None:
 TEXT = st.text(st.sampled_from("da:t e\n\r\n\r\u2028\ufeff{}0\x00é"), max_size=60)
 
 
+@pytest.mark.fault(42)
 @given(body=TEXT.map(str.encode), cuts=st.lists(st.integers(0, 120), max_size=8))
 def test_any_cut_of_anything_gives_the_same(body: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(body)]
@@ -120,6 +124,7 @@ LINES = st.sampled_from(
 )
 
 
+@pytest.mark.fault(44)
 @given(lines=st.lists(LINES), end=st.sampled_from(["\n", "\r\n", "\r"]))
 def test_agrees_with_httpx_sse(lines: list[str], end: str) -> None:
     body = end.join([*lines, "", ""])
@@ -129,6 +134,7 @@ def test_agrees_with_httpx_sse(lines: list[str], end: str) -> None:
     assert [found for found in ours if found[1]] == [found for found in expected if found[1]]
 
 
+@pytest.mark.fault(54)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -147,6 +153,7 @@ def test_json_lines_for_every_cut(body: bytes, expected: list[bytes]) -> None:
         assert documents(pieces) == expected, pieces
 
 
+@pytest.mark.fault(53)
 def test_a_line_over_the_limit() -> None:
     with pytest.raises(LimitExceeded):
         JSONLines(8).feed(b'{"a":1234567}\n')

@@ -728,6 +728,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.fault(39, 51)
 @pytest.mark.parametrize(("body", "error"), FAULTS)
 def test_faults(body: bytes, error: type[LLMError]) -> None:
     for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
@@ -771,6 +772,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.fault(78, 79, 97)
 @pytest.mark.parametrize(("finish", "error"), ENDS)
 def test_an_answer_without_a_call(finish: str, error: type[LLMError]) -> None:
     class City(BaseModel):

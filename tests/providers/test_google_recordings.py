@@ -82,6 +82,7 @@ def test_truncated_at_every_event_border(name: str) -> None:
     GEMINI.check_borders(name)
 
 
+@pytest.mark.fault(54)
 @needs_shared
 @GEMINI.every_answer
 def test_the_same_chunks_in_a_list(name: str) -> None:

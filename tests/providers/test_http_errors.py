@@ -136,6 +136,7 @@ def test_bodies(body: Any, fault: Fault) -> None:
     assert read_fault(json.dumps(body)) == fault
 
 
+@pytest.mark.fault(33)
 @pytest.mark.parametrize("text", ["event: error\ndata: %s\n\n", "data:%s", ": x\r\n\r\nerror: %s\r\n", "\ufeff%s"])
 def test_a_body_that_is_an_event_stream(text: str) -> None:
     assert read_fault(text % '{"error": {"message": "boom"}}') == Fault("boom")
@@ -150,6 +151,7 @@ def test_bodies_that_are_no_json(text: str) -> None:
     assert read_fault(text) == Fault()
 
 
+@pytest.mark.fault(27)
 def test_html_is_shown_escaped_and_short() -> None:
     found = error(502, b"<h1>Bad\x1b[0m</h1>" + b"x" * 500, content_type="text/html; charset=utf-8")
     assert "(502): text/html: &lt;h1&gt;Bad [0m&lt;/h1&gt;" in found.message
@@ -162,6 +164,7 @@ def test_a_web_page_is_told_by_its_title() -> None:
     assert "(520): text/html: api.acme | 520: [key] &amp; more." in error(520, page, content_type="text/html").message
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
@@ -175,6 +178,7 @@ def test_charsets(content_type: str, body: bytes) -> None:
     assert "café" in error(500, body, content_type=content_type).message
 
 
+@pytest.mark.fault(134)
 @pytest.mark.parametrize(
     "body", [b"sk-secret", b'{"error":"Bearer sk-secret"}', b"<p>sk-secret</p>", b"x" * 196 + b"sk-secret"]
 )
@@ -223,6 +227,7 @@ def test_the_body_may_hold_the_request_id() -> None:
     assert str(error(500, {"message": "x", "request_id": "r"})).endswith("[request r]")
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize(
     ("body", "kind", "status"),
     [

@@ -451,10 +451,12 @@ def test_a_thought_of_one_token_is_a_small_budget_wherever_it_is_asked_for() -> 
     assert [body["reasoning_effort"] for body in bodies] == ["medium", "low", "medium"]
 
 
+@pytest.mark.fault(67)
 def test_text_with_half_a_surrogate_pair_is_still_sent() -> None:
     assert body(user("a\ud83d é"))["messages"][0]["content"] == "a\ufffd é"
 
 
+@pytest.mark.fault(37)
 @pytest.mark.parametrize(
     ("base_url", "url"),
     [
@@ -477,6 +479,7 @@ def test_addresses_that_are_none(base_url: str) -> None:
         endpoint(base_url, "/x")
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize(
     "given",
     [
@@ -668,6 +671,7 @@ STREAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(1, 10, 43, 46, 49, 50, 55, 57, 59, 67, 95, 96, 97, 100)
 @pytest.mark.parametrize(("stream", "expected"), STREAMS)
 def test_streams(stream: bytes, expected: list[Event]) -> None:
     assert decode(stream) == expected
@@ -698,6 +702,7 @@ USAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(58)
 @pytest.mark.parametrize(("chunks", "expected"), USAGES)
 def test_usage(chunks: list[Any], expected: Usage) -> None:
     folded = Accumulator()
@@ -714,6 +719,7 @@ def whole(message: dict[str, Any], **more: Any) -> bytes:
     return json.dumps({"model": "m1", "choices": [choice], "usage": {"prompt_tokens": 9}}, indent=1).encode()
 
 
+@pytest.mark.fault(31, 70)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -775,6 +781,7 @@ FAILURES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(2, 9, 28, 29, 51, 52, 99)
 @pytest.mark.parametrize(("body", "kind", "words"), FAILURES)
 def test_failures(body: bytes, kind: type[LLMError], words: str) -> None:
     with pytest.raises(Ended, match=words) as caught:
@@ -818,6 +825,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.gate("G1")
 @given(pieces=st.lists(PIECES | st.binary(max_size=6), max_size=14))
 def test_any_bytes_give_events_or_one_error(pieces: list[bytes]) -> None:
     separate = outcome(pieces, False)

@@ -702,6 +702,7 @@ STREAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(50, 55, 56, 67, 79, 80, 84)
 @pytest.mark.parametrize(("stream", "expected"), STREAMS)
 def test_streams(stream: bytes, expected: list[Event]) -> None:
     assert decode(stream) == expected
@@ -828,6 +829,7 @@ FAILURES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(51, 52, 99)
 @pytest.mark.parametrize(("body", "kind", "words"), FAILURES)
 def test_failures(body: bytes, kind: type[LLMError], words: str) -> None:
     with pytest.raises(Ended, match=words) as caught:

@@ -150,6 +150,7 @@ DIALECTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(80, 81, 82, 83, 84, 85, 86, 88, 91, 92, 93)
 @pytest.mark.parametrize(("deltas", "expected"), DIALECTS)
 def test_dialects(deltas: list[Any], expected: list[tuple[str, str, str]]) -> None:
     out = read(*deltas)
@@ -201,6 +202,7 @@ def test_generated_ids_go_on_through_the_conversation() -> None:
     assert [id for id, _, _ in calls_of(out)] == ["call_5", "call_6"]
 
 
+@pytest.mark.fault(100)
 def test_legacy_function_call() -> None:
     calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
     for piece in ({"name": "f", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ":1}"}):
@@ -237,6 +239,7 @@ def test_what_must_be_returned_rides_along() -> None:
     assert done == ToolCallDone("x", "f", A + " ", opaque={"extra_content": extra})
 
 
+@pytest.mark.fault(99)
 def test_too_many_calls() -> None:
     with pytest.raises(LimitExceeded, match="1000"):
         read([entry(i, f"x{i}", "f", A) for i in range(MOST_CALLS + 1)])
@@ -267,6 +270,7 @@ def test_fragments_of_any_object_are_never_taken_for_snapshots(value: Any, cuts:
     assert not any(isinstance(event, ToolCallReset) for event in out)
 
 
+@pytest.mark.fault(92)
 @given(value=JSON, cuts=st.lists(st.integers(1, 200), max_size=8))
 def test_snapshots_of_any_object_come_to_the_object(value: Any, cuts: list[int]) -> None:
     text = json.dumps(value)
@@ -298,6 +302,7 @@ ENTRY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.fault(84)
 @given(deltas=st.lists(st.lists(ENTRY, max_size=3), max_size=12), cut=st.booleans())
 def test_any_entries_give_whole_stories(deltas: list[Any], cut: bool) -> None:
     out = read(*deltas, cut=cut)

@@ -64,6 +64,7 @@ def fetched(server: Loopback | str, read: float = 5.0) -> bytes:
 # ---- certificates
 
 
+@pytest.mark.fault(4)
 def test_a_bad_certificate_is_not_tried_again() -> None:
     trustme = pytest.importorskip("trustme")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -38,6 +38,7 @@ def body_of(encoding: str) -> Plain | Inflated:
     return decoder({"content-encoding": "deflate" if encoding == "raw" else encoding})
 
 
+@pytest.mark.fault(17)
 @pytest.mark.parametrize("encoding", ENCODERS)
 def test_any_cut_gives_the_same(encoding: str) -> None:
     packed = ENCODERS[encoding](TEXT)
@@ -60,6 +61,7 @@ def test_an_empty_body_is_empty(encoding: str) -> None:
     assert read(body_of(encoding), [ENCODERS[encoding](b"")]) == []
 
 
+@pytest.mark.fault(18)
 @pytest.mark.parametrize("encoding", ENCODERS)
 def test_a_body_cut_short_is_told(encoding: str) -> None:
     packed = ENCODERS[encoding](TEXT)
@@ -68,12 +70,14 @@ def test_a_body_cut_short_is_told(encoding: str) -> None:
             read(body_of(encoding), [packed[:length]])
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_body_that_is_something_else_is_malformed(encoding: str) -> None:
     with pytest.raises(MalformedEvent, match=encoding):
         read(body_of(encoding), [b"data: {}\n\n"])
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("named", ["br", "zstd", "gzip, gzip", "gzip, br", "\r\n"])
 def test_an_encoding_not_asked_for_is_malformed(named: str) -> None:
     if named.strip():
@@ -99,6 +103,8 @@ def test_pieces_are_bounded_and_complete() -> None:
     assert max(map(len, plain)) == PIECE
 
 
+@pytest.mark.fault(20)
+@pytest.mark.gate("G6")
 def test_a_bomb_is_refused_in_little_memory() -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()

@@ -55,6 +55,7 @@ async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncReply:
 # ---- certificates
 
 
+@pytest.mark.fault(4)
 def test_a_bad_certificate_is_not_tried_again(backend: str, network: HttpxNetwork) -> None:
     trustme = pytest.importorskip("trustme")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -130,6 +131,8 @@ def traces(error: BaseException) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("face", ["sync", "asyncio", "trio"])
 def test_no_failure_holds_the_key(

@@ -134,6 +134,7 @@ def test_a_connection_is_used_again(face: Face, server: Loopback, network: Httpx
     assert server.accepted == 1
 
 
+@pytest.mark.fault(34)
 @pytest.mark.parametrize("status", [204, 301, 302, 307, 404, 500])
 def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxNetwork, status: int) -> None:
     with Loopback() as elsewhere:
@@ -144,6 +145,7 @@ def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxN
         assert elsewhere.accepted == 0
 
 
+@pytest.mark.fault(36)
 def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(whole(b"ok", 200, *(f"x-{number}: {number}" for number in range(1000))))
     assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
@@ -152,6 +154,7 @@ def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, networ
         face(network, lambda outside: get(outside, server))
 
 
+@pytest.mark.fault(5, 6, 7, 8, 11, 18, 19, 20)
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -194,11 +197,13 @@ def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, netw
     face(network, work)
 
 
+@pytest.mark.fault(11)
 def test_more_than_the_content_length_is_ignored(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(head(200, "content-length: 3"), b"one and more", CLOSE)
     assert face(network, lambda outside: get(outside, server)) == (200, b"one")
 
 
+@pytest.mark.fault(3)
 def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
     with Loopback() as gone:
         refused = gone.url
@@ -214,6 +219,7 @@ def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
         face(network, lambda outside: get(outside, url))
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("name", ["x", "x-api-key"])
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\0", "schlüssel"])
 def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
@@ -230,6 +236,7 @@ def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNet
     assert server.accepted == 0
 
 
+@pytest.mark.fault(14, 15)
 def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(HOLD)
 
@@ -252,6 +259,7 @@ def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> Non
     server.wait_open(0)
 
 
+@pytest.mark.fault(12)
 def test_a_half_closed_connection_is_not_waited_for(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), HALF_CLOSE, HOLD)
     with pytest.raises(StreamInterrupted):
@@ -259,6 +267,7 @@ def test_a_half_closed_connection_is_not_waited_for(face: Face, server: Loopback
     server.wait_open(0)
 
 
+@pytest.mark.fault(17)
 def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     packed = gzip.compress(os.urandom(5000))
     gate = threading.Event()
@@ -276,6 +285,7 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
     assert face(network, work) == gzip.decompress(packed)
 
 
+@pytest.mark.fault(13)
 def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     async def work(outside: Outside) -> Any:
         assert await get(outside, server) == (200, b"")
@@ -331,6 +341,7 @@ def test_a_forgotten_answer_gives_the_connection_back(
     face(network, work)
 
 
+@pytest.mark.fault(107)
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: HttpxNetwork) -> None:
     held: list[Body] = []
 
@@ -362,6 +373,7 @@ def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) 
     face(network, work)
 
 
+@pytest.mark.fault(108)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_opens_its_own_connection(server: Loopback, network: HttpxNetwork) -> None:
     assert Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")

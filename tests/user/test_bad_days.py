@@ -19,6 +19,7 @@ for album in make_album(topic="the sea", stream=True):
 """
 
 
+@pytest.mark.fault(3)
 def test_the_server_is_down() -> None:
     with Loopback() as server:
         gone = address(server)
@@ -40,6 +41,7 @@ def test_the_server_is_down() -> None:
     assert screen.lines == [words]
 
 
+@pytest.mark.fault(3)
 def test_no_such_host() -> None:
     words = play(CALL, "http://no-such-host.invalid/v1").failed_with("ConnectFailed")
     assert "no-such-host.invalid" in words

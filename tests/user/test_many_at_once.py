@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from chunks import album_body, album_stream
 from loopback import Loopback
 from user.session import answered, play, spoken
@@ -176,6 +178,7 @@ def test_everything_logged_at_the_lowest_level() -> None:
         assert any("httpcore" in line for line in lines)
 
 
+@pytest.mark.fault(37)
 def test_a_proxy_from_the_environment_is_used() -> None:
     with Loopback() as proxy:
         proxy.answer(answered(album_body()))
