@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from .errors import Attempt, CallError, StreamTruncated
 from .events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from .flows import Source
+from .runtime.cancelled_groups import ungrouped
 from .runtime.network import Outside
 from .settings import Settings
 from .usage import NO_USAGE, Usage
@@ -92,7 +93,7 @@ class IteratedEvents:
             self._loop = current_loop()
         while True:
             try:
-                event = await self._events.__anext__()
+                event = await ungrouped(self._events.__anext__)
             except StopAsyncIteration:
                 return self._end()
             except CallError as error:
@@ -112,7 +113,7 @@ class IteratedEvents:
         self._loop = None
         aclose = getattr(self._events, "aclose", None)
         if aclose is not None:
-            await aclose()
+            await ungrouped(aclose)
 
     def break_off(self) -> None:
         """Nothing: nobody knows what the iterator waits for. It ends with its next event."""

@@ -27,6 +27,7 @@ from .errors import OutputTypeError, ValidationError
 from .messages import ImagePart, ToolResultPart
 from .parsing import arguments as parsing
 from .providers.wire import ToolSpec, legal_name
+from .runtime.cancelled_groups import ungrouped
 from .runtime.crossing import awaited_in_thread, called_in_thread
 from .schemas import ALLOWED, Schema, description_of, is_type_form, name_of, shape_of, union_members
 from .signatures import BoundCall, Signature, is_async, name_of_function
@@ -245,7 +246,7 @@ class CallableTool:
                 result = then(call())
             else:
                 result = await called_in_thread(lambda: then(call()), abandon=context is not None)
-            return await result if inspect.isawaitable(result) else result
+            return await ungrouped(lambda: result) if inspect.isawaitable(result) else result
 
     def _filled(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
         bound = cast("BoundCall", value)

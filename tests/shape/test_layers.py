@@ -73,6 +73,7 @@ LAYERS = {
         "runtime.aiohttp_replies",
         "runtime.alarms",
         "runtime.bodies",
+        "runtime.cancelled_groups",
         "runtime.connections",
         "runtime.crossing",
         "runtime.lanes",

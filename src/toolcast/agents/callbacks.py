@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..cancellation import Cancellation
+from ..runtime.cancelled_groups import ungrouped
 from ..runtime.crossing import awaited_in_thread, called_in_thread
 from ..signatures import Function, is_async
 
@@ -20,6 +21,6 @@ async def called(function: Function, *args: Any, concurrent: bool, cancellation:
         result = function(*args)
         return awaited_in_thread(result, cancellation) if inspect.isawaitable(result) else result
     if is_async(function):
-        return await function(*args)
+        return await ungrouped(partial(function, *args))
     result = await called_in_thread(partial(function, *args), abandon=True)
-    return await result if inspect.isawaitable(result) else result
+    return await ungrouped(lambda: result) if inspect.isawaitable(result) else result

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..providers.wire import HTTPRequest
 from .bodies import LIMIT
+from .cancelled_groups import ungrouped
 from .lines import line_here
 
 if TYPE_CHECKING:
@@ -214,7 +215,8 @@ class _AsyncOutside:
         self.time = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
-        return _AsyncBody(await self._network.aopen(request, connect=connect, read=read))
+        opened = partial(self._network.aopen, request, connect=connect, read=read)
+        return _AsyncBody(await ungrouped(opened))
 
 
 class _AsyncBody:

@@ -26,6 +26,7 @@ import anyio
 
 from . import without_loop
 from .alarms import Alarm
+from .cancelled_groups import ungrouped
 
 T = TypeVar("T")
 Loop: TypeAlias = Any
@@ -59,7 +60,7 @@ async def apart(
     """
     if _in_trio():
         with anyio.fail_after(limit):
-            return await call()
+            return await ungrouped(call)
     task = asyncio.get_running_loop().create_task(call())
     try:
         if not (await asyncio.wait((task,), timeout=limit))[0]:
