@@ -33,6 +33,7 @@ texts = st.text(max_size=5) | st.sampled_from(["c1", "remove", '","', "\ud800"])
 named = st.tuples(texts, texts, texts)
 
 
+@pytest.mark.fault(129)
 @given(named, named)
 def test_a_fingerprint_is_of_this_very_call(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
     assert (fingerprint(*one) == fingerprint(*other)) == (one == other)

@@ -179,6 +179,7 @@ MOST_STEPS = {"text to snapshots": 33, "public stream": 58}
 PATHS: dict[str, Callable[[], Iterator[Any]]] = {"text to snapshots": growing, "public stream": streamed}
 
 
+@pytest.mark.gate("G5")
 @pytest.mark.parametrize("path", PATHS)
 def test_steps_do_not_depend_on_what_came_before(path: str) -> None:
     places = [len(START) // SIZE + PER_ITEM * item for item in (EARLY, LATE)]
@@ -188,6 +189,7 @@ def test_steps_do_not_depend_on_what_came_before(path: str) -> None:
     assert PER_ITEM < late < MOST_STEPS[path] * PER_ITEM
 
 
+@pytest.mark.gate("G5")
 @pytest.mark.parametrize("path", PATHS)
 def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:
     """Lists of more than 64 pointers are no small blocks: the pointer copy of the open list is not counted."""
@@ -221,6 +223,7 @@ def decoded(dialect: Any) -> Iterator[list[Any]]:
     yield decoder.close()
 
 
+@pytest.mark.gate("G5")
 @pytest.mark.parametrize("way", DIALECTS)
 def test_an_event_takes_so_many_steps_on_each_wire(way: tuple[str, str]) -> None:
     count = 200

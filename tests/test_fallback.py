@@ -176,6 +176,7 @@ def test_usage_is_no_answer_yet_but_it_counts(face: Face) -> None:
     assert a.closed == 1
 
 
+@pytest.mark.fault(121)
 def test_all_fail(face: Face) -> None:
     llm = FallbackLLM([scripted("a", Overloaded("one")), scripted("b", RateLimited("two"))])
     with pytest.raises(RateLimited, match="scripted b: two") as caught:

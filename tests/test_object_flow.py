@@ -165,6 +165,7 @@ def test_arguments_that_are_no_json_are_repaired_at_the_end(
     assert stream.response.repairs == (repair,)
 
 
+@pytest.mark.fault(94)
 @pytest.mark.parametrize("text", [f"```json\n{SEA.model_dump_json()[:-1]}\n```", repr(SEA.model_dump())[:-1]])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_arguments_that_were_cut_off_are_not_repaired(face: Face, text: str, size: int) -> None:

@@ -163,6 +163,7 @@ def test_every_chunk_size_ends_in_the_same_object(chunk: int) -> None:
     assert items[-1] == SEA
 
 
+@pytest.mark.fault(99)
 def test_the_first_call_is_the_result(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     make, _ = maker([call(SEA), call(SHORT, id="call_2")])
     assert face.call(make, topic="x") == SEA
@@ -207,6 +208,7 @@ class Numbers(BaseModel):
     tags: list[str]
 
 
+@pytest.mark.fault(90)
 def test_strings_stay_and_json_text_is_decoded_once(face: Face) -> None:
     make, _ = maker(call('{"code": "00123", "count": "5", "tags": "[\\"a\\"]"}', "Numbers"), output=Numbers)
     result = face.run(make, topic="x")
@@ -297,6 +299,7 @@ def test_a_function_is_called_once_with_coerced_arguments(face: Face, function: 
     assert llm.requests[0].tools[0].name.replace("_", "").replace("-", "").isalnum()
 
 
+@pytest.mark.fault(110)
 def test_a_function_that_raises_ran_once_and_is_named(face: Face) -> None:
     ran: list[int] = []
 
@@ -316,6 +319,7 @@ def test_a_function_that_raises_ran_once_and_is_named(face: Face) -> None:
 # -- answers that are not a clean call --------------------------------------------------------------------------
 
 
+@pytest.mark.fault(98)
 def test_text_without_a_call(face: Face) -> None:
     make, _ = maker("I would rather not.", "I would rather not.", SEA)
     with pytest.raises(NoToolCallError, match="Expected at least one tool call, but got 0 tool calls") as caught:
@@ -388,12 +392,14 @@ def test_fail_fast_stops_early() -> None:
     assert caught.value.errors()[0]["loc"] == ("title",)
 
 
+@pytest.mark.fault(87)
 def test_an_unknown_tool(face: Face) -> None:
     make, _ = maker(call(SEA, "Albumen"))
     with pytest.raises(UnknownToolError, match="Albumen"):
         face.call(make, topic="x")
 
 
+@pytest.mark.fault(87, 98)
 @pytest.mark.parametrize("bad", ["hello", call('{"title": 1}'), call(SEA, "Albumen")])
 def test_a_bad_answer_is_asked_again(face: Face, bad: Any) -> None:
     make, llm = maker(bad, SEA, bad, SEA, max_attempts=2)
@@ -467,6 +473,7 @@ def test_try_again_in_a_function(face: Face) -> None:
     assert "x must not be negative" in str(llm.requests[1].messages)
 
 
+@pytest.mark.fault(78)
 def test_max_tokens_with_complete_arguments(face: Face) -> None:
     make, _ = maker(*[call(SEA, truncated=True)] * 2)
     result = face.run(make, topic="x")
@@ -475,6 +482,7 @@ def test_max_tokens_with_complete_arguments(face: Face) -> None:
     assert face.stream(make, topic="x").final == SEA
 
 
+@pytest.mark.fault(78)
 def test_max_tokens_with_cut_arguments(face: Face) -> None:
     make, _ = maker(*[call('{"title": "Sea of', truncated=True)] * 2)
     with pytest.raises(OutputTruncated, match="max_tokens"):
@@ -679,6 +687,7 @@ def test_errors_end_in_error(face: Face) -> None:
     assert heard[-1] == "error"
 
 
+@pytest.mark.fault(110)
 def test_an_observer_that_fails_changes_nothing(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     def broken(call_id: str, state: str) -> None:
         raise RuntimeError("observer fell asleep")

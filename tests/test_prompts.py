@@ -65,6 +65,7 @@ def test_doubled_braces_format_back_to_the_text(text: str) -> None:
     assert PromptTemplate(escaped(text)).format() == text
 
 
+@pytest.mark.fault(135)
 @given(PIECES, st.data())
 def test_values_are_inserted_once_and_verbatim(pieces: list[tuple[bool, str, str]], data: st.DataObject) -> None:
     template = "".join(f"{{{name}}}" if hole else escaped(text) for hole, text, name in pieces)
@@ -92,6 +93,7 @@ def test_holes_are_in_order_and_each_once() -> None:
     assert chat.holes == ("b", "a")
 
 
+@pytest.mark.fault(135)
 @pytest.mark.parametrize(
     ("template", "where", "shown"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
+import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
@@ -209,6 +210,7 @@ def script(made: Made, pieces: Sequence[str], **options: Any) -> Any:
 # -- event by event ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate("G4")
 @given(st.data(), made(), faces)
 def test_a_stream_ends_as_the_whole_call_and_only_grows(data: st.DataObject, made: Made, face: Face) -> None:
     make = script(made, data.draw(cut(made.text)))
@@ -375,6 +377,7 @@ def _wired(output: Any, *answers: Recorded, **options: Any) -> tuple[Any, Replay
     return ToolOrchestratingLLM(output, "x", llm, **options), network
 
 
+@pytest.mark.fault(1, 42)
 @given(st.data(), made(), faces)
 def test_bytes_cut_anywhere(data: st.DataObject, made: Made, face: Face) -> None:
     name = made.model.__name__
@@ -404,6 +407,7 @@ def test_calls_that_are_written_side_by_side(data: st.DataObject, albums: list[A
     assert network.open_replies == 0
 
 
+@pytest.mark.fault(8, 9)
 @given(st.data(), faces)
 def test_a_connection_that_ends_anywhere(data: st.DataObject, face: Face) -> None:
     raw = b"".join(sse(*_chunks(list(SEA.model_dump_json()), "Album"), delta("tool_calls"), USAGE))
@@ -415,6 +419,7 @@ def test_a_connection_that_ends_anywhere(data: st.DataObject, face: Face) -> Non
     assert network.open_replies == 0
 
 
+@pytest.mark.gate("G1")
 @given(st.data(), st.binary(min_size=1, max_size=6), faces)
 def test_bytes_overwritten_anywhere(data: st.DataObject, noise: bytes, face: Face) -> None:
     """Whatever a server sends: a validated result, or one exception of the library; and every connection back."""

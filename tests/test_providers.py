@@ -93,6 +93,8 @@ def test_text_that_holds_the_object_is_read_and_else_asked_again(name: str, face
     assert face.stream(again).final == SEA
 
 
+@pytest.mark.fault(9)
+@pytest.mark.gate("G10")
 @each
 def test_half_an_answer_runs_no_tool(name: str, face: Face) -> None:
     """A stream that breaks off anywhere is an error, and the tool that was being called has not run."""
@@ -174,6 +176,7 @@ SECRETIVE = {
 }
 
 
+@pytest.mark.fault(102)
 @pytest.mark.parametrize("name", SECRETIVE)
 def test_what_one_model_encrypted_goes_to_no_other(name: str) -> None:
     def now() -> str:

@@ -74,6 +74,7 @@ def test_of_text_it_is_said_how_much_was_left_out(text: str, limit: int) -> None
     assert text_of(text, limit) == (f"{text[:limit]}... [{left} characters left out]" if left > 0 else text)
 
 
+@pytest.mark.fault(127)
 @pytest.mark.parametrize(
     "value",
     [
@@ -253,6 +254,7 @@ KEYS = (
 )
 
 
+@pytest.mark.fault(126, 134)
 @pytest.mark.parametrize(
     ("words", "told_words"),
     [

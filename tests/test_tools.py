@@ -210,6 +210,7 @@ async def test_context_variables_are_seen(through: Callable[[Any], Call]) -> Non
     assert (await through(lambda: here.get())({})).raw_output == "there"
 
 
+@pytest.mark.fault(115)
 async def test_a_sync_function_does_not_block_the_loop() -> None:
     tool = as_tool(lambda: threading.get_ident())
     assert (await tool.acall("{}")).raw_output != threading.get_ident()

@@ -237,6 +237,8 @@ async def _alone(turn: Callable[[], Awaitable[None]]) -> None:
 HOWS = ["scope", "two scopes", "engine", "engine, then scope"]
 
 
+@pytest.mark.fault(103)
+@pytest.mark.gate("G7")
 @pytest.mark.parametrize(
     "backend, how",
     [*(("trio", how) for how in HOWS), *(("asyncio", how) for how in (*HOWS, "task", "task twice"))],
@@ -256,6 +258,8 @@ def test_a_turn_cancelled_at_every_await_leaves_all_in_order(backend: str, how: 
     assert struck > 30
 
 
+@pytest.mark.fault(106)
+@pytest.mark.gate("G7")
 def test_a_sync_turn_struck_at_every_call_leaves_all_in_order() -> None:
     for k in range(1, FOREVER):
         world = World(paused=False)

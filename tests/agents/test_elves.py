@@ -262,6 +262,7 @@ def test_what_is_cancelled_already_starts_nothing(ways: Ways) -> None:
     ways.run(scenario)
 
 
+@pytest.mark.fault(132)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_sync_elf_is_cancelled_with_the_task_that_waits(backend: str) -> None:
     async def main() -> None:
@@ -432,6 +433,7 @@ def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, module
 # Budgets.
 
 
+@pytest.mark.fault(132)
 def test_elves_spend_what_their_manager_may(ways: Ways) -> None:
     async def scenario() -> None:
         engine = Engine(Mirror(), budget=Budget(tokens=30))
@@ -471,6 +473,7 @@ def test_an_elf_has_a_budget_of_its_own(ways: Ways) -> None:
     ways.run(scenario)
 
 
+@pytest.mark.fault(132)
 def test_the_time_of_who_started_it_runs_out(ways: Ways) -> None:
     async def scenario() -> None:
         clock = VirtualClock()

@@ -129,6 +129,7 @@ def test_E3_what_fails_is_an_error_result_with_the_same_id(
     check(engine)
 
 
+@pytest.mark.fault(87, 128)
 def test_E3_only_the_call_that_fails_fails(turning: Turning) -> None:
     calls = [call("a", "unknown"), LOOK, call("b", "fail")]
     engine = Engine(scripted(calls, "I see."), [look, fail])
@@ -141,6 +142,7 @@ def test_E3_only_the_call_that_fails_fails(turning: Turning) -> None:
 # E4
 
 
+@pytest.mark.fault(123)
 def test_E4_endless_calls_make_exactly_as_many_requests_as_allowed(turning: Turning) -> None:
     engine = Engine(llm := scripted(*[LOOK] * 9), [look], max_rounds=3)
     with pytest.raises(RoundsExceeded) as caught:
@@ -325,6 +327,7 @@ def test_an_answer_that_says_nothing_leaves_nothing(turning: Turning, answer: An
 # One at a time
 
 
+@pytest.mark.fault(115)
 def test_a_turn_inside_a_turn_is_an_error_that_names_the_state(turning: Turning) -> None:
     def again() -> str:
         """Ask again."""
@@ -336,6 +339,7 @@ def test_a_turn_inside_a_turn_is_an_error_that_names_the_state(turning: Turning)
     assert result.is_error and "tool_exec" in result.content
 
 
+@pytest.mark.fault(109)
 def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
     engine = Engine(scripted("Hello!"))
     with engine.stream("Hi.") as stream:
@@ -348,6 +352,7 @@ def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
     check(engine)
 
 
+@pytest.mark.fault(109)
 def test_of_many_threads_one_has_a_turn_at_a_time() -> None:
     engine = Engine(llm := scripted(*["ok"] * 16))
     start = threading.Barrier(16)
@@ -370,6 +375,7 @@ def test_of_many_threads_one_has_a_turn_at_a_time() -> None:
     check(engine)
 
 
+@pytest.mark.fault(112)
 def test_context_variables_reach_tools_and_approvers(turning: Turning) -> None:
     seen: list[str] = []
 
@@ -661,6 +667,7 @@ def test_what_an_inner_engine_spends_counts_in_the_outer(turning: Turning, of_th
     check(engine)
 
 
+@pytest.mark.fault(132)
 def test_an_inner_engine_stops_at_the_budget_of_the_outer(turning: Turning) -> None:
     inner = Engine(inner_llm := scripted(LOOK, LOOK, LOOK), [look])
     asks = call("c1", "ask_agent", '{"prompt": "?"}')
@@ -671,6 +678,7 @@ def test_an_inner_engine_stops_at_the_budget_of_the_outer(turning: Turning) -> N
     assert "budget" in results(engine.history)[0].content
 
 
+@pytest.mark.fault(132)
 def test_an_inner_engine_is_cancelled_with_the_outer(turning: Turning) -> None:
     def stop(context: ToolContext) -> str:
         """Stop all of it."""

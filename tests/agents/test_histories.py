@@ -118,6 +118,7 @@ MENDED: dict[str, tuple[list[Message], list[Message], str]] = {
 }
 
 
+@pytest.mark.fault(131)
 @pytest.mark.parametrize("before, after, wrong", MENDED.values(), ids=MENDED)
 def test_what_is_mended(before: list[Message], after: list[Message], wrong: str) -> None:
     assert any(wrong in fault for fault in faults(before)), faults(before)
@@ -360,6 +361,7 @@ def test_a_history_that_nobody_began() -> None:
     assert trimmed([], 0) == ()
 
 
+@pytest.mark.fault(131)
 @given(sound(), st.integers(0, 3000))
 def test_what_is_left_is_sound(history: tuple[Message, ...], tokens: int) -> None:
     kept = trimmed(history, tokens)

@@ -39,6 +39,7 @@ def test_max_rounds_counts_requests(turning: Turning, rounds: int) -> None:
     assert error.turn is not None and error.turn.rounds == len(llm.requests) == rounds
 
 
+@pytest.mark.fault(124)
 @pytest.mark.parametrize(
     "budget, limit, requests",
     [
@@ -76,6 +77,7 @@ def test_only_work_counts_as_time(turning: Turning) -> None:
     assert turning.submit(engine, "2").text == "b"
 
 
+@pytest.mark.fault(124)
 @pytest.mark.parametrize("of_the_turn", [True, False])
 def test_calls_beyond_the_budget_are_not_run(turning: Turning, of_the_turn: bool) -> None:
     ran: list[int] = []
@@ -109,6 +111,7 @@ def test_what_is_spent_within_the_budget_of_a_turn_counts_in_that_of_the_engine(
     assert len(engine.history) == 2
 
 
+@pytest.mark.fault(123)
 @pytest.mark.parametrize("limit", [1, 3])
 def test_the_same_call_may_come_so_often_in_a_row(turning: Turning, limit: int) -> None:
     engine = Engine(llm := ScriptedLLM(*[LOOK] * 9), [look], max_repeats=limit)

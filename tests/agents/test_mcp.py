@@ -92,6 +92,7 @@ def test_what_cannot_be_offered_is_left_out(server: MCPServer, caplog: pytest.Lo
     assert "left out the tool 'elsewhere': its schema refers to another document" in caplog.text
 
 
+@pytest.mark.fault(142)
 def test_names_that_collide_are_refused(server: MCPServer) -> None:
     with pytest.raises(OutputTypeError, match="several tools are named"):
         as_tools([*server.tools(), *server.tools()])

@@ -364,6 +364,7 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
             assert not session.unfinished
 
 
+@pytest.mark.fault(130)
 def test_a_crash_after_any_append(new_store: Callable[[], Store]) -> None:
     crashed_anywhere(new_store, Talk())
 
@@ -450,6 +451,7 @@ def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
+@pytest.mark.fault(130)
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("where", ["tool", "asked", "stream"])

@@ -105,6 +105,7 @@ def test_E5_E13_what_the_approver_says(
     check(engine)
 
 
+@pytest.mark.fault(129)
 def test_E13_without_an_approver_it_is_denied_and_nobody_is_asked(turning: Turning) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), None)
     told = turning.tell(engine, "Go.")
@@ -267,6 +268,7 @@ def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
     assert (shelf.put_there, engine.transcript.answers) == ([], {})
 
 
+@pytest.mark.fault(129)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -345,6 +347,7 @@ def test_after_a_restart_pending_requests_are_the_same(turning: Turning) -> None
     assert shelf.put_there == ["1"]
 
 
+@pytest.mark.fault(130)
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(turning: Turning, idempotent: bool) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
@@ -399,6 +402,7 @@ def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turni
     check(engine)
 
 
+@pytest.mark.fault(89, 94)
 @pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "3"])
 def test_arguments_that_nobody_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
     calls = [call("a", "put", arguments), put("b", "x")]
@@ -422,6 +426,7 @@ def test_an_unknown_tool_with_broken_arguments_leaves_a_valid_history(turning: T
     check(engine)
 
 
+@pytest.mark.fault(88)
 def test_no_arguments_are_an_empty_object(turning: Turning) -> None:
     def now() -> str:
         """What time it is."""
@@ -643,6 +648,7 @@ def test_answers_that_cannot_be_taken(answers: Any, error: str) -> None:
     assert engine.state == "idle"
 
 
+@pytest.mark.fault(129)
 def test_an_answer_to_another_conversation_approves_nothing_later() -> None:
     old = PermissionRequest("a", "put", '{"item": "1"}').allow()
     shelf, _, engine = shelf_and_engine([put("a", "1")], "later")

@@ -260,6 +260,7 @@ COSTLY = [
 ]
 
 
+@pytest.mark.fault(141)
 @pytest.mark.parametrize("piece", COSTLY)
 @pytest.mark.parametrize(
     ("before", "after"), [("", ""), ("[", "]"), ('["', '"]'), ("[1,", "x]"), ("[" * 100, "]" * 100)]

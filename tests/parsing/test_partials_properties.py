@@ -11,6 +11,7 @@ from itertools import count, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, RootModel, create_model
 
@@ -155,6 +156,8 @@ def _fits(early: Any, late: Any) -> bool:
     return type(early) is type(late) and early == late
 
 
+@pytest.mark.fault(66)
+@pytest.mark.gate("G4")
 @settings(max_examples=300, deadline=None)
 @given(_streams())
 def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tuple[Any, Any, list[str]]) -> None:
@@ -179,6 +182,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
     assert growing.text == "".join(pieces)
 
 
+@pytest.mark.gate("G4")
 @settings(max_examples=150, deadline=None)
 @given(_streams())
 def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -> None:

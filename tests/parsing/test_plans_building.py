@@ -529,6 +529,7 @@ def _models(draw: st.DrawFn) -> tuple[Any, str]:
     return model, json.dumps({key: document[key] for key in keys}, indent=draw(st.sampled_from([None, 1])))
 
 
+@pytest.mark.fault(76)
 @settings(max_examples=250, deadline=None)
 @given(_models(), st.sampled_from([1, 2, 5, 1_000]))
 def test_any_closed_model_is_the_one_that_pydantic_makes(written: tuple[Any, str], size: int) -> None:
@@ -584,6 +585,7 @@ def _read(type_form: Any, text: str) -> Any:
     return value["a"]
 
 
+@pytest.mark.fault(76)
 @pytest.mark.parametrize("size", [1, 1_000])
 @pytest.mark.parametrize(("type_form", "text"), CASES)
 def test_a_leaf_is_what_the_final_reading_makes_of_it(type_form: Any, text: str, size: int) -> None:

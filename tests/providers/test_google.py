@@ -288,6 +288,7 @@ REPLAYS = [
 ]
 
 
+@pytest.mark.fault(102)
 @pytest.mark.parametrize(("parts", "given"), REPLAYS)
 def test_signatures_go_back_where_they_came(parts: list[Part | str], given: list[dict[str, Any]]) -> None:
     turns = contents(user("x"), assistant(*parts))[1:]

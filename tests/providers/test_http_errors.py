@@ -578,6 +578,7 @@ def test_any_error_inside_an_answer_is_one_error(body: object) -> None:
     check_text(stream_error(body, SOURCE))
 
 
+@pytest.mark.fault(141)
 @pytest.mark.parametrize(
     "word",
     [

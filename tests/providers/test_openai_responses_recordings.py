@@ -71,18 +71,21 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason == ("tool_use" if response.message.tool_calls else "end_turn")
 
 
+@pytest.mark.gate("G2")
 @needs_shared
 @RESPONSES.every_answer
 def test_every_cut_gives_the_same_events(name: str) -> None:
     RESPONSES.check_cuts(name)
 
 
+@pytest.mark.gate("G2")
 @needs_shared
 @RESPONSES.every_answer
 def test_one_cut_leaves_no_trace(name: str) -> None:
     RESPONSES.check_single_cuts(name)
 
 
+@pytest.mark.gate("G10")
 @needs_shared
 @RESPONSES.every_answer
 def test_truncated_at_every_event_border(name: str) -> None:

@@ -104,6 +104,7 @@ def test_a_good_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> N
 # ---- proxies
 
 
+@pytest.mark.fault(37)
 @pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("scheme", ["http://", ""])
 def test_the_proxy_of_the_environment(
@@ -123,6 +124,7 @@ def test_the_proxy_of_the_environment(
         fetched("http://elsewhere.invalid/v1")
 
 
+@pytest.mark.fault(37)
 def test_a_proxy_that_refuses(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", f"http://me:{PASSWORD}@127.0.0.1:{server.port}")
     server.answer(whole(b"no", 407))
@@ -133,6 +135,7 @@ def test_a_proxy_that_refuses(server: Loopback, monkeypatch: pytest.MonkeyPatch)
     assert KEY not in traces(caught.value)
 
 
+@pytest.mark.fault(37)
 def test_a_proxy_that_is_not_there(proxied: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", f"http://me:{PASSWORD}@127.0.0.1:1")
     with pytest.raises(ConnectFailed) as caught:

@@ -79,6 +79,7 @@ def test_what_comes_after_the_end_is_dropped() -> None:
     assert list(channel.iterate()) == [1]
 
 
+@pytest.mark.fault(116)
 def test_only_so_many_are_kept() -> None:
     channel = told(1, 2, 3, limit=2, closed=False)
     reader = channel.iterate()

@@ -244,6 +244,7 @@ def test_a_lane_that_cannot_be_made_takes_no_room(
     network.close()
 
 
+@pytest.mark.fault(37)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_where_the_environment_names_a_proxy(server: Loopback, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
     """httpx says which hosts it is for."""

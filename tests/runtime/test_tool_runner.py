@@ -170,11 +170,13 @@ async def test_failures_become_results_a_model_can_read(run: Callable[..., Any])
     assert outputs[4].raw_input == '{"x": 7}'
 
 
+@pytest.mark.fault(87)
 async def test_an_unknown_tool_where_none_was_offered(run: Callable[..., Any]) -> None:
     with pytest.raises(UnknownToolError, match="'f'; it was offered: none"):
         await run([], [call("f")], raise_errors=True)
 
 
+@pytest.mark.fault(94)
 @pytest.mark.parametrize(
     ("bad", "error", "partial"),
     [
@@ -208,6 +210,7 @@ async def test_of_several_exceptions_one_comes_out(run: Callable[..., Any]) -> N
         await run([boom, boom_async], [call("boom", x=1), call("boom_async", "c2")], raise_errors=True)
 
 
+@pytest.mark.fault(126)
 @pytest.mark.parametrize("raise_errors", [True, False])
 async def test_what_is_no_exception_passes(run: Callable[..., Any], raise_errors: bool) -> None:
     async def quit() -> None:
@@ -218,6 +221,7 @@ async def test_what_is_no_exception_passes(run: Callable[..., Any], raise_errors
         await run([quit, double], calls, raise_errors=raise_errors)
 
 
+@pytest.mark.fault(111)
 async def test_an_exception_group_of_a_tool_stays_one() -> None:
     async def several() -> None:
         raise ExceptionGroup("mine", [Boom("a"), Boom("b")])

@@ -135,6 +135,7 @@ async def speak_async(context: ToolContext[str], x: int) -> str:
 # Reading
 
 
+@pytest.mark.fault(87, 94)
 def test_a_call_is_read_and_not_run() -> None:
     ran: list[int] = []
 
@@ -167,6 +168,7 @@ def test_a_call_is_read_and_not_run() -> None:
     assert ran == []
 
 
+@pytest.mark.fault(147)
 @pytest.mark.parametrize("key", ["__init__", "self", "cls", "context", "argument0", "kwargs", "function"])
 def test_what_is_not_in_the_schema_is_no_argument(key: str) -> None:
     def take(x: int, context: ToolContext, **kwargs: Any) -> None:
@@ -228,6 +230,7 @@ def test_every_tool_through_every_face(drive: Drive) -> None:
     assert isinstance(made[1].error, UnknownToolError)
 
 
+@pytest.mark.fault(128)
 @pytest.mark.parametrize("options", [{}, {"timeout": FOREVER}])
 def test_results_come_in_call_order_and_reading_overlaps(drive: Drive, options: dict[str, Any]) -> None:
     """Each tool waits for the other: one after the other they would never end."""
@@ -366,6 +369,7 @@ def failing(error: BaseException, context: bool) -> list[Any]:
     return [fails_in, fails_in_async] if context else [fails, fails_async]
 
 
+@pytest.mark.fault(126, 128)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("context", [False, True])
 def test_a_tool_that_raises_gives_a_result(drive: Drive, which: int, context: bool) -> None:
@@ -418,6 +422,7 @@ def hang_here(release: threading.Event) -> Any:
     return hang
 
 
+@pytest.mark.fault(125)
 async def test_a_sync_tool_whose_time_is_up_is_given_up() -> None:
     release = threading.Event()
     try:
@@ -452,6 +457,7 @@ def test_the_limit_of_the_tool_goes_before_that_of_the_run(drive: Drive) -> None
     assert output.raw_output is None
 
 
+@pytest.mark.fault(125)
 @pytest.mark.parametrize("context", [False, True])
 def test_an_async_tool_whose_time_is_up_is_cancelled_and_has_ended(drive: Drive, context: bool) -> None:
     ended: list[bool] = []
@@ -622,6 +628,7 @@ def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypa
 # Output
 
 
+@pytest.mark.fault(127)
 def test_output_is_bounded(drive: Drive) -> None:
     long = as_tool(lambda: "x" * 1000).with_(name="long")
     own = as_tool(lambda: "y" * 1000).with_(name="own", output_limit=4)

@@ -13,6 +13,7 @@ from sdks.official import SDKS
 pytestmark = pytest.mark.networked
 
 
+@pytest.mark.gate("G15")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", ANSWERS)
 def test_both_read_it_alike(name: str, stream: bool) -> None:

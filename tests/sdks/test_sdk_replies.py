@@ -35,6 +35,7 @@ REPLIES: dict[str, tuple[str | None, list[tuple[str, dict[str, Any]]], str | Non
 }
 
 
+@pytest.mark.gate("G15")
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "mistral"])
 def test_llmock_says_the_same_to_both(llmock: LLMock, protocol: str, reply: str, stream: bool) -> None:
@@ -79,6 +80,7 @@ def alike(said: Said) -> Said:
     return replace(said, kept=tuple(kept[:20] for kept in said.kept))
 
 
+@pytest.mark.gate("G15")
 @pytest.mark.filterwarnings("ignore:FUNCTION_CALL is not a valid FinishReason")  # aimock's own word
 @pytest.mark.parametrize("answer", FIXTURES)
 @pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "ollama"])

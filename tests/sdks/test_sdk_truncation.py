@@ -49,6 +49,7 @@ CUT_AT_THE_END = {
 }
 
 
+@pytest.mark.gate("G10", "G15")
 @pytest.mark.parametrize("case", CUT_BY_LLMOCK)
 def test_the_sdk_accepts_half_an_answer(llmock: LLMock, case: str) -> None:
     protocol, events, text, said = CUT_BY_LLMOCK[case]

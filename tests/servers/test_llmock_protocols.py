@@ -205,6 +205,7 @@ def test_what_is_never_retried(server: LLMock, llm: ServiceLLM, face: Face, stat
     assert len(server.requests) == 1
 
 
+@pytest.mark.gate("G9")
 @pytest.mark.parametrize(
     ("status", "kind"), [(429, RateLimited), (500, ServerError), (503, Overloaded), (529, Overloaded)]
 )
@@ -216,6 +217,7 @@ def test_what_passes_is_retried(server: LLMock, llm: ServiceLLM, face: Face, sta
     assert [type(attempt.error) for attempt in result.attempts] == [kind, type(None)]
 
 
+@pytest.mark.gate("G9")
 def test_a_wait_that_the_service_asks_for_is_waited(server: LLMock, llm: ServiceLLM, face: Face) -> None:
     """The verdict would say `retry_after_ignored`: this is far more than toolcast's own first wait."""
     server.rate_limit(retry_after=0.3)
@@ -231,6 +233,7 @@ def test_a_stream_is_retried_before_it_begins(server: LLMock, llm: ServiceLLM, f
     assert len(server.requests) == 3
 
 
+@pytest.mark.gate("G9")
 def test_without_a_wish_the_waits_grow(server: LLMock, llm: ServiceLLM, face: Face) -> None:
     """The verdict would say `no_backoff`."""
     server.fail(500, times=2)
@@ -346,6 +349,7 @@ def test_a_truncated_stream_runs_no_function(server: LLMock, llm: ServiceLLM, pr
     assert ran == ["somebody with a long name"]  # by the second call
 
 
+@pytest.mark.gate("G10")
 @pytest.mark.parametrize(("fault", "kind"), [("truncate", StreamTruncated), ("disconnect", StreamInterrupted)])
 @pytest.mark.parametrize(
     "way", [(protocol, SYNC) for protocol in PROTOCOLS], ids=lambda way: str(way[0]), indirect=True

@@ -151,6 +151,7 @@ def test_half_a_surrogate_pair_is_written_as_a_service_would_read_it(store: Stor
     assert store.read("a") == [{"text": "a\ufffdb", "whole": "\U0001f600"}]
 
 
+@pytest.mark.fault(68, 139)
 def test_lines_and_quotes_are_only_text(store: Store) -> None:
     awkward = {"text": "a\nb\r\n\u2028'); DROP TABLE records; --\x00"}
     store.append("a", [awkward])
@@ -200,6 +201,7 @@ ILLEGAL = [
 ]
 
 
+@pytest.mark.fault(139)
 @pytest.mark.parametrize("id", ILLEGAL)
 def test_an_illegal_id_is_refused_everywhere(store: Store, id: str) -> None:
     for use in (store.read, store.claim, store.delete, lambda id: store.append(id, [{}])):
@@ -448,6 +450,7 @@ def test_a_fork_uses_the_store_and_owns_nothing(kind: str, again: Callable[[], S
         parent.stdin.flush()
 
 
+@pytest.mark.fault(144)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such rights")
 def test_files_are_their_owners_alone(again: Callable[[], Store], tmp_path: Path) -> None:
     store = again()

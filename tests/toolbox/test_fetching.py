@@ -198,6 +198,7 @@ def test_a_redirect_to_nowhere_is_an_answer(server: Loopback) -> None:
     assert "(302, text/plain)\n\nmoved" in fetched(server).content
 
 
+@pytest.mark.fault(140)
 @pytest.mark.parametrize(
     "onward",
     [
@@ -274,6 +275,7 @@ def test_names_are_looked_up_by_the_system(monkeypatch: pytest.MonkeyPatch, serv
     assert server.requests == []
 
 
+@pytest.mark.fault(140)
 def test_a_name_is_looked_up_once_and_its_address_is_asked(server: Loopback) -> None:
     """A name that leads elsewhere the second time is not asked for a second time."""
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])

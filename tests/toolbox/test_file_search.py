@@ -214,6 +214,7 @@ def test_a_search_ends_within_a_file(folder: Path) -> None:
 # Patterns.
 
 
+@pytest.mark.fault(141)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a*)*b$", "(.*a){12}$", r"(\w+\s?)*$x"])
 def test_no_pattern_hangs(folder: Path, pattern: str) -> None:
     (folder / "a.txt").write_text("a" * 5_000 + "!\n")

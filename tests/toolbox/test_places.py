@@ -61,6 +61,7 @@ def test_what_is_below_is_read(root: Root, path: str) -> None:
     assert read(root, path.format(root=root.path)) == INSIDE
 
 
+@pytest.mark.fault(137)
 @pytest.mark.parametrize(
     "path",
     [
@@ -81,6 +82,7 @@ def test_the_error_says_what_was_asked_for_and_not_where_a_link_leads(root: Root
     assert raised.value.__cause__ is None
 
 
+@pytest.mark.fault(137)
 @pytest.mark.parametrize("to", ["../secret.txt", "../..", "src/../../secret.txt", "{outside}", "/etc/hostname"])
 @pytest.mark.parametrize("behind", ["", "/x"])
 def test_links_do_not_lead_out(root: Root, tmp_path: Path, to: str, behind: str) -> None:
@@ -216,6 +218,7 @@ def test_kinds() -> None:
         place.data()
 
 
+@pytest.mark.fault(137)
 def test_a_large_file_is_refused(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "LARGEST", 5)
     with pytest.raises(TryAgain, match=r"src/a.txt has 6 bytes, and only files of up to 5 are read"):
@@ -321,6 +324,7 @@ def test_a_folder_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPat
         read(root, "src/secret.txt")
 
 
+@pytest.mark.fault(137)
 def test_a_file_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     def exchange() -> None:
         Path(root.path, "src/a.txt").unlink()
@@ -378,6 +382,7 @@ targets = st.one_of(texts, texts.map("{top}/base/%s".__mod__), texts.map("{top}/
 links_at = st.sampled_from(("link", "b", "src/link", "src/b", "src/deep/a"))
 
 
+@pytest.mark.fault(137)
 @given(st.dictionaries(links_at, targets), st.lists(targets, min_size=1, max_size=5), st.booleans())
 def test_no_path_leads_out(links: dict[str, str], paths: list[str], from_folders: bool) -> None:
     with tempfile.TemporaryDirectory() as top, pytest.MonkeyPatch.context() as patch:

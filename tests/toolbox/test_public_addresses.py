@@ -27,6 +27,7 @@ PUBLIC = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(140)
 @pytest.mark.parametrize("text", PRIVATE)
 def test_what_is_not_public(text: str) -> None:
     address = ip_address(text)

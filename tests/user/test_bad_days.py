@@ -111,6 +111,7 @@ def test_a_stream_that_ends_before_its_end() -> None:
         assert screen.lines[-1].startswith("Sea of Gla")
 
 
+@pytest.mark.fault(9)
 def test_a_cut_stream_runs_no_tool() -> None:
     with Loopback() as server:
         calls = list(call_deltas('{"amount": 100', name="pay"))

@@ -176,6 +176,7 @@ def test_an_error_in_the_loop_body() -> None:
         server.wait_open(0)
 
 
+@pytest.mark.fault(113)
 def test_leaving_the_program_with_a_stream_open() -> None:
     with Loopback() as server:
         endless(server)
@@ -184,6 +185,7 @@ def test_leaving_the_program_with_a_stream_open() -> None:
         server.wait_open(0)
 
 
+@pytest.mark.fault(113)
 def test_leaving_asyncio_with_a_stream_open() -> None:
     with Loopback() as server:
         endless(server)
@@ -219,6 +221,7 @@ def test_a_pickled_llm_has_no_key() -> None:
         assert server.requests[0].headers["authorization"] == "Bearer sk-of-the-other-process"
 
 
+@pytest.mark.fault(108)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_fork_has_its_own_connections() -> None:
     with Loopback() as server:

@@ -11,6 +11,7 @@ from loopback import Loopback
 from user.session import answered, play, spoken
 
 
+@pytest.mark.fault(115)
 def test_a_cell_of_a_notebook() -> None:
     """A notebook runs its cells inside a loop: sync calls and streams work there, and so does `await`."""
     with Loopback() as server:
@@ -115,6 +116,7 @@ def test_a_hundred_tasks_and_one_that_fails() -> None:
         assert screen.went_well() == ["['Album', 'BadRequest'] 21"]
 
 
+@pytest.mark.fault(111)
 def test_one_failure_in_a_task_group_is_one_failure() -> None:
     with Loopback() as server:
         server.answer(answered(b'{"error": {"message": "bad"}}', 400))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from user.session import play
 
 OPENING = '''
@@ -23,6 +25,7 @@ def ask(output, answer, **options):
 '''
 
 
+@pytest.mark.fault(76)
 def test_models_of_every_make() -> None:
     screen = play(
         """

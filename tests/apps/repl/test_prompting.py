@@ -118,6 +118,7 @@ def test_an_editor(keys: PipeInput, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # The history.
 
 
+@pytest.mark.fault(144)
 def test_the_history_is_a_file_of_its_owner(keys: PipeInput, tmp_path: Path) -> None:
     path = tmp_path / "home" / "prompt_history"
     asks = prompt(keys, path)

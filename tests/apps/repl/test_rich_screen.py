@@ -386,6 +386,7 @@ def test_ctrl_o_unfolds_the_calls_of_the_last_answer(bench: Bench) -> None:
 EVIL = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\x7f&#27;[1m\u202egnp.exe"
 
 
+@pytest.mark.fault(143)
 def test_what_a_model_or_a_tool_says_is_never_a_command_for_the_terminal(bench: Bench) -> None:
     screen = bench.screen
     screen.note("stands here")

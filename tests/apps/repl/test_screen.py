@@ -117,6 +117,7 @@ def test_in_a_pipe_the_answer_is_exact(pieces: list[str]) -> None:
     assert streams.out == "".join(pieces)
 
 
+@pytest.mark.fault(143)
 @given(st.text())
 def test_nothing_on_stderr_controls_a_terminal(text: str) -> None:
     streams = Streams()
