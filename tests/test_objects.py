@@ -143,10 +143,30 @@ def test_words_beside_a_call_grow_nothing() -> None:
 def test_arguments_that_cannot_become_valid_any_more() -> None:
     processor = StreamingObjectProcessor(Album)
     processor.process(ToolCallStart("1", "Album"))
-    with pytest.raises(ValidationError, match="the arguments of Album cannot become valid") as caught:
+    with pytest.raises(
+        ValidationError,
+        match=r"the arguments for Album do not fit, 1 error: title: .* got 5; the answer was stopped early",
+    ) as caught:
         processor.process(ToolCallDelta("1", '{"title": 5,'))
     assert (caught.value.tool_name, caught.value.arguments) == ("Album", '{"title": 5,')
     assert caught.value.errors()[0]["loc"] == ("title",)
+
+
+@pytest.mark.parametrize(
+    ("form", "answer"),
+    [
+        (Song, {"title": "Foam", "seconds": "two minutes"}),
+        (Album, {"title": "Sea", "artist": "Ada", "songs": [{"title": "Foam", "seconds": None}]}),
+        (list[Song], {"value": [{"title": "Foam", "seconds": 1.5}]}),
+        (dict[str, int], {"a": "b"}),
+    ],
+)
+def test_a_streamed_error_names_the_field_and_the_fault_like_the_plain_call(face: Face, form: Any, answer: Any) -> None:
+    with pytest.raises(ValidationError) as whole:
+        face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer)))
+    streamed = face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer))).error
+    assert isinstance(streamed, ValidationError)
+    assert streamed.message == f"{whole.value.message}; the answer was stopped early"
 
 
 class Easy(BaseModel):

@@ -15,6 +15,7 @@ from .errors import ValidationError
 from .events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from .parsing.partials import MISSING, Growing
 from .parsing.plans import plan_for
+from .tool_texts import unfit
 from .tools import CallableTool, output_tools
 
 _TEXT = "text"
@@ -124,7 +125,7 @@ class StreamingObjectProcessor:
         if growing.text.strip() == "null":  # which stands for an empty object
             return None
         failure = ValidationError(
-            f"the arguments of {self._names[id]} cannot become valid any more; the answer was stopped early",
+            f"{unfit(self._names[id], error)}; the answer was stopped early",
             tool_name=self._names[id],
             arguments=growing.text,
         )
