@@ -9,8 +9,7 @@ JSON object is wrapped as `{"value": ...}`. Titles that only repeat names are dr
 from __future__ import annotations
 
 import types
-import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import partial
@@ -23,20 +22,19 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic.types import Discriminator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError, SchemaValidator
 from pydantic_core.core_schema import ErrorType
 from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from .errors import OutputTypeError
+from .list_types import ALIASES, as_lists, explain_lazy
 from .parsing import arguments as parsing
-from .parsing.arguments import Validator
+from .parsing.core_schemas import CAN_SKIP_PREBUILT, listed, without_prebuilt
 from .providers.wire import legal_name
 
 Schema: TypeAlias = dict[str, Any]
 
 _UNIONS: tuple[Any, ...] = (Union, types.UnionType)
-# From Python 3.12 on there are two classes of type aliases.
-_ALIASES: tuple[type[Any], ...] = (TypeAliasType, getattr(typing, "TypeAliasType", TypeAliasType))
 
 ALLOWED = (
     "a Pydantic model, another type that Pydantic can validate "
@@ -49,12 +47,15 @@ ALLOWED = (
 class Shape:
     """A type, ready to be asked for: what validates it, and the schema of the arguments that hold it.
 
-    `wrapper`, if the type itself is no JSON object: the model of `{"value": ...}` that the arguments are.
+    `type_form` is the type with lists in place of iterables. `wrapper`, if the type itself is no JSON object:
+    validates the `{"value": ...}` that the arguments are.
     """
 
+    type_form: Any
     adapter: TypeAdapter[Any]
     parameters: Schema
-    wrapper: type[BaseModel] | None
+    validator: SchemaValidator
+    wrapper: SchemaValidator | None = None
 
     @property
     def wrapped(self) -> bool:
@@ -64,20 +65,20 @@ class Shape:
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
         """The value of the arguments `text`, and its repairs. Raises Pydantic's `ValidationError`."""
         if self.wrapper is None:
-            return parsing.read(_validator(self.adapter), text, context=context)
+            return parsing.read(self.validator, text, context=context)
         try:
-            outer, repairs = parsing.read(_validator(self.wrapper), text, context=context)
+            outer, repairs = parsing.read(self.wrapper, text, context=context)
         except ValidationError as error:
             if _lacks_wrapper(error):
                 with suppress(ValidationError):
-                    value, repairs = parsing.read(_validator(self.adapter), text, context=context)
+                    value, repairs = parsing.read(self.validator, text, context=context)
                     return value, ("took the whole arguments as the value", *repairs)
             raise _inside(error) from None
         return outer.value, repairs
 
     def dump(self, value: Any) -> str:
         """The arguments that would be read as `value`. Raises Pydantic's `ValidationError`."""
-        valid = self.adapter.validate_python(value)
+        valid = self.validator.validate_python(value)
         # round_trip leaves out computed fields, which no model would write.
         text = self.adapter.dump_json(valid, by_alias=True, round_trip=True, warnings=False).decode()
         return f'{{"value":{text}}}' if self.wrapped else text
@@ -85,15 +86,36 @@ class Shape:
 
 def shape_of(type_form: Any) -> Shape:
     """The `Shape` of a type. Raises `OutputTypeError` for what no model can be asked for."""
-    adapter = _adapter(type_form)
+    form = as_lists(type_form)
+    adapter = _adapter(form)
     try:
         schema = tidy(adapter.json_schema(schema_generator=ToolSchema))
+        explain = partial(explain_lazy, form)
+        validator = eager_validator(adapter.core_schema, adapter.validator, type_form, explain)
+        if schema.get("type") == "object":
+            return Shape(form, adapter, schema, validator)
+        wrapper = create_model(name_of(form), value=(form, ...))
+        core, compiled = wrapper.__pydantic_core_schema__, wrapper.__pydantic_validator__
+        around = eager_validator(core, compiled, type_form, explain)
     except (PydanticUserError, RecursionError) as error:
         raise unusable(type_form, error) from error
-    if schema.get("type") == "object":
-        return Shape(adapter, schema, None)
-    wrapper = create_model(name_of(type_form), value=(type_form, ...))
-    return Shape(adapter, wrap(schema), wrapper)
+    return Shape(form, adapter, wrap(schema), validator, around)
+
+
+def eager_validator(
+    schema: Any, validator: Any, owner: object, explain: Callable[[bool], str | None]
+) -> SchemaValidator:
+    """Return the validator compiled from `schema`, or where `schema` has generators, one that makes lists of them.
+
+    `explain(unsupported)` tells which iterator or generator in `owner` cannot be read. Raises `OutputTypeError` then.
+    """
+    made: SchemaValidator = validator
+    changed = listed(schema)
+    if changed is schema:
+        return made
+    if (why := explain(not CAN_SKIP_PREBUILT)) is not None:
+        raise unusable(owner, why)
+    return without_prebuilt(changed, None)
 
 
 def schema_for(type_form: Any) -> Schema:
@@ -129,7 +151,7 @@ def union_members(type_form: Any) -> tuple[Any, ...] | None:
 
 def is_type_form(value: object) -> bool:
     """Whether `value` is a type or a typing construct, rather than an instance or a function."""
-    return isinstance(value, (type, NewType, *_ALIASES)) or get_origin(value) is not None
+    return isinstance(value, (type, NewType, *ALIASES)) or get_origin(value) is not None
 
 
 def name_of(type_form: Any) -> str:
@@ -162,6 +184,8 @@ def enclosing_locals(qualname: str) -> dict[str, Any]:
 
 def unusable(type_form: object, why: object) -> OutputTypeError:
     """The error that says that, and why, `type_form` is no output type."""
+    if isinstance(why, Exception):
+        why = explain_lazy(type_form, True) or why
     reason = str(why).partition("\n")[0].rstrip(".")
     return OutputTypeError(f"{type_form!r:.100} cannot be an output type: {reason}. An output type is {ALLOWED}")
 
@@ -262,10 +286,6 @@ def _adapter(type_form: Any) -> TypeAdapter[Any]:
         raise unusable(type_form, error) from error
 
 
-def _validator(of: TypeAdapter[Any] | type[BaseModel]) -> Validator:
-    return cast("Validator", of.validator if isinstance(of, TypeAdapter) else of.__pydantic_validator__)
-
-
 def _complete(type_form: Any) -> None:
     """Tell a model of the classes that were defined after it, inside the same function."""
     if not getattr(type_form, "__pydantic_complete__", True):
@@ -333,7 +353,7 @@ def _bare(type_form: Any) -> Any:
 
 
 def _unaliased(form: Any) -> Any:
-    while isinstance(form, _ALIASES):
+    while isinstance(form, ALIASES):
         form = cast("TypeAliasType", form).__value__
     return form
 

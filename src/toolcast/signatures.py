@@ -24,9 +24,9 @@ from pydantic_core import SchemaError
 from typing_extensions import Doc, TypedDict
 
 from .docstrings import Docstring, parse
+from .list_types import as_lists, explain_lazy
 from .parsing import arguments as parsing
-from .parsing.arguments import Validator
-from .schemas import Schema, ToolSchema, enclosing_locals, tidy, unusable
+from .schemas import Schema, ToolSchema, eager_validator, enclosing_locals, tidy, unusable
 from .tool_context import ToolContext
 
 Function = Callable[..., Any]
@@ -52,7 +52,7 @@ class Signature:
     def __init__(self, function: Function) -> None:
         self.doc: Docstring = _docstring(function)
         parameters = _parameters(function)
-        hints = _hints(function, parameters)
+        hints = {name: as_lists(hint) for name, hint in _hints(function, parameters).items()}
         self._hints = hints
         self._contexts = _contexts(function, parameters, hints)
         offered = [each for index, each in enumerate(parameters) if index not in self._contexts]
@@ -66,9 +66,14 @@ class Signature:
             )
             schema = self.model.model_json_schema(schema_generator=ToolSchema)
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
-            raise unusable(function, error) from error
+            raise unusable(function, _unfit_parameter(hints, True) or error) from error
         self.parameters: Schema = tidy(schema)
-        self._validator = cast("Validator", self.model.__pydantic_validator__)
+        self._validator = eager_validator(
+            self.model.__pydantic_core_schema__,
+            self.model.__pydantic_validator__,
+            function,
+            partial(_unfit_parameter, hints),
+        )
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
         """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
@@ -77,7 +82,7 @@ class Signature:
 
     def dump(self, value: object) -> str:
         """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
-        arguments = self.model.model_validate(value)
+        arguments: BaseModel = self._validator.validate_python(value)
         return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
 
     @cached_property
@@ -122,6 +127,14 @@ class Signature:
             elif field in arguments.model_fields_set or not _has_own_default(parameter):
                 kwargs[parameter.name] = value
         return BoundCall(tuple(args), kwargs)
+
+
+def _unfit_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:
+    """Return why a parameter that is an iterator cannot be offered; None if none is."""
+    for name, hint in hints.items():
+        if (why := explain_lazy(hint, unsupported)) is not None:
+            return f"in its parameter {name!r} {why}"
+    return None
 
 
 def is_async(function: Function) -> bool:

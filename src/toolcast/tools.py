@@ -140,9 +140,9 @@ class CallableTool:
         The name is the type's, the description its docstring or `Create an instance of ...`.
         """
         shape = shape_of(type_form)
-        name = name or name_of(type_form)
+        name = name or name_of(shape.type_form)
         written = description or description_of(type_form) or f"Create an instance of {name}."
-        return cls(name, written, shape.parameters, shape, output_type=type_form, wrapped=shape.wrapped)
+        return cls(name, written, shape.parameters, shape, output_type=shape.type_form, wrapped=shape.wrapped)
 
     @classmethod
     def from_function(cls, function: Function, name: str | None = None, description: str | None = None) -> CallableTool:

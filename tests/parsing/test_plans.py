@@ -153,6 +153,7 @@ def test_closed_models_also_close_where_prebuilt_validators_cannot_be_passed_ove
         return real(schema, config)
 
     monkeypatch.setattr(core_schemas, "SchemaValidator", older)
+    monkeypatch.setattr(core_schemas, "CAN_SKIP_PREBUILT", False)
 
     class Inner(BaseModel):
         songs: list[Song]

@@ -34,6 +34,7 @@ LAYERS = {
     ],
     "machines": [
         "docstrings",
+        "list_types",
         "prompts",
         "schemas",
         "signatures",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
 
+import pydantic
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import ReadOnly, get_type_hints
 
@@ -34,6 +35,7 @@ _LEAVES = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid",
 # What the schema of a plain value may hold: nothing of this changes or limits it.
 _HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
 _SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
+_NO_SCHEMAS = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields", "function"}
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
 
 
@@ -55,14 +57,17 @@ NotNull: Final = _Marker.NOT_NULL
 class Source:
     """Where a schema stands: the definitions it refers to, the configuration in force, what lies around it."""
 
-    def __init__(self, definitions: Mapping[str, Schema], config: Any = None, *, shadowed: bool = False) -> None:
+    def __init__(
+        self, definitions: Mapping[str, Schema], config: Any = None, *, shadowed: bool = False, listed: bool = False
+    ) -> None:
         self.definitions = definitions
         self.config = config
         self.shadowed = shadowed
+        self.listed = listed  # the schemas here are not those that the classes in them were compiled from
         self.shapes: dict[Any, Any] = {}  # of plans.py, by reference
 
     def within(self, config: Any, shadowed: bool) -> Source:
-        inside = Source(self.definitions, config, shadowed=shadowed)
+        inside = Source(self.definitions, config, shadowed=shadowed, listed=self.listed)
         inside.shapes = self.shapes
         return inside
 
@@ -76,23 +81,42 @@ class Source:
         if self.definitions:
             definitions: Any = list(self.definitions.values())
             schema = core_schema.definitions_schema(schema, definitions)
-        make: Any = _without_prebuilt if changed else SchemaValidator
+        make: Any = without_prebuilt if changed or self.listed else SchemaValidator
         validator: SchemaValidator = make(schema, self.config)
         return validator
 
 
-def _without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
-    """Not with the validators that model classes bring along, which know nothing of a changed schema.
+CAN_SKIP_PREBUILT: Final = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 13)
+"""Whether a validator can be compiled without those that the model classes in its schema bring along."""
+
+
+def without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
+    """Compile a schema that was changed, without the validators of its model classes, which are of the original.
 
     Older versions of pydantic-core cannot be told so. There a changed schema may be passed over; what it was
     changed for then does not validate, and the caller falls back on the whole text.
     """
     make: Any = SchemaValidator
-    try:
-        validator: SchemaValidator = make(schema, config, _use_prebuilt=False)
-    except TypeError:
-        validator = make(schema, config)
+    validator: SchemaValidator = make(schema, config, **({"_use_prebuilt": False} if CAN_SKIP_PREBUILT else {}))
     return validator
+
+
+def listed(schema: Any) -> Any:
+    """Return `schema` with a list in place of each generator, which would be validated only when it is iterated.
+
+    A schema without generators is returned itself.
+    """
+    if isinstance(schema, LISTS):
+        items = [listed(part) for part in schema]
+        return items if any(new is not old for new, old in zip(items, schema, strict=True)) else schema
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: listed(part) for key, part in schema.items() if key not in _NO_SCHEMAS}
+    if schema.get("type") == "generator":
+        parts["type"] = "list"
+    elif all(part is schema[key] for key, part in parts.items()):
+        return schema
+    return {**schema, **parts}
 
 
 def says_nothing(core: Schema) -> bool:

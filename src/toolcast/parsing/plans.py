@@ -42,6 +42,7 @@ from .core_schemas import (
     has_functions,
     hints_of,
     is_leaf,
+    listed,
     object_of,
     paths_of,
     raw_validators,
@@ -52,17 +53,11 @@ from .core_schemas import (
 from .json_stream import ARRAY, OBJECT
 from .snapshots import Shells, builder, dresser, is_bare, partial_class
 
-# What the schema of a plain value may hold: nothing of this changes or limits it.
-_HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
-_SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
-_QUICK: Mapping[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "bool": {"true": True, "false": False}.__getitem__,
-}
 
-# Scalars that Pydantic validates from their text and from nothing else, and calls nobody for.
-_LEAVES = {"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "enum", "literal"}
+def _inside(schema: Schema) -> str:
+    """Return the key of the schema that a wrapper is around. `Sequence` is one: in JSON, a list."""
+    return "json_schema" if schema["type"] == "json-or-python" else "schema"
+
 
 # The values that the `take` of the validation now running hands out.
 taken: ContextVar[list[Any]] = ContextVar("taken")
@@ -115,9 +110,9 @@ class Node:
                     return schema
             elif kind == "model" and schema.get("root_model"):
                 self._note_root_model(schema)
-            elif kind != "default":
+            elif kind not in ("default", "json-or-python"):
                 return schema
-            schema = schema["schema"]
+            schema = schema[_inside(schema)]
 
     def _note_function(self, schema: Schema) -> None:
         self.judged = True
@@ -202,7 +197,8 @@ class Node:
         schema = self.source.resolved(schema or self.schema)
         copy = {key: value for key, value in schema.items() if key != "ref"}
         if schema is not self.core:
-            return {**copy, "schema": self.closing_schema(schema["schema"])}
+            inside = _inside(schema)
+            return {**copy, inside: self.closing_schema(schema[inside])}
         assert self.shape is not None
         return self.shape.closing(copy)
 
@@ -392,9 +388,11 @@ def _cached_plan(type_form: Any, written: str) -> Node:
 
 
 def _plan(type_form: Any) -> Node:
-    schema: Any = TypeAdapter(type_form).core_schema
+    given: Any = TypeAdapter(type_form).core_schema
+    schema = listed(given)
+    changed = schema is not given
     definitions: dict[str, Any] = {}
     while schema["type"] == "definitions":
         definitions.update({definition["ref"]: definition for definition in schema["definitions"]})
         schema = schema["schema"]
-    return Node(schema, Source(definitions), type_form, root=True)
+    return Node(schema, Source(definitions, listed=changed), type_form, root=True)
