@@ -7,6 +7,7 @@ import gc
 import logging
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ import anyio
 import pytest
 
 from loopback import HOLD, Loopback, chunk, whole
-from runtime.test_failures import CHUNKED, FAILURES, KEY, request_to, traces
+from runtime.test_failures import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.providers.wire import HTTPRequest, Secret
@@ -65,12 +66,12 @@ def fetched(server: Loopback | str, read: float = 5.0) -> bytes:
 
 
 @pytest.mark.fault(4)
-def test_a_bad_certificate_is_not_tried_again() -> None:
-    trustme = pytest.importorskip("trustme")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    with Loopback(tls=context) as server:
-        with pytest.raises(ConnectFailed, match="SSL_CERT_FILE") as caught:
+@pytest.mark.parametrize("certificate", BAD_CERTIFICATES.values(), ids=BAD_CERTIFICATES)
+def test_a_bad_certificate_is_not_tried_again(
+    certificate: BadCertificate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Loopback(tls=certificate.server_side(monkeypatch, tmp_path)) as server:
+        with pytest.raises(ConnectFailed, match=certificate.advice) as caught:
             fetched(server)
         assert not caught.value.retryable
         assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
@@ -130,6 +131,8 @@ def test_a_proxy_that_refuses(server: Loopback, monkeypatch: pytest.MonkeyPatch)
     server.answer(whole(b"no", 407))
     with pytest.raises(ConnectFailed, match=r"service\.invalid: the proxy answered with status 407") as caught:
         fetched("https://service.invalid/v1")
+    assert not caught.value.retryable
+    assert "HTTPS_PROXY" in str(caught.value)
     assert server.requests[0].line.startswith("CONNECT service.invalid:443")
     assert PASSWORD not in traces(caught.value)
     assert KEY not in traces(caught.value)

@@ -7,7 +7,11 @@ import gc
 import logging
 import ssl
 import traceback
+from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -55,23 +59,60 @@ async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncReply:
 # ---- certificates
 
 
-@pytest.mark.fault(4)
-def test_a_bad_certificate_is_not_tried_again(backend: str, network: HttpxNetwork) -> None:
-    trustme = pytest.importorskip("trustme")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+@dataclass(frozen=True)
+class BadCertificate:
+    """A server's certificate that does not hold, and the advice that fits it."""
 
-    with Loopback(tls=context) as server:
-        with pytest.raises(ConnectFailed) as caught:
+    advice: str
+    host: str = "127.0.0.1"
+    trusted: bool = True
+    begins: datetime | None = None
+    ends: datetime | None = None
+
+    def server_side(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> ssl.SSLContext:
+        """Return the context of the server; its issuer is trusted by the client where `trusted` says so."""
+        trustme = pytest.importorskip("trustme")
+        authority = trustme.CA()
+        if self.trusted:
+            authority.cert_pem.write_to_path(folder / "ca.pem")
+            monkeypatch.setenv("SSL_CERT_FILE", str(folder / "ca.pem"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(self.host, not_before=self.begins, not_after=self.ends).configure_cert(context)
+        return context
+
+
+BAD_CERTIFICATES = {
+    "untrusted": BadCertificate("Trust its issuer with SSL_CERT_FILE", trusted=False),
+    "expired": BadCertificate("has expired", ends=datetime(2020, 1, 1, tzinfo=UTC)),
+    "not yet valid": BadCertificate("not valid yet", begins=datetime(2200, 1, 1, tzinfo=UTC),
+                                    ends=datetime(2201, 1, 1, tzinfo=UTC)),
+    "for another address": BadCertificate("issued for another host", host="127.0.0.2"),
+    "for another name": BadCertificate("issued for another host", host="elsewhere.example"),
+}  # fmt: skip
+
+
+@pytest.mark.fault(4)
+@pytest.mark.parametrize("certificate", BAD_CERTIFICATES.values(), ids=BAD_CERTIFICATES)
+def test_a_bad_certificate_is_not_tried_again(
+    backend: str,
+    network: HttpxNetwork,
+    certificate: BadCertificate,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    with Loopback(tls=certificate.server_side(monkeypatch, tmp_path)) as server:
+        with pytest.raises(ConnectFailed, match=certificate.advice) as caught:
             network.open(request_to(server), connect=5.0, read=5.0)
         assert not caught.value.retryable
+        assert "verify" not in str(caught.value).replace("certificate verify failed", "")
 
         async def main() -> None:
-            with pytest.raises(ConnectFailed) as caught:
+            with pytest.raises(ConnectFailed, match=certificate.advice) as caught:
                 await aopen(network, server)
             assert not caught.value.retryable
 
         anyio.run(main, backend=backend)
+        assert server.requests == []
 
 
 def test_a_good_certificate(
@@ -99,6 +140,99 @@ def test_a_good_certificate(
 
         anyio.run(main, backend=backend)
         server.wait_open(0)
+
+
+# ---- proxies
+
+PASSWORD = "pw-canary-9876543210"
+ELSEWHERE = "https://service.invalid/v1"
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """A proxy that the environment names for every host, with a user and a password."""
+    with Loopback() as server:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://me%40corp:{PASSWORD}%2F@127.0.0.1:{server.port}")
+        yield server
+    gc.collect()
+
+
+def refused_by(network: HttpxNetwork, backend: str, url: str, kind: type[LLMError] = ConnectFailed) -> list[LLMError]:
+    """Return the errors of a sync and of an async request, none of which shows the key or the password."""
+    with pytest.raises(kind) as sync:
+        network.open(request_to(url), connect=5.0, read=5.0)
+
+    async def main() -> LLMError:
+        with pytest.raises(kind) as caught:
+            await aopen(network, url)
+        return caught.value
+
+    errors = [sync.value, anyio.run(main, backend=backend)]
+    for error in errors:
+        assert KEY not in traces(error)
+        assert PASSWORD not in traces(error)
+    return errors
+
+
+@pytest.mark.fault(37)
+@pytest.mark.parametrize(("status", "retryable"), [(407, False), (403, True), (502, True)])
+def test_a_proxy_that_refuses(
+    backend: str, network: HttpxNetwork, proxy: Loopback, status: int, retryable: bool
+) -> None:
+    for _ in range(2):
+        proxy.answer(whole(b"no", status))
+    for error in refused_by(network, backend, ELSEWHERE):
+        assert f"no connection to service.invalid: the proxy answered with {status}" in str(error)
+        assert "HTTPS_PROXY" in str(error)
+        assert error.retryable is retryable
+    assert [request.line for request in proxy.requests] == ["CONNECT service.invalid:443 HTTP/1.1"] * 2
+    login = b64encode(f"me@corp:{PASSWORD}/".encode()).decode()
+    assert {request.headers["proxy-authorization"] for request in proxy.requests} == {f"Basic {login}"}
+    assert KEY.encode() not in b"".join(request.raw for request in proxy.requests)
+
+
+@pytest.mark.fault(37)
+def test_a_proxy_that_is_not_there(
+    backend: str, network: HttpxNetwork, proxy: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{PASSWORD}@127.0.0.1:1")
+    for error in refused_by(network, backend, ELSEWHERE):
+        assert "no connection to service.invalid" in str(error)
+        assert error.retryable
+
+
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+def test_a_proxy_that_dies_while_it_connects(backend: str, network: HttpxNetwork, proxy: Loopback, end: Piece) -> None:
+    for _ in range(2):
+        proxy.answer(end)
+    for error in refused_by(network, backend, ELSEWHERE, LLMError):
+        assert isinstance(error, (ConnectFailed, StreamInterrupted))
+        assert error.retryable
+
+
+@pytest.mark.fault(37)
+def test_a_proxy_that_connects_and_then_says_nothing(network: HttpxNetwork, proxy: Loopback) -> None:
+    proxy.answer(HOLD)
+    with pytest.raises(Timeout):
+        network.open(request_to(ELSEWHERE), connect=0.05, read=0.05)
+    proxy.wait_open(0)
+
+
+@pytest.mark.fault(37)
+def test_a_plain_request_goes_to_the_proxy_whole(backend: str, network: HttpxNetwork, proxy: Loopback) -> None:
+    """Without TLS there is no tunnel: the proxy is sent the request, and its login stays a matter of the proxy."""
+    proxy.answer(whole(b"through the proxy"))
+    reply = network.open(request_to("http://service.invalid:81/v1"), connect=5.0, read=5.0)
+    assert reply.read() == b"through the proxy"
+    (sent,) = proxy.requests
+    assert sent.line == "POST http://service.invalid:81/v1 HTTP/1.1"
+    assert sent.headers["host"] == "service.invalid:81"
+    assert "authorization" not in sent.headers
 
 
 # ---- keys

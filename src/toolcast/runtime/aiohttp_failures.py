@@ -8,7 +8,6 @@ words of its own. Its cause is the system's error, where there is one.
 from __future__ import annotations
 
 import os
-import ssl
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -16,7 +15,7 @@ from aiohttp.http import HttpProcessingError
 
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from ..providers.wire import HTTPRequest
-from .failures import strip
+from .failures import strip, unconnected, unproxied
 
 FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
 """All that aiohttp raises of its own accord, and what the system says through it."""
@@ -42,7 +41,7 @@ def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -
     if isinstance(error, aiohttp.ClientConnectorError):
         return _unconnected(error.os_error, request)
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return _unconnected(ConnectionError(f"the proxy answered with status {error.status}"), request)
+        return unproxied(request, f"status {error.status}")
     if isinstance(error, ValueError | aiohttp.NonHttpUrlClientError):
         return BadRequest("the request cannot be sent: its address is none of http or https that aiohttp can use")
     if isinstance(error, TimeoutError):
@@ -69,11 +68,7 @@ def hush(error: BaseException, request: HTTPRequest, before: BaseException | Non
 
 def _unconnected(cause: OSError, request: HTTPRequest) -> ConnectFailed:
     hush(cause, request, None)
-    certificate = isinstance(cause, ssl.SSLCertVerificationError)
-    advice = "Trust its issuer with SSL_CERT_FILE." if certificate else "Is base_url right, and the server running?"
-    why = cause.strerror or str(cause) or type(cause).__name__
-    host = urlsplit(request.url).hostname
-    failure = ConnectFailed(f"no connection to {host}: {why}. {advice}", retryable=not certificate)
+    failure = unconnected(request, cause.strerror or str(cause) or type(cause).__name__, [cause])
     failure.__cause__ = cause
     return failure
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from re import compile as regex
 from types import ModuleType, TracebackType
@@ -25,6 +25,13 @@ _LOGGERS = ["httpx", "httpx2"] + [
     for core in ("httpcore", "httpcore2")
     for part in ("connection", "http11", "http2", "proxy", "socks")
 ]
+# By the codes of OpenSSL's X509_verify_cert_error_string; any other certificate has an issuer that is not trusted.
+_CERTIFICATES = {
+    9: "It is not valid yet: check the clock of this machine.",
+    10: "It has expired: renew it on the server, or check the clock of this machine.",
+    62: "It was issued for another host: check base_url.",
+    64: "It was issued for another host: check base_url.",
+}
 _in_flight: ContextVar[HTTPRequest | None] = ContextVar("in_flight", default=None)
 
 
@@ -108,13 +115,32 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
         return Timeout(f"no connection to {host} in time", phase="connect")
     if isinstance(error, (library.TimeoutException, TimeoutError)):
         return Timeout(f"{host} did not answer in time", phase="first_token")
-    if isinstance(error, (library.ConnectError, library.ProxyError)):
-        import ssl
-
-        certificate = any(isinstance(link, ssl.SSLCertVerificationError) for link in _chain(error))
-        advice = "Trust its issuer with SSL_CERT_FILE." if certificate else "Is base_url right, and the server running?"
-        return ConnectFailed(f"no connection to {host}: {why}. {advice}", retryable=not certificate)
+    if isinstance(error, library.ProxyError):
+        return unproxied(request, why)
+    if isinstance(error, library.ConnectError):
+        return unconnected(request, why, _chain(error))
     return StreamInterrupted(f"the connection to {host} broke: {why}. Send the request again.")
+
+
+def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException]) -> ConnectFailed:
+    """Return the error for a connection that could not be made, with the advice that fits one of its causes."""
+    import ssl
+
+    advice, retryable = "Is base_url right, and the server running?", True
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            advice, retryable = _CERTIFICATES.get(cause.verify_code, "Trust its issuer with SSL_CERT_FILE."), False
+    return ConnectFailed(f"no connection to {urlsplit(request.url).hostname}: {why}. {advice}", retryable=retryable)
+
+
+def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
+    """Return the error for a proxy that answered but made no connection; `why` holds its status."""
+    advice = "Check HTTPS_PROXY with its user and password, or name the host in NO_PROXY."
+    host = urlsplit(request.url).hostname
+    # Repeated wrong logins may lock an account.
+    return ConnectFailed(
+        f"no connection to {host}: the proxy answered with {why}. {advice}", retryable="407" not in why
+    )
 
 
 def strip(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
