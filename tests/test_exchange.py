@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from typing import Any
 
+import anyio
 import pytest
 
 import toolcast
@@ -83,6 +85,26 @@ def test_pieces_of_any_size(face: Face, size: int) -> None:
 def test_a_whole_answer_though_a_stream_was_asked_for(face: Face) -> None:
     make, _, _ = maker(GOOD)
     assert face.stream(make).items[-1] == SEA
+
+
+@pytest.mark.fault(32)
+def test_a_stream_though_a_whole_answer_was_asked_for(face: Face) -> None:
+    make, network, _ = maker(STREAM, Recorded(album_stream()[:5]))
+    assert face.call(make) == SEA
+    with pytest.raises(StreamTruncated):
+        face.call(make)
+    assert given_back(network)
+
+
+@pytest.mark.fault(35)
+@pytest.mark.parametrize(
+    "kind", [None, "", "TEXT/EVENT-STREAM; Charset=UTF-8", "application/json; charset=latin-1", "text/plain", "x\x00/"]
+)
+def test_the_body_decides_what_it_is(face: Face, kind: str | None) -> None:
+    headers = {} if kind is None else {"content-type": kind}
+    make, _, _ = maker(Recorded([album_body()], headers=headers), Recorded(album_stream(), headers=headers))
+    assert face.call(make) == SEA
+    assert face.stream(make).final == SEA
 
 
 def test_parse_reads_a_body_fetched_elsewhere() -> None:
@@ -215,6 +237,43 @@ def test_usage_of_failed_attempts_counts(face: Face) -> None:
     bad = Recorded([album_body('{"title": 1}')], headers=JSON)
     make, _, _ = maker(bad, GOOD, max_attempts=2)
     assert face.run(make).usage == Usage(14, 6)
+
+
+@pytest.mark.fault(117)
+def test_a_thousand_tasks_that_are_refused_at_once() -> None:
+    """Each is retried no more often than alone, and the waits of all are spread over the whole of their bound."""
+    tasks = 1000
+    network = ReplayNetwork(*[refused(429)] * tasks * 3)
+    llm = OpenAI("m-1", api_key="k", network=network)
+    llm.clock = clock = VirtualClock()
+    make = ToolOrchestratingLLM(Album, "x", llm)
+    attempts: list[int] = []
+
+    async def one() -> None:
+        with pytest.raises(RateLimited) as caught:
+            await make.acall()
+        attempts.append(len(caught.value.attempts))
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(tasks):
+                group.start_soon(one)
+
+    anyio.run(main)
+    assert attempts == [3] * tasks
+    assert len(network.requests) == 3 * tasks
+    assert len(clock.slept) == len(set(clock.slept)) == 2 * tasks
+    tenths = Counter(int(seconds * 10) for seconds in clock.slept)
+    assert tenths.keys() == set(range(10))  # up to half a second the first time, up to a second the second time
+    assert max(tenths.values()) < tasks / 2
+
+
+@pytest.mark.fault(120)
+def test_a_header_of_the_callers_is_the_same_for_each_attempt(face: Face) -> None:
+    bad = Recorded([album_body('{"title": 1}')], headers=JSON)
+    make, network, _ = maker(refused(500), bad, refused(500), GOOD, max_attempts=2, headers={"Idempotency-Key": "one"})
+    assert face.call(make) == SEA
+    assert [request.headers["idempotency-key"] for request in network.requests] == ["one"] * 4
 
 
 # -- time -----------------------------------------------------------------------------------------------------
@@ -369,6 +428,16 @@ def test_a_good_status_with_a_bad_body(face: Face, body: bytes) -> None:
     make, network, _ = maker(Recorded([body], headers=JSON), max_retries=0)
     with pytest.raises((MalformedEvent, StreamTruncated)):
         face.call(make)
+    assert given_back(network)
+
+
+@pytest.mark.fault(29, 30)
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_a_status_without_a_body(face: Face, status: int) -> None:
+    make, network, _ = maker(*[Recorded([], status)] * 2, max_retries=0)
+    with pytest.raises(MalformedEvent, match="is empty"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, MalformedEvent)
     assert given_back(network)
 
 

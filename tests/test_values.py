@@ -14,7 +14,7 @@ import pytest
 import toolcast
 from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
-from toolcast.errors import Attempt, CallError, LLMError, NoToolCallError, Timeout, ToolcastError, ValidationError
+from toolcast.errors import Attempt, CallError, ContentBlocked, LLMError, NoToolCallError, Timeout, ToolcastError, ValidationError
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import NO_USAGE
 
@@ -189,3 +189,13 @@ def test_a_validation_error_speaks_for_pydantic() -> None:
 def test_all_ways_not_to_think_are_one(off: bool | str | int) -> None:
     assert Settings(thinking=off).thinking is False
     assert [Settings(thinking=on).thinking for on in (True, "low", 1)] == [True, "low", 1]
+
+
+@pytest.mark.fault(143)
+def test_what_a_service_named_breaks_no_line_of_an_error() -> None:
+    """The name of the model and the id of the request come from the response: a log shows them in its one line."""
+    hostile = "m\x1b[2J\r\nINFO forged\u202e é"
+    error = ContentBlocked("no call", provider="openai", model=hostile, request_id=hostile)
+    shown = "m\\x1b[2J\\r\\nINFO forged\\u202e é"
+    assert str(error) == f"openai {shown}: no call [request {shown}]"
+    assert (error.model, error.request_id) == (hostile, hostile)

@@ -191,11 +191,16 @@ class CallError(ToolcastError, ValueError):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        where = " ".join(part for part in (self.provider, self.model) if part)
+        where = " ".join(_printable(part) for part in (self.provider, self.model) if part)
         text = f"{where}: {self.message}" if where else self.message
         if self.advice and len(self.attempts) < 2:
             text = f"{text}{'' if text.endswith('.') else '.'} {self.advice}"
-        return f"{text} [request {self.request_id}]" if self.request_id else text
+        return f"{text} [request {_printable(self.request_id)}]" if self.request_id else text
+
+
+def _printable(text: str) -> str:
+    """Return `text`, which a service may have sent, with line breaks and control characters as escape sequences."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class LLMError(CallError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from toolcast.accumulator import Accumulator
-from toolcast.errors import LLMError, Overloaded, ServerError, StreamTruncated
+from toolcast.errors import BadRequest, LLMError, Overloaded, ServerError, StreamTruncated
 from toolcast.events import (
     ChatResponse,
     Event,
@@ -105,6 +106,25 @@ def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
             assert decode(protocol, *(body[at : at + 1] for at in range(len(body)))) == whole
             for cut in range(len(body)):
                 assert decode(protocol, body[:cut], body[cut:]) == whole, cut
+
+
+@pytest.mark.fault(48)
+@each
+def test_the_type_in_the_json_decides_not_the_name_of_the_event(protocol: Protocol) -> None:
+    events = protocol.stream(named(ALL))
+    expected = decode(protocol, *events)
+    bare = [re.sub(rb"(?m)^event: .*\r?\n", b"", event) for event in events]
+    assert decode(protocol, *bare) == expected
+    if not bare[0].startswith(b"{"):  # lines of JSON have no such names
+        assert decode(protocol, *(b"event: ping\n" + event for event in bare)) == expected
+
+
+@each
+@pytest.mark.parametrize("model", ["m\r\nX: 1", "m\x00", "", "..", "../v2/other", "a/../../b", "./m"])
+@pytest.mark.fault(36)
+def test_what_is_no_name_of_a_model_is_not_sent(protocol: Protocol, model: str) -> None:
+    with pytest.raises(BadRequest, match="no name of a model"):
+        protocol.wire().request(Conversation(model, (user("Hi"),)), Settings())
 
 
 @each

@@ -183,6 +183,23 @@ def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, 
     network.close()
 
 
+@pytest.mark.fault(38)
+def test_answers_on_the_way_are_passed_over(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", whole(b"ok"))
+    assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
+
+
+@pytest.mark.fault(38)
+def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        for _ in range(2):
+            server.answer(whole(b"ok", 200, "connection: close"), CLOSE)
+            assert await get(outside, server) == (200, b"ok")
+
+    face(network, work)
+    assert server.accepted == 2
+
+
 def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), RESET)
 

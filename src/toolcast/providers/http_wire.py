@@ -76,7 +76,8 @@ class Frame(ABC):
     open: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, provider: str, terms: Terms) -> None:
-        if not terms.model or _CONTROL.search(terms.model):
+        # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
+        if not terms.model or _CONTROL.search(terms.model) or {".", ".."}.intersection(terms.model.split("/")):
             raise BadRequest(f"{terms.model!r} is no name of a model")
         self.provider: str = provider
         self.names: ToolNames = ToolNames(terms.tools)
