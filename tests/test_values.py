@@ -14,7 +14,16 @@ import pytest
 import toolcast
 from albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
-from toolcast.errors import Attempt, CallError, ContentBlocked, LLMError, NoToolCallError, Timeout, ToolcastError, ValidationError
+from toolcast.errors import (
+    Attempt,
+    CallError,
+    ContentBlocked,
+    LLMError,
+    NoToolCallError,
+    Timeout,
+    ToolcastError,
+    ValidationError,
+)
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import NO_USAGE
 
