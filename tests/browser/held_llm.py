@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import count
 from typing import TypeAlias
 
+import anyio
 import anyio.to_thread
 
 from toolcast import FunctionCallingLLM, ToolCallPart
@@ -42,7 +44,27 @@ class Gate:
         await anyio.to_thread.run_sync(self._open.wait, 30, abandon_on_cancel=True)
 
 
-Answer: TypeAlias = "Sequence[Event | Gate] | Exception"
+class Flow:
+    """Text that keeps coming, a word at a time, until the test stops it."""
+
+    def __init__(self, *, per_second: int = 150) -> None:
+        self._pause = 1 / per_second
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the answer."""
+        self._stopped = True
+
+    async def words(self) -> AsyncIterator[Event]:
+        """Yield the words, a paragraph for every ten; the first 300 come at once."""
+        for number in count(1):
+            if self._stopped:
+                return
+            yield TextDelta(f"word {number}{' ' if number % 10 else chr(10) * 2}")
+            await anyio.sleep(self._pause if number > 300 else 0)
+
+
+Answer: TypeAlias = "Sequence[Event | Gate] | Flow | Exception"
 
 
 def text(words: str, chunk: int = 6) -> list[Event | Gate]:
@@ -92,6 +114,10 @@ class HeldLLM(FunctionCallingLLM):
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer
+        if isinstance(answer, Flow):
+            async for event in answer.words():
+                yield event
+            answer = ()
         for event in answer:
             if isinstance(event, Gate):
                 await event.passed()

@@ -53,9 +53,19 @@ def page(browser: Browser) -> Iterator[Page]:
 
 TAB = 'tabindex="0"'
 TABLE = (
-    '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead>'
-    "<tbody><tr><td>1</td><td><strong>2</strong></td></tr></tbody></table></div>"
+    '<div class="table"><table><thead><tr><th>a</th><th data-align="center">b</th></tr></thead>'
+    '<tbody><tr><td>1</td><td data-align="center"><strong>2</strong></td></tr></tbody></table></div>'
 )
+
+
+def table(*rows: str) -> str:
+    """A table without alignment; the cells of a row are separated by bars."""
+
+    def row(name: str, cells: str) -> str:
+        return f"<tr>{''.join(f'<{name}>{cell}</{name}>' for cell in cells.split('|'))}</tr>"
+
+    body = "".join(row("td", cells) for cells in rows[1:])
+    return f'<div class="table"><table><thead>{row("th", rows[0])}</thead><tbody>{body}</tbody></table></div>'
 
 
 def link(url: str, words: str) -> str:
@@ -86,6 +96,10 @@ def link(url: str, words: str) -> str:
         ("````\n```\n````", '<pre tabindex="0"><code>```</code></pre>'),
         ("| a | b |\n|---|:-:|\n| 1 | **2** |", TABLE),
         ("a | b", "<p>a | b</p>"),
+        ("a | b\n---", "<p>a | b</p><hr>"),
+        ("a | b\n--- | --- | ---", "<p>a | b\n--- | --- | ---</p>"),
+        ("So:\n| a | b |\n|---|---|\n| 1 |\n| 2 | 3 | 4 |", f"<p>So:</p>{table('a|b', '1|', '2|3')}"),
+        ("a | b\n-|-\n`x \\| y` | \\|", table("a|b", "<code>x &#124; y</code>|&#124;").replace("&#124;", "|")),
         ("[x](https://a.example/?q=1)", f"<p>{link('https://a.example/?q=1', 'x')}</p>"),
         ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>"),
         ("[x](  JaVa\tScript:alert)", "<p>[x](  JaVa\tScript:alert)</p>"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser.held_llm import Gate, HeldLLM, asked, call, text, thinking
+from browser.held_llm import Flow, Gate, HeldLLM, asked, call, text, thinking
 from browser.served import served
 from toolcast import Permissions, Rule, ToolContext
 from toolcast.agents.chat_effects import Work
@@ -477,6 +477,169 @@ def test_the_page_fits_a_phone(tab: Tab) -> None:
         expect(page.locator("#diagram")).to_be_hidden()
         page.get_by_text("States").click()
         expect(page.locator("#diagram")).to_be_visible()
+
+
+FROM_END = "log => Math.round(log.scrollHeight - log.clientHeight - log.scrollTop)"
+
+
+def words_in(page: Page) -> int:
+    """The number of the last word that has come."""
+    return int((answers(page).last.text_content() or "0").split()[-1])
+
+
+def more_words(page: Page, count: int) -> None:
+    """Wait for more words of a `Flow`."""
+    page.wait_for_function(
+        "last => +document.querySelector('.live .prose').textContent.trim().split(/\\s+/).at(-1) >= last",
+        arg=words_in(page) + count,
+    )
+
+
+UPWARDS: dict[str, Callable[[Page], object]] = {
+    "the wheel": lambda page: page.mouse.wheel(0, -200),
+    "a small turn of the wheel": lambda page: page.mouse.wheel(0, -30),
+    "ArrowUp": lambda page: page.locator("#log").press("ArrowUp"),
+    "PageUp": lambda page: page.locator("#log").press("PageUp"),
+    "Home": lambda page: page.locator("#log").press("Home"),
+    "Shift+Space": lambda page: page.locator("#log").press("Shift+Space"),
+    "a finger": lambda page: swipe(page, 300, 500),
+}
+
+
+def swipe(page: Page, begin: int, end: int) -> None:
+    """Move a finger over the log."""
+    touch = page.context.new_cdp_session(page).send
+    touch("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": 400, "y": begin}]})
+    for y in range(begin, end, 20):
+        touch("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": 400, "y": y}]})
+    touch("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+@pytest.mark.parametrize("way", UPWARDS)
+def test_a_reader_who_scrolls_up_stays_there_while_the_answer_streams(tab: Tab, way: str) -> None:
+    flow = Flow()
+    with served(HeldLLM(flow)) as chat:
+        page = tab(chat.url)
+        say(page, "Hello")
+        log = page.locator("#log")
+        page.wait_for_function("log => log.scrollTop > 400", arg=log.element_handle())
+        log.hover()
+        UPWARDS[way](page)
+        stays(page)
+        log.press("End")
+        more_words(page, 40)
+        page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=log.element_handle())
+        flow.stop()
+        is_in(page, "ready")
+
+
+def stays(page: Page) -> None:
+    """The log does not follow the words that come. (A finger's movement may take a moment to end.)"""
+    log = page.locator("#log")
+    more_words(page, 15)
+    place = log.evaluate("log => log.scrollTop")
+    more_words(page, 40)
+    assert log.evaluate("log => log.scrollTop") <= place
+    assert log.evaluate(FROM_END) > 100
+
+
+def test_a_reader_who_drags_the_scrollbar_stays_there(browser: Browser) -> None:
+    """A headless browser has scrollbars only where it is asked for them."""
+    flow = Flow()
+    args = ["--no-sandbox"] if os.geteuid() == 0 else []
+    launched = browser.browser_type.launch(
+        executable_path=os.environ["TOOLCAST_CHROMIUM"], args=args, ignore_default_args=["--hide-scrollbars"]
+    )
+    with served(HeldLLM(flow)) as chat, launched:
+        page = launched.new_page()
+        page.goto(chat.url)
+        say(page, "Hello")
+        page.wait_for_function("() => document.getElementById('log').scrollTop > 400")
+        box = page.locator("#log").bounding_box()
+        assert box
+        x, bottom = box["x"] + box["width"] - 5, box["y"] + box["height"]
+        page.mouse.move(x, bottom - 25)
+        page.mouse.down()
+        page.mouse.move(x, bottom - 200, steps=5)
+        page.mouse.up()
+        stays(page)
+        page.locator("#log").click(position={"x": 5, "y": 5})  # not on the scrollbar
+        page.locator("#log").evaluate("log => { log.scrollTop = log.scrollHeight }")
+        more_words(page, 20)
+        page.wait_for_function(f"() => ({FROM_END})(document.getElementById('log')) === 0")
+        flow.stop()
+
+
+def test_the_log_follows_its_end_until_the_reader_scrolls_up(tab: Tab) -> None:
+    long = "\n\n".join(f"Paragraph {number} of an answer." for number in range(60))
+    fenced = f"```\n{long}\n```\n\n| a | b |\n|---|---|\n{'| 1 | 2 |' * 30}"
+    llm = HeldLLM(*([*thinking(long), *text(long, 10), *text(fenced, 50)] for _ in range(3)))
+    with served(llm) as chat:
+        page = tab(chat.url)
+        log = page.locator("#log")
+        for number in range(3):
+            say(page, "Go on")
+            expect(page.get_by_role("article", name="Model")).to_have_count(number + 1)
+            is_in(page, "ready")
+            page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=log.element_handle())
+        page.set_viewport_size({"width": 500, "height": 500})
+        page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=log.element_handle())
+        log.hover()
+        page.mouse.wheel(0, -300)
+        page.wait_for_function(f"log => ({FROM_END})(log) > 200", arg=log.element_handle())
+        page.set_viewport_size({"width": 500, "height": 450})
+        assert log.evaluate(FROM_END) > 200
+
+
+def test_a_wheel_over_code_that_scrolls_itself_leaves_the_log_at_its_end(tab: Tab) -> None:
+    gate, result = Gate(), "\n".join(map(str, range(200)))
+
+    def read() -> str:
+        return result
+
+    llm = HeldLLM(call("read", "{}"), [*text("before"), gate, *text(" and after", 2)])
+    with served(llm, [read], permissions=Permissions(rules=[Rule("read", "allow")])) as chat:
+        page = tab(chat.url)
+        page.set_viewport_size({"width": 1200, "height": 400})
+        say(page, "Read")
+        expect(answers(page)).to_have_text("before")
+        card(page, "read").locator("summary").click()
+        output = card(page, "read").locator(".result pre")
+        output.press("End")
+        page.locator("#log").press("End")
+        output.hover()
+        page.mouse.wheel(0, -50)
+        page.wait_for_function(
+            "box => box.scrollTop < box.scrollHeight - box.clientHeight", arg=output.element_handle()
+        )
+        gate.open()
+        is_in(page, "ready")
+        page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=page.locator("#log").element_handle())
+
+
+def test_a_table_breaks_no_word_and_aligns_its_columns(tab: Tab) -> None:
+    rows = "\n".join(
+        f"| Burst {n} | {n * 1000} | {'a sentence that is long enough to wrap ' * 2} | yes |" for n in range(3)
+    )
+    made = f"| Burst | Tokens | Description | Incomprehensibilities |\n|:--|--:|---|:-:|\n{rows}\n"
+    with served(HeldLLM(text(made, 30))) as chat:
+        page = tab(chat.url)
+        say(page, "Go")
+        is_in(page, "ready")
+        for width in (360, 768, 1280):
+            page.set_viewport_size({"width": width, "height": 700})
+            heads = page.locator("th").evaluate_all(
+                "cells => cells.map(cell => { const range = document.createRange(); range.selectNodeContents(cell);"
+                " return range.getClientRects().length; })"
+            )
+            assert heads == [1, 1, 1, 1], width
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        aligned = (
+            page.locator("tr")
+            .last.locator("td")
+            .evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")
+        )
+        assert aligned == ["left", "right", "left", "center"]
 
 
 def test_the_keyboard_is_enough(tab: Tab) -> None:

@@ -79,7 +79,7 @@ function draw() {
   drawNotice();
   drawQueue();
   drawFacts();
-  follow();
+  soon("follow", follow);
 }
 
 function drawNotice() {
@@ -115,17 +115,64 @@ function drawFacts() {
   $("fact-tokens").textContent = `${input_tokens.toLocaleString("en")} in, ${output_tokens.toLocaleString("en")} out`;
 }
 
-// The log stays at its end while the reader is there.
+// The log follows its end until the reader scrolls up, and again once the reader is back at the end.
+//
+// Only input of the reader ends it: the log also scrolls by itself, when it shrinks for instance, and a scroll event
+// arrives a frame late, when more text may already stand below.
 
+const NEAR = 60;  // pixels from the end
+const UPWARDS = ["ArrowUp", "PageUp", "Home"];
 let following = true;
-$("log").addEventListener("scroll", () => {
+let top = 0;  // where the log was at the last scroll event, or was put by `follow`
+let finger = 0;
+let dragging = false;  // the scrollbar
+
+function isAtEnd() {
   const node = $("log");
-  following = node.scrollHeight - node.scrollTop - node.clientHeight < 60;
-});
+  return node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+}
+
+// End following where input at `target` scrolls the log up, and not a box inside it.
+function scrolledUp(target) {
+  for (let node = target; node !== $("log"); node = node.parentElement) if (node.scrollTop > 0) return;
+  if ($("log").scrollTop > 0) following = false;
+}
 
 function follow() {
-  if (following) soon("follow", () => { $("log").scrollTop = $("log").scrollHeight; });
+  if (!following) return;
+  $("log").scrollTop = $("log").scrollHeight;
+  top = $("log").scrollTop;
 }
+
+$("log").addEventListener("scroll", () => {
+  const before = top;
+  top = $("log").scrollTop;
+  if (top > before && isAtEnd()) following = true;
+});
+$("log").addEventListener("wheel", (event) => {
+  if (event.deltaY < 0) scrolledUp(event.target);
+  else if (event.deltaY > 0 && isAtEnd()) following = true;
+}, { passive: true });
+$("log").addEventListener("touchstart", (event) => { finger = event.touches[0].clientY; }, { passive: true });
+$("log").addEventListener("touchmove", (event) => {
+  const before = finger;
+  finger = event.touches[0].clientY;
+  if (finger > before) scrolledUp(event.target);
+}, { passive: true });
+$("log").addEventListener("keydown", (event) => {
+  if (event.target.matches("input, textarea")) return;
+  if (UPWARDS.includes(event.key) || (event.key === " " && event.shiftKey)) scrolledUp(event.target);
+  else if (event.key === "End") following = true;  // the way there takes longer than the next lines
+});
+$("log").addEventListener("pointerdown", (event) => {
+  dragging = event.target === $("log") && event.offsetX >= $("log").clientWidth;
+  if (dragging) following = false;
+});
+addEventListener("pointerup", () => {
+  if (dragging) following = isAtEnd();
+  dragging = false;
+});
+new ResizeObserver(follow).observe($("log"));
 
 // The connection. A tab that nobody sees leaves it, for browsers have only six for one server, and all tabs need one.
 

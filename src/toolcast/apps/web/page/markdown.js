@@ -77,7 +77,7 @@ function block(lines, at) {
   if (RULE.test(line)) return [element("hr"), at + 1];
   if (QUOTE.test(line)) return quote(lines, at);
   if (ITEM.test(line)) return list(lines, at);
-  if (line.includes("|") && DIVIDER.test(lines[at + 1] ?? "") && lines[at + 1].includes("-")) return table(lines, at);
+  if (isTable(line, lines[at + 1] ?? "")) return table(lines, at);
   return paragraph(lines, at);
 }
 
@@ -107,9 +107,8 @@ function paragraphs(lines) {
 
 function paragraph(lines, at) {
   const own = [lines[at++]];
-  while (at < lines.length && lines[at].trim() !== "" && ![FENCE, HEADING, RULE, QUOTE, ITEM].some((kind) => kind.test(lines[at]))) {
-    own.push(lines[at++]);
-  }
+  const isOther = (line, next) => [FENCE, HEADING, RULE, QUOTE, ITEM].some((kind) => kind.test(line)) || isTable(line, next);
+  while (at < lines.length && lines[at].trim() !== "" && !isOther(lines[at], lines[at + 1] ?? "")) own.push(lines[at++]);
   return [element("p", {}, ...inline(own.join("\n"))), at];
 }
 
@@ -134,9 +133,27 @@ function list(lines, at) {
   return [top[0].node, at];
 }
 
+function isTable(line, next) {
+  return line.includes("|") && DIVIDER.test(next) && cells(line).length === cells(next).length;
+}
+
+// The cells of a table's row. A pipe behind a backslash is text, also in code.
+function cells(line) {
+  const bare = line.trim().replace(/^\|/, "").replace(/(^|[^\\])\|$/, "$1");
+  return bare.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+}
+
+function alignment(divider) {
+  if (!divider.endsWith(":")) return null;
+  return divider.startsWith(":") ? "center" : "right";
+}
+
 function table(lines, at) {
-  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
-  const row = (name, line) => element("tr", {}, ...cells(line).map((cell) => element(name, {}, ...inline(cell))));
+  const aligned = cells(lines[at + 1]).map(alignment);
+  const row = (name, line) => {
+    const texts = cells(line);
+    return element("tr", {}, ...aligned.map((align, column) => element(name, { "data-align": align }, ...inline(texts[column] ?? ""))));
+  };
   const head = element("thead", {}, row("th", lines[at]));
   const body = element("tbody");
   for (at += 2; at < lines.length && lines[at].includes("|"); at++) body.append(row("td", lines[at]));
