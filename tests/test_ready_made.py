@@ -22,12 +22,15 @@ from toolcast import (
     AuthFailed,
     BadRequest,
     ConnectFailed,
+    EmptyResponse,
+    Engine,
     FunctionCallingLLM,
     Google,
     LlamaCpp,
     LLMMetadata,
     MalformedEvent,
     Mistral,
+    NoToolCallError,
     Ollama,
     OpenAI,
     OpenAICompatible,
@@ -449,6 +452,83 @@ def test_a_known_address_tells_the_service_and_none_is_refused(monkeypatch: pyte
     assert made.metadata.provider == "deepseek"
     with pytest.raises(UnsupportedLLMError, match=r"OpenAICompatible\('m'\) needs base_url= or service="):
         OpenAICompatible("m").chat("x")
+
+
+# -- answers that are empty
+
+# For each service, bodies of answers that end as the protocol asks for, with neither text, thinking nor tool calls.
+UNKNOWN = {"foo": 1}
+SILENT: dict[str, tuple[Callable[[ReplayNetwork], FunctionCallingLLM], list[list[bytes]]]] = {
+    "chat": (
+        lambda network: OpenAICompatible("m", base_url="http://x/v1", network=network, max_retries=0),
+        [sse(UNKNOWN), sse([1, 2]), sse(), sse(delta()), sse(delta("stop")), sse(delta("stop", content=""))],
+    ),
+    "mistral": (
+        lambda network: Mistral("m", api_key="k", network=network, max_retries=0),
+        [sse(UNKNOWN), sse(), sse(delta("stop", content=[]))],
+    ),
+    "responses": (
+        lambda network: OpenAIResponses("m", api_key="k", network=network, max_retries=0),
+        [sse({"type": "response.completed", "response": response}, done=False) for response in ({}, {"output": []})],
+    ),
+    "anthropic": (
+        lambda network: Anthropic("m", api_key="k", network=network, max_retries=0),
+        [
+            sse(UNKNOWN, {"type": "message_stop"}, done=False),
+            sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}, done=False),
+            [b'{"type": "message", "content": [], "stop_reason": "end_turn"}'],
+        ],
+    ),
+    "google": (
+        lambda network: Google("m", api_key="k", network=network, max_retries=0),
+        [
+            sse(UNKNOWN, {"candidates": [{"finishReason": "STOP"}]}, done=False),
+            sse({"candidates": [{"content": {}, "finishReason": "STOP"}]}, done=False),
+        ],
+    ),
+    "ollama": (
+        lambda network: Ollama("m", network=network, max_retries=0),
+        [
+            [b'{"done": true}\n'],
+            [b'{"foo": 1}\n{"done": true}\n'],
+            [b'{"message": {}, "done": false}\n{"message": {"content": ""}, "done": true}\n'],
+            [b'[1, 2]\n{"done": true}\n'],
+        ],
+    ),
+}
+SILENCES = [(name, body) for name, (_, bodies) in SILENT.items() for body in bodies]
+
+
+@pytest.mark.parametrize(("name", "body"), SILENCES)
+def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body: list[bytes], face: Face) -> None:
+    def llm() -> FunctionCallingLLM:
+        return SILENT[name][0](ReplayNetwork(Recorded(body)))
+
+    with pytest.raises(EmptyResponse, match="the answer was empty"):
+        Engine(llm()).submit("Hello")
+    make = ToolOrchestratingLLM(Album, "x", llm())
+    with pytest.raises(NoToolCallError, match=r"got 0 tool calls\. The answer was empty"):
+        face.call(make)
+    assert isinstance(face.stream(ToolOrchestratingLLM(Album, "x", llm())).error, NoToolCallError)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("chat", b'{"choices": [], "usage": {"prompt_tokens": 9}}'),
+        ("chat", b'{"choices": null}'),
+        ("mistral", b'{"choices": []}'),
+        ("google", b'{"candidates": []}'),
+        ("google", b'{"usageMetadata": {"promptTokenCount": 9}}'),
+    ],
+)
+def test_a_whole_body_without_an_answer_is_an_empty_response(name: str, body: bytes, face: Face) -> None:
+    llm = SILENT[name][0](ReplayNetwork(*[Recorded([body], headers=JSON)] * 2))
+    with pytest.raises(EmptyResponse, match="the answer was empty") as caught:
+        face.chat(llm, "Hello")
+    assert caught.value.retryable
+    with pytest.raises(EmptyResponse):
+        face.call(ToolOrchestratingLLM(Album, "x", llm))
 
 
 def test_what_came_out_of_a_pickle_can_call(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,7 @@ if TYPE_CHECKING:
         ConnectFailed as ConnectFailed,
         ContentBlocked as ContentBlocked,
         ContextTooLong as ContextTooLong,
+        EmptyResponse as EmptyResponse,
         IllegalState as IllegalState,
         LimitExceeded as LimitExceeded,
         LLMError as LLMError,
@@ -307,11 +308,11 @@ _ROOMS = {
     "calls": "Result",
     "configs": "Configs",
     "errors": "Attempt AuthFailed BadRequest BudgetExceeded CallError ConnectFailed ContentBlocked "
-    "ContextTooLong IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent MissingLLMError "
-    "MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded PermissionDenied "
-    "PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError SessionTaken StreamBusy "
-    "StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain TurnCancelled "
-    "TurnStopped UnknownToolError UnsupportedLLMError ValidationError",
+    "ContextTooLong EmptyResponse IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent "
+    "MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded "
+    "PermissionDenied PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError "
+    "SessionTaken StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain "
+    "TurnCancelled TurnStopped UnknownToolError UnsupportedLLMError ValidationError",
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
     "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
     "ToolProgress ToolResult ToolStarted UsageReport",

@@ -13,6 +13,7 @@ from typing import Any
 from .errors import (
     CallError,
     ContentBlocked,
+    EmptyResponse,
     MalformedEvent,
     MissingOutputError,
     NoToolCallError,
@@ -23,7 +24,7 @@ from .errors import (
     ValidationError,
 )
 from .events import ChatResponse
-from .messages import Message, ToolCallPart, assistant, tool_result, user
+from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from .tools import CallableTool, Read, ToolOutput
 
 REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
@@ -201,9 +202,40 @@ def _no_call(response: ChatResponse) -> CallError:
             f"settings=Settings(max_tokens=...). The text was: {_shortened(text)}",
             partial=text,
         )
-    return NoToolCallError(
-        f"Expected at least one tool call, but got 0 tool calls. The model wrote: {_shortened(text)}"
+    wrote = (
+        f"The model wrote: {_shortened(text)}"
+        if text.strip()
+        else f"The answer was empty: {_without_content(response)}"
     )
+    return NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}")
+
+
+def is_empty(message: Message) -> bool:
+    """Return True if a message has neither text nor thinking nor tool calls."""
+    return not any(map(_has_content, message.parts))
+
+
+def _has_content(part: Part) -> bool:
+    match part:
+        case TextPart():
+            return bool(part.text.strip())
+        case ThinkingPart():
+            return bool(part.text.strip() or part.redacted)
+        case _:
+            return True
+
+
+def empty_response(response: ChatResponse) -> EmptyResponse:
+    """Return the error for an answer that is empty."""
+    error = EmptyResponse(f"the answer was empty: {_without_content(response)}")
+    _located(error, response)
+    return error
+
+
+def _without_content(response: ChatResponse) -> str:
+    nothing = is_empty(response.message)
+    missing = "no text, no thinking and no tool call" if nothing else "thinking, but no text and no tool call"
+    return f"{missing} (stop reason {response.stop_reason!r})"
 
 
 def _shortened(text: str) -> str:

@@ -21,7 +21,7 @@
         ├── LLMError                          the service, or the way to it, failed
         │   ├── ConnectFailed  Timeout  RateLimited  QuotaExceeded  Overloaded  ServerError
         │   ├── AuthFailed  BadRequest  NotFound  ContextTooLong  ContentBlocked  Refused
-        │   └── StreamInterrupted  StreamTruncated  MalformedEvent  LimitExceeded
+        │   └── EmptyResponse  StreamInterrupted  StreamTruncated  MalformedEvent  LimitExceeded
         ├── NoToolCallError                   the model answered, but called no tool
         ├── UnknownToolError                  the model called a tool it was not offered
         ├── ValidationError                   the arguments do not fit the output type
@@ -288,6 +288,13 @@ class ContentBlocked(LLMError):
 
 class Refused(LLMError):
     """The model declined to answer."""
+
+
+class EmptyResponse(LLMError):
+    """An answer without text, thinking or tool calls, where one was expected."""
+
+    retryable = True
+    advice = "Send the request again. If it stays empty, check the model's name and base_url."
 
 
 class StreamInterrupted(LLMError):

@@ -17,6 +17,7 @@ from toolcast.agents.permissions import Permissions, Rule
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import (
     BudgetExceeded,
+    EmptyResponse,
     IllegalState,
     OutputTypeError,
     RateLimited,
@@ -25,7 +26,18 @@ from toolcast.errors import (
     ToolcastError,
     TurnCancelled,
 )
-from toolcast.events import ErrorEvent, Failover, Finish, Routing, TextDelta, ToolResult, ToolStarted, UsageReport
+from toolcast.events import (
+    ErrorEvent,
+    Failover,
+    Finish,
+    Routing,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolResult,
+    ToolStarted,
+    UsageReport,
+)
 from toolcast.messages import Message, ToolCallPart, assistant, tool_result, user
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
@@ -315,10 +327,45 @@ def test_tools_and_settings_reach_the_model(turning: Turning) -> None:
 @pytest.mark.parametrize(
     "answer", [[Finish("end_turn")], [TextDelta(" \n"), Finish("end_turn")]], ids=["empty", "blank"]
 )
-def test_an_answer_that_says_nothing_leaves_nothing(turning: Turning, answer: Any) -> None:
+def test_an_empty_answer_is_an_error_and_leaves_nothing(turning: Turning, answer: Any) -> None:
     engine = Engine(scripted(answer, "Hello."))
-    turn = turning.submit(engine, "Hi.")
-    assert (turn.text.strip(), turn.end) == ("", "end_turn")
+    with pytest.raises(EmptyResponse, match=r"no text, no thinking and no tool call .*end_turn") as caught:
+        turning.submit(engine, "Hi.")
+    assert caught.value.retryable and caught.value.response is not None
+    assert engine.history == ()
+    check(engine)
+    assert turning.submit(engine, "Hi?").text == "Hello."
+    check(engine)
+
+
+@pytest.mark.parametrize("stop", ["tool_use", "error", "other"])
+def test_a_stop_reason_that_does_not_explain_an_empty_answer(turning: Turning, stop: StopReason) -> None:
+    with pytest.raises(EmptyResponse, match=stop):
+        turning.submit(Engine(scripted([Finish(stop)])), "Hi.")
+
+
+@pytest.mark.parametrize("stop", ["max_tokens", "stop_sequence", "refusal", "content_filter", "pause"])
+def test_a_stop_reason_that_explains_an_empty_answer(turning: Turning, stop: StopReason) -> None:
+    assert turning.submit(Engine(scripted([Finish(stop)])), "Hi.").end == stop
+
+
+@pytest.mark.parametrize("thought", [ThinkingDelta("Hm."), ThinkingDelta(redacted="x")], ids=["thought", "redacted"])
+def test_an_answer_of_thinking_alone_is_not_empty(turning: Turning, thought: ThinkingDelta) -> None:
+    assert turning.submit(Engine(scripted([thought, Finish("end_turn")])), "Hi.").end == "end_turn"
+
+
+def test_an_answer_of_unreadable_thinking_is_empty(turning: Turning) -> None:
+    with pytest.raises(EmptyResponse):
+        turning.submit(Engine(scripted([ThinkingDelta(opaque={"x": 1}), Finish("end_turn")])), "Hi.")
+
+
+def test_an_empty_answer_to_tool_results_ends_the_turn_with_a_warning(
+    turning: Turning, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine(scripted(LOOK, [Finish("end_turn")], "Hello."), [look])
+    turn = turning.submit(engine, "Look.")
+    assert (turn.end, turn.text) == ("empty", "")
+    assert "answer to the tool results was empty" in caplog.text
     check(engine)
     assert turning.submit(engine, "Hi?").text == "Hello."
     check(engine)

@@ -323,6 +323,27 @@ def test_a_forced_call_that_was_cut() -> None:
     ]
 
 
+def test_lines_of_the_generate_endpoint_are_read() -> None:
+    lines = [
+        {"response": "", "thinking": "Hm"},
+        {"response": "He"},
+        {"response": "llo"},
+        {"response": "", "done": True},
+    ]
+    body = b"\n".join(json.dumps({"model": "qwen3", "done": False, **line}).encode() for line in lines)
+    assert _answer(body) == [
+        ThinkingDelta("Hm"),
+        TextDelta("He"),
+        TextDelta("llo"),
+        Finish("end_turn", "qwen3", "stop"),
+    ]
+
+
+def test_a_message_without_text_beside_a_response() -> None:
+    body = _line({"role": "assistant", "content": ""}, response="Hello") + b"\n" + END
+    assert _answer(body)[0] == TextDelta("Hello")
+
+
 def test_noise_and_unknown_lines_are_passed_through() -> None:
     odd = json.dumps({"model": "qwen3", "progress": 1}).encode()
     body = b"\n".join([b"noise", b"[1]", odd, _line({"content": "a"}), _line(message=None, x=1), END])

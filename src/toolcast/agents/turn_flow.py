@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ..answers import empty_response, is_empty
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
 from ..errors import ContextTooLong, IllegalState, TurnCancelled, TurnStopped
@@ -33,6 +34,8 @@ from .tool_phase import ToolPhase, jobs_of, kept
 from .transcripts import NOT_RUN, Transcript
 from .turns import Turn, TurnEnd
 
+# Stop reasons that do not explain why an answer is empty.
+_UNEXPLAINED: Final = frozenset(("end_turn", "tool_use", "error", "other"))
 CONTINUE: Final = "Continue from where you left off."
 
 
@@ -223,9 +226,22 @@ class TurnFlow:
             self._transcript.add(user(words))
             self._step("asked_again")
         else:
-            self._end = "end_turn" if response.stop_reason == "tool_use" else response.stop_reason
+            self._end = self._end_of(response)
             self._step("answered")
         return []
+
+    def _end_of(self, response: ChatResponse) -> TurnEnd:
+        """Return how a final answer ends the turn; raise `EmptyResponse` if it is empty and nothing explains that.
+
+        Anthropic documents empty answers after tool results: the model has nothing to add to them.
+        """
+        stop = response.stop_reason
+        if not is_empty(response.message) or stop not in _UNEXPLAINED:
+            return "end_turn" if stop == "tool_use" else stop
+        if self._transcript.history[-1].role != "tool":
+            raise empty_response(response)
+        logger.warning("the model's answer to the tool results was empty (stop reason %r)", stop)
+        return "empty"
 
     def _asks_again(self, response: ChatResponse) -> str | None:
         """What the model is told when its answer was not enough; None when it was."""

@@ -22,13 +22,14 @@ TurnEnd: TypeAlias = Literal[
     "pause",
     "other",
     "output",
+    "empty",
     "approval",
     "cancelled",
     "stopped",
     "error",
 ]
-"""How a turn ended: as the model's last answer did, with the typed `output`, waiting for `approval`, `cancelled`,
-`stopped` by a limit, or with an `error`."""
+"""How a turn ended: as the model's last answer did, with the typed `output`, with an `empty` answer to tool results,
+waiting for `approval`, `cancelled`, `stopped` by a limit, or with an `error`."""
 
 
 @dataclass(frozen=True)  # not with slots: Python 3.11 could not make a `Turn[Album](...)` then

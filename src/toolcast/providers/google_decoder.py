@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
-from ..errors import MalformedEvent
+from ..errors import EmptyResponse, MalformedEvent
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
@@ -59,6 +59,7 @@ class GoogleDecoder(AnswerDecoder):
         super().__init__(source)
         self._calls = OpenCalls(conversation)
         self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces
+        self._answered = False  # a candidate has come
         self._told: tuple[StopReason, str] | None = None
         self._tokens: dict[str, int] = {}
         self._usage_read: object = None
@@ -80,7 +81,7 @@ class GoogleDecoder(AnswerDecoder):
         if not self._model:
             self._model = as_str(chunk.get("modelVersion")) or None
         for found in as_list(chunk.get("candidates")):
-            candidate = as_dict(found)
+            candidate, self._answered = as_dict(found), True
             if not candidate.get("index"):
                 self._candidate(candidate, out)
         if "promptFeedback" in chunk and (blocked := as_str(as_dict(chunk["promptFeedback"]).get("blockReason"))):
@@ -172,6 +173,8 @@ class GoogleDecoder(AnswerDecoder):
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
         if self._told is None:
+            if not (self._answered or self._streamed):
+                raise EmptyResponse("the answer was empty: 'candidates' lists none")
             raise self._truncated()
         told, raw = self._told
         if told in ("end_turn", "other"):

@@ -28,6 +28,7 @@ from ..events import (
 from ..messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..settings import Settings
 from ..usage import Usage
+from .answer_decoder import as_dict, as_list, as_str
 from .envelopes import Envelope
 from .forced_calls import Form, answer_schema, form_of, instructed, instructions
 from .framing import JSONLines
@@ -56,6 +57,10 @@ _STOP: dict[str, StopReason] = {
     "unload": "end_turn",
     "length": "max_tokens",
 }
+
+
+# Fields of a line of `/api/generate`, which has no `message`.
+_GENERATED = ("response", "thinking")
 
 
 def ollama_url(host: str = "") -> str:
@@ -301,33 +306,35 @@ class OllamaDecoder:
             return
         if document.get("error") or document.get("done_reason") == "error":
             raise _with_pull(stream_error({"error": document.get("error") or "it gave no reason"}, self._source))
-        self._model = document.get("model") or self._model
-        self._message(document.get("message"), out)
+        self._model = as_str(document.get("model")) or self._model
+        key = self._message(as_dict(document.get("message")), document, out)
         if document.get("done"):
             self._end(document, out)
-        elif "message" not in document:
+        elif document.keys().isdisjoint(("message", *_GENERATED)):
             out.append(RawEvent(document))
         elif len(out) == before + 1 and isinstance(last := out[-1], TextDelta):
-            self._envelope.learn(b"%b\n" % line, "content", last.text)
+            self._envelope.learn(b"%b\n" % line, key, last.text)
 
-    def _message(self, message: Any, out: list[Event]) -> None:
-        if not isinstance(message, dict):
-            return
-        found = cast("dict[str, Any]", message)
-        if thinking := found.get("thinking"):
-            out.append(ThinkingDelta(str(thinking)))
-        if content := found.get("content"):
-            out.append(TextDelta(str(content)))
-        for call in found.get("tool_calls") or ():
-            self._tool_call(call, out)
+    def _message(self, message: dict[str, Any], document: dict[str, Any], out: list[Event]) -> str:
+        """Read the message of a line; return the name of the field that holds its text.
 
-    def _tool_call(self, call: Any, out: list[Event]) -> None:
-        found = cast("dict[str, Any]", call if isinstance(call, dict) else {})
-        function: dict[str, Any] = found.get("function") or {}
+        Proxies of Ollama's `/api/generate` have text and thinking beside the message, or in place of it.
+        """
+        if thinking := as_str(message.get("thinking")) or as_str(document.get("thinking")):
+            out.append(ThinkingDelta(thinking))
+        content = as_str(message.get("content"))
+        if text := content or as_str(document.get("response")):
+            out.append(TextDelta(text))
+        for call in as_list(message.get("tool_calls")):
+            self._tool_call(as_dict(call), out)
+        return "content" if content else "response"
+
+    def _tool_call(self, found: dict[str, Any], out: list[Event]) -> None:
+        function = as_dict(found.get("function"))
         arguments: Any = function.get("arguments")
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments or {}, ensure_ascii=False)
-        name = str(function.get("name") or "")
+        name = as_str(function.get("name"))
         self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
 
     def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:

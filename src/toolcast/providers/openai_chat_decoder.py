@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from ..errors import EmptyResponse
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
@@ -51,6 +52,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
+        self._answered = False  # a choice has come
         self._thought_field: str | None = None
         self._details: list[dict[str, Any]] = []
         self._refused = False
@@ -95,6 +97,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._usage(found.get("usage"), out)
 
     def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
+        self._answered = True
         if choice.get("index") and choice["index"] != "0":
             return
         delta: dict[str, Any] | None = choice.get("delta")
@@ -201,6 +204,8 @@ class OpenAIChatDecoder(AnswerDecoder):
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
+        if not (self._answered or self._streamed):
+            raise EmptyResponse("the answer was empty: 'choices' lists none")
         if self._details:
             self._end_thought(out)
         if self._tags is not None:
