@@ -16,6 +16,9 @@ class Emulated:
         if newline:
             self.screen.set_mode(pyte.modes.LNM)
 
+    def flush(self) -> None:
+        """Do nothing: what is written is there."""
+
     def write(self, text: str) -> int:
         """Take output."""
         self._stream.feed(text)

@@ -6,16 +6,19 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from apps.repl.emulated import Emulated
 from toolcast.apps.repl import prompting
+from toolcast.apps.repl.asking import QUESTION
 from toolcast.apps.repl.commands import COMMANDS, completions
 from toolcast.apps.repl.prompting import History, Prompt, Words
 
@@ -113,6 +116,51 @@ def test_an_editor(keys: PipeInput, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
     assert typed(keys, "text", "\x18\x05") == "text more\nlines"
+
+
+# What is drawn.
+
+
+class Drawn(Vt100_Output):
+    """The output of prompt_toolkit on an emulated terminal."""
+
+    def __init__(self, columns: int) -> None:
+        self.terminal = Emulated(columns)
+        super().__init__(cast("TextIO", self.terminal), lambda: Size(rows=24, columns=columns), "xterm")
+        self.enable_cpr = False
+
+    def drawn(self, keys: PipeInput, prompt: str, *pressed: str) -> list[str]:
+        """Return what stands there when all of this was typed."""
+        keys.send_text(f"{''.join(pressed)}{ENTER}")
+        Prompt(input=keys, output=self).read(prompt)
+        return self.terminal.lines
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (100, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
+        (80, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
+        (64, ["run it? [y]es, [n]o (and why), [a]lways in this", "session, [e]dit: y"]),
+        (40, ["run it? [y]es, [n]o (and", "why), [a]lways in this", "session, [e]dit: y"]),
+    ],
+)
+def test_a_question_is_drawn_at_every_width(keys: PipeInput, columns: int, shown: list[str]) -> None:
+    assert Drawn(columns).drawn(keys, QUESTION, "y") == shown
+
+
+@pytest.mark.parametrize("columns", [9, 24])
+def test_a_question_is_drawn_in_the_narrowest_terminal(keys: PipeInput, columns: int) -> None:
+    shown = "".join(Drawn(columns).drawn(keys, QUESTION, "yes"))
+    assert shown.replace(" ", "") == f"{QUESTION}yes".replace(" ", "")
+
+
+def test_a_long_input_is_indented_below_a_short_prompt_and_not_below_a_long_one(keys: PipeInput) -> None:
+    assert Drawn(12).drawn(keys, "> ", "one two three") == ["> one two th", "  ree"]
+    assert Drawn(40).drawn(keys, "arguments of the call: ", "0123456789" * 2) == [
+        "arguments of the call: 01234567890123456",
+        "789",
+    ]
 
 
 # The history.

@@ -15,6 +15,7 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 from prompt_toolkit import PromptSession
@@ -34,6 +35,8 @@ _COMMAND: Final = re.compile(r"/\w*")
 _ARGUMENT: Final = re.compile(r"(/\w+)[ \t]+(.*)")
 _AT_FILE: Final = re.compile(r"(?:.*\s)?@(\S*)", re.DOTALL)
 _LAST_WORD: Final = re.compile(r"(?:.*\s)?(\S*)", re.DOTALL)
+_ROOM: Final = 15
+"""The columns that a prompt leaves to the input; in a narrow terminal half of them."""
 
 
 class History(FileHistory):
@@ -118,19 +121,20 @@ class Prompt:
     ) -> None:
         self._history = History(history) if history else InMemoryHistory()
         self._words = words
-        self._input, self._output = input, output or _output()
+        self._input: Input | None = input
+        self._output: Output = output or _output()
 
     def read(self, prompt: str, text: str = "", *, unfold: Callable[[], object] = lambda: None) -> str | None:
-        """One input; None for Ctrl-D, `KeyboardInterrupt` for Ctrl-C. `unfold` is what Ctrl-O does."""
+        """Read one input. Return None for Ctrl-D, raise `KeyboardInterrupt` for Ctrl-C; Ctrl-O calls `unfold`."""
         is_main, keys = prompt == self.main, _Keys(unfold)
         session: PromptSession[str] = PromptSession(
-            FormattedText([("bold", prompt)]),
+            lambda: FormattedText([("bold", _wrapped(prompt, self._output.get_size().columns))]),
             multiline=True,
             history=self._history if is_main else InMemoryHistory(),
             completer=self._words if is_main else None,
             complete_while_typing=Condition(_is_name_begun),
             reserve_space_for_menu=5,
-            prompt_continuation=" " * len(prompt),
+            prompt_continuation=self._continuation,
             key_bindings=keys.bindings(),
             enable_open_in_editor=True,
             enable_suspend=True,
@@ -143,6 +147,17 @@ class Prompt:
             return session.prompt(default=text)
         except EOFError:
             return None
+
+    def _continuation(self, width: int, line: int, wrapped: int) -> str:
+        """Return what stands before every further row of the input, below a prompt of `width` columns."""
+        # prompt_toolkit draws nothing at all where this takes the whole width of the terminal.
+        return " " * width if 2 * width < self._output.get_size().columns else ""
+
+
+def _wrapped(prompt: str, columns: int) -> str:
+    """Return the prompt on so many lines that the last one leaves room for the input."""
+    *above, last = wrap(prompt, max(columns - _ROOM, columns // 2, 1), drop_whitespace=False)
+    return "\n".join((*map(str.strip, above), last.lstrip()))
 
 
 def _output() -> Output:
