@@ -140,6 +140,16 @@ def test_a_failed_turn_is_exit_code_1(server: OllamaServer, variables: dict[str,
     assert "bad request" in err
 
 
+def test_a_piece_that_cannot_be_read_is_exit_code_1(server: OllamaServer, variables: dict[str, str]) -> None:
+    """An answer with a gap is no success, even where the rest of it is printed."""
+    server.streams(said(content="Hel"), b"[1,2]\n", said(content="lo"), DONE)
+    assert run(typed="Hi", env=variables) == (
+        "Hello\n",
+        "error: a piece of the answer could not be read: [1,2] (it was skipped)\n",
+        1,
+    )
+
+
 def test_nobody_is_asked_so_it_is_denied(server: OllamaServer, variables: dict[str, str], tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text("def send(to: str):\n    raise AssertionError(to)\n", encoding="utf-8")

@@ -134,7 +134,7 @@ class Repl:
                 self._take(said.strip())
         except KeyboardInterrupt:
             return INTERRUPTED
-        return int(self._has_failed and not self.screen.is_interactive)
+        return int((self._has_failed or self._routes.has_skipped) and not self.screen.is_interactive)
 
     def _take(self, said: str) -> None:
         """Do what one input asks for."""

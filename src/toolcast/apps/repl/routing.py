@@ -57,6 +57,8 @@ class Routes:
     def __init__(self, screen: Screen, step: Callable[[str], object], heard: Callable[[ToolProgress], object]) -> None:
         self._screen = screen
         self._step = step
+        self.has_skipped: bool = False
+        """Whether a piece of an answer could not be read."""
         self._names: dict[str, str] = {}  # of the calls that have begun
         self._routes: Mapping[type, _Route] = {
             ThinkingDelta: _Route("thought", self._thinking),
@@ -116,6 +118,7 @@ class Routes:
         self._screen.note(f"{event.provider} {event.model} failed, another model is asked: {event.error}")
 
     def _unreadable(self, event: RawEvent) -> None:
+        self.has_skipped = True
         self._screen.error(f"a piece of the answer could not be read: {event.data!s:.100}", "it was skipped")
 
     def _finish(self, event: Finish) -> None:
