@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from toolcast.errors import BadRequest, UnsupportedLLMError
+from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
 from toolcast.model_choice import OLLAMA_MODEL, address, chosen
 from toolcast.providers.wire import Conversation, Secret
-from toolcast.ready_made import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible
+from toolcast.ready_made import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
 from toolcast.service_llm import ServiceLLM
 from toolcast.settings import Settings
 
@@ -38,6 +39,17 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("llama3.2:1b", OURS, Ollama, "llama3.2:1b", "https://box:443"),
         ("ollama:llama3.2:1b", {}, Ollama, "llama3.2:1b", HERE),
         ("ollama:", {}, Ollama, OLLAMA_MODEL, HERE),
+        ("gemma3n:e4b-it-q8_0", {}, Ollama, "gemma3n:e4b-it-q8_0", HERE),
+        ("mixtral:8x7b-instruct-v0.1", {}, Ollama, "mixtral:8x7b-instruct-v0.1", HERE),
+        ("gpt-oss:120b-cloud", {}, Ollama, "gpt-oss:120b-cloud", HERE),
+        ("nomic-embed-text:v1.5", {}, Ollama, "nomic-embed-text:v1.5", HERE),
+        ("mine:latest", {}, Ollama, "mine:latest", HERE),
+        ("me/mine:first", {}, Ollama, "me/mine:first", HERE),
+        ("hf.co/me/mine:one.gguf", {}, Ollama, "hf.co/me/mine:one.gguf", HERE),
+        ("ollama:openia:gpt-5.4", {}, Ollama, "openia:gpt-5.4", HERE),
+        (None, {"OLLAMA_MODEL": "phi3:mini"}, Ollama, "phi3:mini", HERE),
+        ("models/no-such.gguf", OURS, LlamaCpp, "models/no-such.gguf", None),
+        ("C:\\models\\no-such.GGUF", {}, LlamaCpp, "C:\\models\\no-such.GGUF", None),
         ("openai:gpt-5.4", OURS, OpenAI, "gpt-5.4", None),
         ("groq:llama", OURS, OpenAICompatible, "llama", None),
     ],
@@ -107,6 +119,31 @@ def test_the_embedded_model_is_nowhere_else(host: str | None, token: str | None)
         chosen("local", host, token, {})
 
 
-def test_a_provider_without_a_model() -> None:
-    with pytest.raises(UnsupportedLLMError, match="write 'provider:model'"):
-        chosen("openai", environ={})
+@pytest.mark.parametrize("make", [chosen, llm])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("openia:gpt-5.4", "no provider is called 'openia'; did you mean 'openai:gpt-5.4'?"),
+        ("Anthropic:claude", "did you mean 'anthropic:claude'?"),
+        ("openia:gpt-5.4", r"\(a model of Ollama is written 'ollama:openia:gpt-5.4'\)"),
+        ("gemeni:", "no provider is called 'gemeni'; did you mean 'gemini:MODEL'"),
+        ("gibberish:", "no provider is called 'gibberish'; write 'provider:model' with one of: anthropic, "),
+        ("gibberish:x", "no provider is called 'gibberish'; write 'provider:model' with one of: anthropic, "),
+        (":x", "no provider is called ''; write 'provider:model'"),
+        ("openai", "'openai' names no LLM: write 'openai:MODEL'"),
+    ],
+)
+def test_a_provider_that_is_unknown(make: Callable[[str], object], name: str, told: str) -> None:
+    with pytest.raises(UnsupportedLLMError, match=told):
+        make(name)
+
+
+def test_a_file_is_no_provider() -> None:
+    with pytest.raises(UnsupportedLLMError, match=r"write 'local:models/one.gguf' for a model file"):
+        llm("models/one.gguf")
+
+
+def test_a_model_file_that_is_absent_is_an_error(tmp_path: Path) -> None:
+    made = chosen(str(tmp_path / "no-such.gguf"), environ=OURS)
+    with pytest.raises(NotFound, match=r"there is no model file .*no-such\.gguf"):
+        made.chat("Hi")

@@ -1,25 +1,37 @@
-"""Which model a command or an experiment speaks to: the one that is named, or else what Ollama's environment
+"""The model that a command or an experiment asks: the one that is named, or else what Ollama's environment
 variables name, or else the embedded one.
 
-A name is `provider:model`, as `toolcast.llm` takes it; one without a provider that is known is a model of Ollama,
-whose own names have colons too. `host` and `token` are the service's address and key. A host of Ollama without a
-scheme is asked over http where it is this machine, and over https anywhere else: a token must not travel in the open.
+A name is `provider:model`, as `toolcast.llm` takes it, the path of a `.gguf` file, which runs in this process, or a
+model of Ollama. Ollama's own names have colons too, so behind an unknown provider only what has the form of a tag
+(`qwen3:8b`) makes one of those; anything else is more likely a slip, and an error. `host` and `token` are the service's
+address and key. A host of Ollama without a scheme is asked over http where it is this machine, and over https anywhere
+else: a token must not travel in the open.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import urlsplit
 
 from .errors import BadRequest, UnsupportedLLMError
 from .llms import FunctionCallingLLM
 from .providers.ollama import ollama_url
-from .ready_made import LlamaCpp, Ollama, llm, providers
+from .ready_made import LlamaCpp, Ollama, llm, providers, unknown_llm
 
 OLLAMA_MODEL = "gpt-oss"
 """The model that Ollama is asked for where none is named."""
+
+
+_TAG: Final = re.compile(
+    r"(?:latest|cloud|[ve]?\d+(?:\.\d+)*[bmk]?|\d+x\d+b|i?q\d|fp\d+|bf16)(?:[-_.].*)?", re.IGNORECASE
+)
+"""The tags of Ollama's library: sizes, versions, quantizations."""
+_HUBS: Final = ("hf.co/", "huggingface.co/")
+"""Where Ollama fetches models from; there, too, they may end in `.gguf`."""
 
 
 def chosen(
@@ -28,20 +40,34 @@ def chosen(
     token: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> FunctionCallingLLM:
-    """The LLM that the options name, or else `OLLAMA_HOST`, `OLLAMA_MODEL` and `OLLAMA_API_KEY`, or the embedded one.
+    """Return the LLM that the options name, or else the environment variables of Ollama, or else the embedded one.
 
     Raises `UnsupportedLLMError` or `BadRequest` for options that fit no LLM.
     """
-    provider, _, rest = (model or "").partition(":")
+    provider, name = provider_of(model) if model else ("", environ.get("OLLAMA_MODEL", ""))
     if provider == "local":
-        return _embedded(rest, host, token)
-    if provider in providers() and provider != "ollama":
-        return llm(model or "", base_url=host, api_key=token)
-    model = rest if provider == "ollama" else model or environ.get("OLLAMA_MODEL")
+        return _embedded(name, host, token)
+    if provider not in ("", "ollama"):
+        return llm(f"{provider}:{name}" if name else provider, base_url=host, api_key=token)
     host, token = host or environ.get("OLLAMA_HOST"), token or environ.get("OLLAMA_API_KEY")
-    if not (provider or model or host or token):
+    if not (provider or name or host or token):
         return LlamaCpp()
-    return Ollama(model or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
+    return Ollama(name or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
+
+
+def provider_of(model: str) -> tuple[str, str]:
+    """Return the provider that a name means, and its own name for the model.
+
+    Raises `UnsupportedLLMError` for a provider that is unknown.
+    """
+    provider, colon, name = model.partition(":")
+    if provider in providers():
+        return provider, name
+    if model.lower().endswith(".gguf") and not model.startswith(_HUBS):
+        return "local", model
+    if not colon or "/" in provider or _TAG.fullmatch(name):
+        return "ollama", model
+    raise unknown_llm(model)
 
 
 def address(host: str) -> str:

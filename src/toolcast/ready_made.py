@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
@@ -348,6 +349,24 @@ def providers() -> list[str]:
     return sorted({*_NAMED, "local", *SERVICES})
 
 
+def unknown_llm(name: str) -> UnsupportedLLMError:
+    """Return the error that no LLM is called `name`, with the closest provider."""
+    provider, colon, model = name.partition(":")
+    known = providers()
+    near = get_close_matches(provider.lower(), known, 1) if colon else []
+    if provider in known:
+        advice = f"write '{provider}:MODEL'"
+    elif name.lower().endswith(".gguf"):
+        advice = f"write 'local:{name}' for a model file"
+    elif near:
+        advice = f"no provider is called {provider!r}; did you mean '{near[0]}:{model or 'MODEL'}'?"
+    else:
+        what = f"no provider is called {provider!r}; write" if colon else "write"
+        advice = f"{what} 'provider:model' with one of: {', '.join(known)}"
+    of_ollama = f" (a model of Ollama is written 'ollama:{name}')" if model or not colon else ""
+    return UnsupportedLLMError(f"{name!r} names no LLM: {advice}{of_ollama}")
+
+
 def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
@@ -359,7 +378,6 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
         own = {option: value for option, value in options.items() if option in LocalOptions.__annotations__}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     if not model or provider not in providers():
-        known = ", ".join(providers())
-        raise UnsupportedLLMError(f"{name!r} names no LLM; write 'provider:model' with one of: {known}")
+        raise unknown_llm(name)
     make = _NAMED.get(provider)
     return OpenAICompatible(model, service=provider, **options) if make is None else make(model, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -42,8 +43,11 @@ from toolcast.agents.tool_search import LLMSearch
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
+from toolcast.llms import FunctionCallingLLM
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.metadata import Progress
+from toolcast.model_choice import chosen
+from toolcast.ready_made import llm
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
 from toolcast.tools import CallableTool
@@ -549,9 +553,13 @@ def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatFace) -> None:
     assert [message.text for message in chat.context.messages] == ["Hello.", "Hi."]
 
 
-def test_a_name_that_names_no_model_fails_in_words(chats: ChatFace) -> None:
-    chat = chats.open()
-    chats.dispatch(chat, LoadModel("no-such-service:m"))
+@pytest.mark.parametrize("llms", [llm, chosen])
+@pytest.mark.parametrize("name", ["no-such-service:m", "gibberish:"])
+def test_a_name_that_names_no_model_fails_in_words(
+    chats: ChatFace, name: str, llms: Callable[[str], FunctionCallingLLM]
+) -> None:
+    chat = chats.open(llms=llms)
+    chats.dispatch(chat, LoadModel(name))
     chats.until(chat, "load_failed")
     error = chat.context.last_error
     assert error is not None and "names no LLM" in error.message and error.stage == "model_load"

@@ -172,7 +172,7 @@ def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> Non
     ("line", "text", "why"),
     [
         (["name"], b" \n ", "there is no text to extract from: give it with --file"),
-        (["name", "--model", "openai"], b"x", "names no LLM; write 'provider:model'"),
+        (["name", "--model", "openai"], b"x", "'openai' names no LLM: write 'openai:MODEL'"),
         (["name", "--model", "local", "--host", "box"], b"x", "the embedded model has no host"),
         (["name", "--model", "ollama:x", "--prompt", "{text} {else}"], b"x", "else"),
         (["age int", "--model", "ollama:x"], b"x", "age"),

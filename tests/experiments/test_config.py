@@ -96,13 +96,13 @@ def test_x1_only_a_model_of_ollama_needs_to_know_where_ollama_is() -> None:
         assert config_of({**USUAL, "model_name": name}).asks_ollama
 
 
-def test_a_service_that_nobody_knows_is_told_to_be_taken_for_ollama() -> None:
-    with pytest.raises(MissingField) as raised:
-        config_of(without("ollama_client_config") | {"model_name": "opanai:gpt-4.1"})
-    assert "(opanai:gpt-4.1 is taken for a model of Ollama: no other service is called opanai)" in str(raised.value)
-    with pytest.raises(MissingField) as raised:
-        config_of(without("ollama_client_config"))
-    assert "is taken for" not in str(raised.value)
+@pytest.mark.parametrize("left_out", [(), ("ollama_client_config",)])
+def test_a_provider_that_is_unknown(left_out: tuple[str, ...]) -> None:
+    with pytest.raises(WrongValue) as raised:
+        config_of(without(*left_out) | {"model_name": "opanai:gpt-4.1"})
+    assert "model_name 'opanai:gpt-4.1' names no LLM" in str(raised.value)
+    assert "did you mean 'openai:gpt-4.1'?" in str(raised.value)
+    assert len(raised.value.faults) == 1
 
 
 def test_a_tag_of_ollama_that_is_called_like_a_service() -> None:

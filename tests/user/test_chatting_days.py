@@ -164,8 +164,10 @@ def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[s
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--model nonsense:x --host 127.0.0.1:9", "no connection to 127.0.0.1"),
+        ("--model nonsense --host 127.0.0.1:9", "no connection to 127.0.0.1"),
         ("--model openai:", "names no LLM"),
+        ("--model openia:gpt-5.4", "did you mean 'openai:gpt-5.4'?"),
+        ("--model no-such.gguf", "there is no model file"),
         ("--model local:nope", "`toolcast pull smollm2` fetches one"),
         ("--tools syntax.py", "syntax.py:2: SyntaxError"),
         ("--tools empty.py", "there are no tools in empty.py"),
@@ -345,6 +347,8 @@ def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driv
     terminal.say("/model nonsense")
     terminal.say("Hi")
     assert "/model NAME takes another model" in terminal.text
+    terminal.say("/model openia:gpt-5.4")
+    assert "did you mean 'openai:gpt-5.4'?" in " ".join(terminal.text.split())
     terminal.say(f"/model {MODEL}")
     terminal.say("Hi")
     assert "Hello again." in terminal.text

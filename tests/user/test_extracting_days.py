@@ -137,8 +137,10 @@ def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> 
         ("--file nothing.txt", "nothing.txt"),
         ("--prompt '{text} {more}' < text.txt", "more"),
         ("--model openai:gpt-4.1 < text.txt", "OPENAI_API_KEY"),
+        ("--model openia:gpt-5.4 < text.txt", "did you mean 'openai:gpt-5.4'?"),
+        ("--model no-such.gguf < text.txt", "there is no model file"),
         (f"--token '{KEY}\n' < text.txt", "line break"),
-        ("--model nonsense:x --host 127.0.0.1:9 < text.txt", "no connection to 127.0.0.1"),
+        ("--model nonsense --host 127.0.0.1:9 < text.txt", "no connection to 127.0.0.1"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

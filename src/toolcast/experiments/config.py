@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
@@ -28,8 +27,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ..terminal_text import visible
-from .config_errors import NOWHERE, Fault, Source, UnknownKey, error_of, fault_at, faults_of, missing
+from ..errors import UnsupportedLLMError
+from .config_errors import NOWHERE, Fault, Source, UnknownKey, WrongValue, error_of, fault_at, faults_of, missing
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -226,16 +225,16 @@ _FAMILIES: Final = ("mistral", "qwen")
 
 
 def is_of_ollama(model_name: str, has_host: bool) -> bool:
-    """Whether `model_name` means a model of Ollama. `has_host`: the configuration says where Ollama is.
+    """Return whether `model_name` means a model of Ollama. `has_host`: the configuration says where Ollama is.
 
     `mistral:7b` is a tag of Ollama where it does, as in ContReAct's own files, and else a model of Mistral AI.
+    Raises `UnsupportedLLMError` for a provider that is unknown.
     """
-    from ..ready_made import providers
+    from ..model_choice import provider_of
 
-    provider, colon, _ = model_name.partition(":")
-    if provider == "local":
-        return False
-    return not colon or provider == "ollama" or provider not in providers() or (has_host and provider in _FAMILIES)
+    provider, _ = provider_of(model_name)
+    is_bare = ":" not in model_name and provider != "local"
+    return provider == "ollama" or is_bare or (has_host and provider in _FAMILIES)
 
 
 def config_of(mapping: Mapping[str, Any], source: Source = NOWHERE) -> ExperimentConfig:
@@ -248,21 +247,24 @@ def config_of(mapping: Mapping[str, Any], source: Source = NOWHERE) -> Experimen
         faults: list[Fault] = []
     except ValidationError as error:
         config, faults = None, list(faults_of(error, ExperimentConfig, source))
-    faults += (*_without_host(mapping, source), *_slips(mapping, source))
+    faults += (*_without_service(mapping, source), *_slips(mapping, source))
     if config is None or faults:
         raise error_of(faults)
     return config
 
 
-def _without_host(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
-    """The fault that nothing says where the model's Ollama is."""
+def _without_service(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
+    """Yield the fault that `model_name` names no service, or that nothing says where the model's Ollama is."""
     model_name: object = mapping.get("model_name")
-    if "ollama_client_config" in mapping or not isinstance(model_name, str) or not is_of_ollama(model_name, False):
+    if not isinstance(model_name, str):
         return
-    fault = missing("ollama_client_config", ExperimentConfig, source)
-    provider, colon, _ = model_name.partition(":")
-    why = f" ({model_name} is taken for a model of Ollama: no other service is called {provider})" if colon else ""
-    yield replace(fault, text=fault.text + visible(why))
+    try:
+        of_ollama = is_of_ollama(model_name, False)
+    except UnsupportedLLMError as error:
+        yield fault_at(WrongValue, ("model_name",), str(error), source)
+        return
+    if of_ollama and "ollama_client_config" not in mapping:
+        yield missing("ollama_client_config", ExperimentConfig, source)
 
 
 def _slips(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:

@@ -16,8 +16,7 @@ from typing import TextIO
 
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
-from ...model_choice import chosen
-from ...ready_made import providers
+from ...model_choice import chosen, provider_of
 from ...states import Observer
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
@@ -58,7 +57,7 @@ class Options:
 
     def other_model(self, name: str) -> FunctionCallingLLM:
         """The LLM of that name. The host and the token were given for one provider, and no other gets them."""
-        same = _provider(name) == _provider(self.model or "")
+        same = provider_of(name)[0] == (provider_of(self.model)[0] if self.model else "ollama")
         return chosen(name, self.host if same else None, self.token if same else None)
 
 
@@ -115,11 +114,6 @@ def _greeting(repl: Repl) -> tuple[str, ...]:
         small if kit.is_bare else "",
         "/help lists the commands, Ctrl-D leaves.",
     )
-
-
-def _provider(name: str) -> str:
-    provider = name.partition(":")[0]
-    return provider if provider in providers() else "ollama"
 
 
 def _kit(options: Options, *, can_ask: bool, observer: Observer | None) -> Kit:
