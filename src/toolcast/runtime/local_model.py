@@ -115,11 +115,14 @@ def running(path: str | Path, options: ServerOptions | None = None) -> LocalServ
 
 def check_file(path: Path) -> None:
     """Raise `NotFound` unless `path` is a model file; llama.cpp itself only says that it failed."""
-    if not path.is_file():
-        raise NotFound(f"there is no model file {path}; `toolcast pull smollm2` fetches one")
-    if not is_model_file(path):
-        raise NotFound(f"{path} is not a GGUF model file")
-    size = path.stat().st_size
+    try:
+        if not path.is_file():
+            raise NotFound(f"there is no model file {path}; `toolcast pull smollm2` fetches one")
+        if not is_model_file(path):
+            raise NotFound(f"{path} is not a GGUF model file")
+        size = path.stat().st_size
+    except OSError as error:
+        raise NotFound(f"the model file {path} cannot be read: {error.strerror}") from error
     whole = next((known.size for known in WEIGHTS.values() if known.file == path.name), size)
     if size != whole:
         raise NotFound(f"{path} is incomplete: {size} of {whole} bytes; `toolcast pull` fetches it again")

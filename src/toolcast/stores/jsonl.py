@@ -67,7 +67,9 @@ class JSONLStore:
     def ids(self) -> list[str]:
         """The ids of all logs, the oldest first, by the clock."""
         with told(self.folder):
-            found = [(_begun(path), id) for path in self.folder.glob("*.jsonl") if (id := id_of(path.stem)) is not None]
+            # Not `glob`, which takes a folder that may not be read for an empty one.
+            logs = [path for path in self.folder.iterdir() if path.suffix == ".jsonl"]
+            found = [(_begun(path), id) for path in logs if (id := id_of(path.stem)) is not None]
         return [id for _, id in sorted(found)]
 
     def delete(self, id: str, /) -> None:

@@ -6,6 +6,7 @@ in it. The same logs and ratings make the same bytes. Without matplotlib it is a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -100,8 +101,20 @@ def report_on(
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """The logs in `folder` and below it, by their names, `run-2` before `run-10`; what is no log is passed over."""
-    return [path for path in sorted(folder.rglob("*.jsonl"), key=_counted) if path.is_file() and _is_log(path)]
+    """Return the logs in `folder` and below it, by their names, `run-2` before `run-10`.
+
+    Other files are left out. Raises `OSError` or `LogError` for a folder or a file that may not be read: not `rglob`,
+    which takes such a folder for an empty one.
+    """
+    if not folder.is_dir():
+        return []
+    found = [Path(place, name) for place, _, names in os.walk(folder, onerror=_raise) for name in names]
+    logs = (path for path in sorted(found, key=_counted) if path.suffix == ".jsonl" and path.is_file())
+    return [path for path in logs if _is_log(path)]
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _counted(path: Path) -> list[tuple[int, str]]:
@@ -112,7 +125,9 @@ def _counted(path: Path) -> list[tuple[int, str]]:
 def _is_log(path: Path) -> bool:
     try:
         return next(read_log(path), None) is not None
-    except LogError:
+    except LogError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         return False
 
 
