@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolcast.agents.chat_transitions import diagram
-from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TURN, Table, mermaid
+from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TOOL_CALL, TURN, Table, mermaid
 
 DOCS = Path(__file__).parent
 PAGES: dict[Path, dict[str, Table]] = {
     DOCS / "states.md": {
         "CALL": CALL,
+        "TOOL_CALL": TOOL_CALL,
         "STREAM": STREAM,
         "TURN": TURN,
         "SESSION": SESSION,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
+from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 import toolcast
 from albums import SEA, SHORT, Album, call
 from chunks import delta, sse
 from faces import Face
 from toolcast import (
+    CallableTool,
     CallError,
     Finish,
     MalformedEvent,
@@ -20,6 +24,7 @@ from toolcast import (
     Refused,
     TextDelta,
     ToolOrchestratingLLM,
+    ToolTimeout,
     TryAgain,
     Usage,
     ValidationError,
@@ -128,7 +133,7 @@ def test_usage_is_the_sum_over_all_attempts(face: Face) -> None:
     assert stream.usage == Usage(30, 15)
 
 
-def test_several_functions_in_parallel_run_in_order(face: Face) -> None:
+def test_several_functions_give_their_results_in_order(face: Face) -> None:
     ran: list[int] = []
 
     def note(a: int) -> int:
@@ -139,7 +144,215 @@ def test_several_functions_in_parallel_run_in_order(face: Face) -> None:
     make = maker(calls, calls, output=note, allow_parallel_tool_calls=True)
     assert face.call(make) == [-1, -2]
     assert face.stream(make).final == [-1, -2]
-    assert ran == [1, 2, 1, 2]
+    assert sorted(ran) == [1, 1, 2, 2]
+
+
+THREE = [call(f'{{"a": {number}}}', "note", id=f"call_{number}") for number in (1, 2, 3)]
+WAYS = pytest.mark.parametrize("way", ["call", "stream", "predict"])
+PATIENCE = 30.0
+
+
+def outputs_of(face: Face, way: str, tool: Any, calls: Any = THREE, **options: Any) -> Any:
+    """What the three calls of `tool` in one answer give."""
+    llm = ScriptedLLM(calls)
+    if way == "predict":
+        answer = face.method(llm, "predict_and_call", [tool], "x", allow_parallel_tool_calls=True)
+        return answer.parse_tool_outputs(allow_parallel_tool_calls=True)
+    make = ToolOrchestratingLLM(tool, "x", llm, allow_parallel_tool_calls=True, **options)
+    return face.call(make) if way == "call" else face.stream(make).final
+
+
+@WAYS
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_functions_run_at_the_same_time(face: Face, way: str, kind: str) -> None:
+    """Each waits for the others: one after the other they would never end."""
+    all_here = Barrier(3, timeout=PATIENCE)
+
+    def note(a: int) -> int:
+        all_here.wait()
+        return -a
+
+    async def later(a: int) -> int:
+        return await to_thread.run_sync(note, a)
+
+    tool = CallableTool.from_function(note if kind == "sync" else later, name="note")
+    assert outputs_of(face, way, tool) == [-1, -2, -3]
+
+
+@WAYS
+def test_a_tool_that_may_not_run_beside_others_runs_alone(face: Face, way: str) -> None:
+    log: list[tuple[str, int]] = []
+
+    async def note(a: int) -> int:
+        log.append(("begin", a))
+        await checkpoint()
+        log.append(("end", a))
+        return -a
+
+    tool = CallableTool.from_function(note).with_(parallel=False)
+    assert outputs_of(face, way, tool) == [-1, -2, -3]
+    assert log == [(step, number) for number in (1, 2, 3) for step in ("begin", "end")]
+
+
+@pytest.mark.fault(128)
+@WAYS
+@pytest.mark.parametrize("parallel", [None, False])
+def test_when_one_function_fails_the_others_are_not_lost(face: Face, way: str, parallel: bool | None) -> None:
+    ran: list[int] = []
+
+    def note(a: int) -> int:
+        ran.append(a)
+        if a == 2:
+            raise OSError("disk full")
+        return -a
+
+    tool = CallableTool.from_function(note).with_(parallel=parallel)
+    with pytest.raises(OSError, match="disk full") as caught:
+        outputs_of(face, way, tool)
+    error: Any = caught.value
+    assert sorted(ran) == [1, 2, 3]
+    assert error.partial == [-1, -3]
+    assert (error.call_id, error.tool_name, error.arguments) == ("call_2", "note", '{"a": 2}')
+    assert error.__notes__ == ["raised by the tool 'note'"]
+
+
+@WAYS
+def test_of_several_functions_that_fail_the_first_is_raised_and_notes_the_others(face: Face, way: str) -> None:
+    def note(a: int) -> int:
+        if a > 1:
+            raise OSError(f"disk {a} full")
+        return -a
+
+    with pytest.raises(OSError, match="disk 2 full") as caught:
+        outputs_of(face, way, note)
+    assert caught.value.__notes__[1:] == ["the call 'call_3' of the tool 'note' failed too: OSError: disk 3 full"]
+
+
+@WAYS
+def test_what_is_wrong_with_the_arguments_is_said_of_the_call(face: Face, way: str) -> None:
+    calls = [call(SEA), call('{"title": 1}', id="call_2"), call(SHORT, id="call_3")]
+    with pytest.raises(ValidationError) as caught:
+        outputs_of(face, way, Album, calls)
+    error = caught.value
+    assert (error.call_id, error.tool_name, error.arguments) == ("call_2", "Album", '{"title": 1}')
+    if way != "stream":  # which stops where the arguments cannot become valid any more
+        assert error.partial == [SEA, SHORT]
+
+
+@STREAMED
+def test_after_a_function_asked_for_another_try_no_further_group_begins(face: Face, streamed: bool) -> None:
+    ran: list[int] = []
+
+    def note(a: int) -> int:
+        ran.append(a)
+        if a == 2:
+            raise TryAgain("not two")
+        return -a
+
+    tool = CallableTool.from_function(note).with_(parallel=False)
+    error = failure(face, maker(THREE, output=tool, allow_parallel_tool_calls=True), streamed)
+    assert (ran, error.partial) == ([1, 2], [-1])
+    assert isinstance(error.__cause__, TryAgain)
+
+
+def test_another_failure_is_not_hidden_by_asking_again(face: Face) -> None:
+    def note(a: int) -> int:
+        raise OSError("disk full") if a == 3 else TryAgain("again")
+
+    with pytest.raises(OSError, match="disk full"):
+        face.call(maker(THREE, SEA, output=note, allow_parallel_tool_calls=True, max_attempts=2))
+
+
+def test_what_an_exception_says_itself_is_kept(face: Face) -> None:
+    class Mine(Exception):
+        arguments = "mine"
+
+    class Closed(Exception):
+        def __setattr__(self, name: str, value: object) -> None:
+            if name != "__traceback__":  # which contextlib sets
+                raise AttributeError(name)
+            super().__setattr__(name, value)
+
+    same = Mine()
+
+    def note(a: int) -> int:
+        raise Closed if a > 2 else same
+
+    for number in (1, 2):
+        with pytest.raises(Mine) as caught:
+            face.call(maker(THREE[number - 1], output=note))
+        assert vars(caught.value)["call_id"] == f"call_{number}"
+        assert caught.value.arguments == "mine"
+        assert not hasattr(caught.value, "partial")
+    four = [THREE[2], call('{"a": 4}', "note", id="call_4")]
+    with pytest.raises(Closed):
+        face.call(maker(four, output=note, allow_parallel_tool_calls=True))
+
+
+def test_the_time_limit_of_a_function_holds(face: Face) -> None:
+    over = Event()
+
+    def note(a: int) -> int:
+        over.wait(PATIENCE)
+        return a
+
+    tool = CallableTool.from_function(note).with_(timeout=0.01)
+    try:
+        with pytest.raises(ToolTimeout, match=r"note took longer than 0\.01 seconds"):
+            face.call(maker({"a": 1}, output=tool))
+    finally:
+        over.set()
+
+
+FORK = ["execute_tool", "validate_tool", "create_model"]
+JOIN = ["wrap_output", "collect_outputs"]
+
+
+@pytest.mark.parametrize("way", ["call", "stream"])
+@pytest.mark.parametrize("output", ["model", "function"])
+def test_each_of_several_tool_calls_has_states_of_its_own(face: Face, way: str, output: str) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def note(a: int) -> int:
+        return a
+
+    calls = THREE[:2] if output == "function" else [call(SEA), call(SHORT, id="2")]
+    outputs_of(
+        face,
+        way,
+        note if output == "function" else Album,
+        calls,
+        observer=lambda call_id, state: heard.append((call_id, state)),
+    )
+    ids = [call_id for call_id, _ in heard]
+    own = ids[0]
+    for number in (1, 2):
+        assert [state for call_id, state in heard if call_id == f"{own}.{number}"] == [*FORK, *JOIN, "executing_tools"]
+    # All join before the call goes on.
+    last = max(at for at, call_id in enumerate(ids) if call_id != own)
+    assert heard[last + 1] == (own, "creating_response" if way == "call" else "ready")
+
+
+@pytest.mark.parametrize(("raised", "end"), [(OSError, "error"), (KeyboardInterrupt, "closed")])
+def test_the_states_of_a_tool_call_that_fails_and_of_one_that_does_not(raised: type[BaseException], end: str) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def note(a: int) -> int:
+        if a == 2:
+            raise raised
+        return a
+
+    make = maker(
+        THREE[:2],
+        output=CallableTool.from_function(note).with_(parallel=False),
+        allow_parallel_tool_calls=True,
+        observer=lambda call_id, state: heard.append((call_id, state)),
+    )
+    with pytest.raises(raised):
+        make()
+    first, second = ([state for call_id, state in heard if call_id.endswith(number)] for number in (".1", ".2"))
+    assert first == [*FORK, *JOIN, end]
+    assert second == [*FORK, end]
 
 
 def test_nothing_runs_when_one_of_several_calls_is_bad(face: Face) -> None:

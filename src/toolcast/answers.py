@@ -25,6 +25,7 @@ from .errors import (
 )
 from .events import ChatResponse
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
+from .runtime.tool_runner import with_call
 from .tools import CallableTool, Read, ToolOutput
 
 REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
@@ -89,16 +90,17 @@ class Reader:
 
     def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ReadCall]:
         good: list[ReadCall] = []
-        first: CallError | None = None
+        failed: tuple[CallError, ToolCallPart] | None = None
         for call in calls:
             try:
                 good.append(self.read_call(call, response))
             except CallError as error:
-                first = first or error
-        if first is not None:
+                failed = failed or (error, call)
+        if failed is not None:
+            failure = with_call(*failed, None)
             if self.parallel:
-                first.partial = [read.value for read in good]
-            raise _located(first, response)
+                failure.partial = [read.value for read in good]
+            raise _located(failure, response)
         return good
 
     def read_call(self, call: ToolCallPart, response: ChatResponse) -> ReadCall:

@@ -22,8 +22,10 @@ from .errors import (
 from .events import ChatResponse
 from .llms import FunctionCallingLLM
 from .runtime.network import Outside
+from .runtime.tool_runner import ValueJob, run_calls
 from .sources import Call, start_call
 from .states import Trace
+from .tools import Read
 from .usage import Usage
 
 logger: Final = logging.getLogger("toolcast")
@@ -77,7 +79,7 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_reads(reads, outside)
+                values = await run_reads(reads, outside, trace if recipe.ask.parallel else None)
             except TryAgain as error:
                 recipe = next_recipe(recipe, response, error, call)
                 trace.step("asked_again")
@@ -98,11 +100,34 @@ def read_answer(recipe: Recipe, response: ChatResponse, call: Call) -> list[Read
         raise
 
 
-async def run_reads(reads: Sequence[ReadCall], outside: Outside) -> list[Any]:
-    """The values of valid calls: of a model the instance, of a function what it returned, run once."""
-    if not outside.concurrent:
-        return [read.tool.run(read.value) for read in reads]
-    return [await read.tool.arun(read.value) for read in reads]
+async def run_reads(reads: Sequence[ReadCall], outside: Outside, trace: Trace | None = None) -> list[Any]:
+    """Return the values of valid calls, in their order: of a model the instance, of a function what it returned.
+
+    `trace`: of a call whose answer may hold several tool calls, each of which has a trace of its own.
+    """
+    forks = trace.fork(len(reads)) if trace is not None else ()
+    for fork in forks:
+        fork.step("forked", "executed", "validated")
+    if all(read.tool.output_type is not None for read in reads):
+        _join(forks)
+        return [read.value for read in reads]
+    jobs = [ValueJob(read.call, read.tool, Read(read.value), structured=True) for read in reads]
+    try:
+        await run_calls(jobs, concurrent=outside.concurrent)
+    except BaseException as error:
+        end = "failed" if isinstance(error, Exception) else "closed"
+        for fork, job in zip(forks, jobs, strict=False):
+            fork.step(*(("created", "wrapped", end) if job.done else (end,)))
+        raise
+    _join(forks)
+    return [job.result for job in jobs]
+
+
+def _join(forks: Sequence[Trace]) -> None:
+    for fork in forks:
+        fork.step("created", "wrapped")
+    for fork in forks:
+        fork.step("joined")
 
 
 def result_of(
@@ -134,5 +159,6 @@ def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:
         request_id=response.request_id,
         response=response,
     )
+    made.partial = getattr(error, "partial", None)
     made.__cause__ = error
     return made

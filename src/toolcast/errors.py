@@ -161,11 +161,15 @@ class CallError(ToolcastError, ValueError):
     Attributes: `provider` and `model` as named by the LLM; `request_id` as the service gave it;
     `attempts`, one entry per request; `retryable`, whether the same call may succeed later;
     `partial`, what had arrived, if anything; `response`, the `ChatResponse` it was read from;
+    `call_id`, `tool_name` and `arguments` (JSON text) of the tool call that it is about, if it is about one;
     `advice`, what people can try, until it was tried. A model that reads the `message` does not read that.
     """
 
     retryable: bool = False
     advice: str = ""
+    call_id: str | None = None
+    tool_name: str | None = None
+    arguments: str = ""
 
     def __init__(
         self,

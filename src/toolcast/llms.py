@@ -385,7 +385,7 @@ class FunctionCallingLLM(ABC):
     async def _predict(self, ask: Ask, outside: Outside, error_on_no_tool_call: bool) -> AgentChatResponse:
         response = await self.answer(ask, outside)
         calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-        outputs = await run_tools(ask.tools, calls, raise_errors=True, parallel=outside.concurrent)
+        outputs = await run_tools(ask.tools, calls, concurrent=outside.concurrent)
         return AgentChatResponse(response, tuple(outputs))
 
     def _event_stream(self, ask: Ask) -> EventStream:

@@ -353,7 +353,7 @@ class ObjectFlow:
             await self._restart(response, error)
             return
         try:
-            values = await run_reads(reads, self._outside)
+            values = await run_reads(reads, self._outside, self.trace if self.parallel else None)
         except TryAgain as error:
             await self._restart(response, error)
             return

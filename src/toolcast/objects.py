@@ -129,6 +129,7 @@ class StreamingObjectProcessor:
             tool_name=self._names[id],
             arguments=growing.text,
         )
+        failure.call_id = id
         failure.advice = "fail_fast=False reads it to its end"
         failure.__cause__ = error
         return failure

@@ -35,6 +35,18 @@ CALL: Table = {
 }
 """A whole call: `make_album(...)` and `acall`."""
 
+TOOL_CALL: Table = {
+    "executing_tools": {"forked": "execute_tool"},
+    "execute_tool": {"executed": "validate_tool", **_ENDS},
+    "validate_tool": {"validated": "create_model", **_ENDS},
+    "create_model": {"created": "wrap_output", **_ENDS},
+    "wrap_output": {"wrapped": "collect_outputs", **_ENDS},
+    "collect_outputs": {"joined": "executing_tools", **_ENDS},
+    "error": {},
+    "closed": {},
+}
+"""One of the tool calls of an answer with `allow_parallel_tool_calls`: each is forked from the call, and all join."""
+
 STREAM: Table = {
     "ready": {"called": "creating_tool"},
     "creating_tool": {"tool_created": "formatting_prompt", **_ENDS},
@@ -144,6 +156,15 @@ class Trace:
             self.state = self._table[self.state][event]
             if self.observed:
                 self._tell()
+
+    def fork(self, count: int) -> tuple[Trace, ...]:
+        """Return the traces of so many tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
+        if self._observer is None:
+            return ()
+        forks = tuple([Trace(TOOL_CALL, self._observer) for _ in range(count)])
+        for number, fork in enumerate(forks, 1):
+            fork.call_id = f"{self.call_id}.{number}"
+        return forks
 
     def _tell(self) -> None:
         if self._verbose:

@@ -16,9 +16,9 @@ class ToolChanges(TypedDict, total=False):
     """What `CallableTool.with_` changes.
 
     `read_only`: it changes nothing. `destructive`: what it does cannot be taken back. `idempotent`: to run it
-    twice is to run it once. `parallel`: it may run beside others; None: where it is read-only. `timeout`:
-    seconds it may take. `output_limit`: characters of its result that the model reads. `path_parameters`:
-    arguments that are paths, beside those that the schema tells.
+    twice is to run it once. `parallel`: it may run beside others; None: where it is read-only, or in a structured
+    call. `timeout`: seconds it may take. `output_limit`: characters of its result that the model reads.
+    `path_parameters`: arguments that are paths, beside those that the schema tells.
     """
 
     name: str

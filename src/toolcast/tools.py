@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType
@@ -396,4 +397,5 @@ class _Noting:
         if isinstance(error, Exception):
             note = f"raised by the tool {self._name!r}"
             if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
-                error.add_note(note)
+                with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+                    error.add_note(note)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from faces import Face
 from toolcast.cancellation import Cancellation
-from toolcast.errors import OutputTruncated, ToolTimeout, TurnCancelled, UnknownToolError, ValidationError
+from toolcast.errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
 from toolcast.events import ToolProgress
 from toolcast.messages import ToolCallPart
 from toolcast.runtime import side_jobs, tool_runner, without_loop
@@ -367,6 +367,50 @@ def failing(error: BaseException, context: bool) -> list[Any]:
         raise error
 
     return [fails_in, fails_in_async] if context else [fails, fails_async]
+
+
+@pytest.mark.fault(126, 128)
+def test_failures_become_results_a_model_can_read(drive: Drive) -> None:
+    ran: list[int] = []
+    words = "GET https://a.example/?key=AIzaSyD-abc1234567: Bearer sk-ant-abcd1234, see /home/me/work/log.txt"
+
+    def count(x: int) -> int:
+        ran.append(x)
+        return x
+
+    def again() -> None:
+        raise TryAgain("do better")
+
+    def fails() -> None:
+        raise Boom(words)
+
+    calls = [
+        call("count", "a", x=1),
+        call("nowhere", "b"),
+        call("count", "c", x="much"),
+        ToolCallPart("d", "count", '{"x": 5}', truncated=True),
+        call("fails", "e"),
+        call("again", "f"),
+        call("count", "g", x=2),
+    ]
+    made = outputs(drive, [count, fails, again], *calls)
+    assert ran == [1, 2]
+    assert [output.call_id for output in made] == list("abcdefg")
+    assert [output.is_error for output in made] == [False, True, True, True, True, True, False]
+    assert [output.content for output in made if not isinstance(output.error, ValidationError)] == [
+        "1",
+        "the model called a tool 'nowhere'; it was offered: count, fails, again",
+        "count was not run: its arguments were cut off after 8 characters",
+        "Boom: GET https://a.example/?key=[key] Bearer [key], see log.txt",
+        "do better",
+        "2",
+    ]
+    assert "x: Input should be a valid integer" in made[2].content
+    assert "max_attempts" not in made[2].content
+    assert str(made[4].error) == words
+    assert made[4].error is not None
+    assert made[4].error.__notes__ == ["raised by the tool 'fails'"]
+    assert made[4].raw_input == "{}"
 
 
 @pytest.mark.fault(126, 128)

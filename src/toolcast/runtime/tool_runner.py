@@ -1,10 +1,9 @@
 """Runs the tool calls of one response, each exactly once, results in call order.
 
-Written once for both faces: what is awaited under the sync face never suspends. `run_tools` is for a structured
-call: it runs all calls and is done. `ToolRun` is for an agent's turn: it runs calls that belong together, and gives
-what they say of themselves while they go on. What goes wrong is either raised, and then no tool has run unless the
-arguments of all calls were valid, or it becomes a result that a model can read. A call that was cut off is never
-run. At most `TOGETHER` calls run at the same time.
+Written once for both faces: what is awaited under the sync face never suspends. A `ToolRun` runs calls that may
+overlap, one of their `groups`, and gives what they emit while they run: an agent's turn makes one for each group, and
+what goes wrong in a call becomes a result that the model reads. `run_calls` runs all calls of a structured answer the
+same way, and raises what went wrong. A call that was cut off is never run. At most `TOGETHER` calls run at a time.
 
 A `ToolRun` runs its calls here and now where nothing asks for more. Otherwise each call has a job beside this one
 (side_jobs.py), with a copy of its `Job`; whoever comes first closes the call: its tool, its time limit, or a
@@ -14,15 +13,16 @@ cancellation. What a tool gives after that is discarded.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cancellation import Cancellation
-from ..errors import CallError, OutputTruncated, ToolTimeout, TurnCancelled, UnknownToolError
+from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError
 from ..events import ToolProgress
 from ..messages import ToolCallPart
 from ..tool_context import ToolContext
@@ -33,9 +33,12 @@ from .waiting import Waiters
 if TYPE_CHECKING:
     from .side_jobs import SideJob
 
+E = TypeVar("E", bound=BaseException)
+
 TOGETHER = 32  # calls that run at the same time, at most
 _NOTHING = Read(None)
 _GRACE = 1.0
+_OURS = "_toolcast_attributes"
 _MAYBE = "it may have had its effect, and what it gives is discarded"
 
 
@@ -44,7 +47,9 @@ class Job:
     """One call: its tool and what was read for it, in the end what the tool `made` or what went wrong.
 
     `done`: the tool has run to its end. `limit`: how many characters of its result the model reads. `edited`: the
-    arguments that somebody put in place of the model's.
+    arguments that somebody put in place of the model's. `structured`: it belongs to a structured call, not to an
+    agent's turn. So no one follows its progress, and by default it may overlap with others: a structured call has
+    several only where `allow_parallel_tool_calls` asks for them.
     """
 
     call: ToolCallPart
@@ -54,6 +59,7 @@ class Job:
     done: bool = False
     limit: int | None = None
     edited: str | None = None
+    structured: bool = False
     made: ToolOutput | None = field(default=None, repr=False)
 
     @property
@@ -62,23 +68,31 @@ class Job:
         return self.error is None and not self.done
 
     @property
+    def may_overlap(self) -> bool:
+        """Whether the call may run beside others: as its tool's option `parallel` says, or by default."""
+        if not self.ready or self.tool is None:
+            return True  # it is not run, so it is in no one's way
+        return self.tool.runs_in_parallel or (self.structured and self.tool.parallel is None)
+
+    @property
     def result(self) -> Any:
         """What the tool gave, if it gave anything."""
         return None if self.made is None else self.made.raw_output
 
-    async def run(
-        self, concurrent: bool, context: ToolContext[Any] | None = None, *, raise_errors: bool = False
-    ) -> None:
-        """Run the tool; what it raises becomes the `error`, or is raised."""
+    async def run(self, concurrent: bool, context: ToolContext[Any] | None = None) -> None:
+        """Run the tool; what it raises becomes the `error`."""
         assert self.tool is not None
-        asked = Asked(self.call.arguments, self.read, self.limit, self.call.id)
+        if self.structured and concurrent and not (self.tool.takes_context or self.tool.timeout):
+            context = None  # a sync function is then waited for, not abandoned, when the call is cancelled
         try:
-            self.made = await self.tool.aanswer(asked, context) if concurrent else self.tool.answer(asked, context)
+            self.made = await self._made(self.tool, concurrent, context)
             self.done = True
         except Exception as error:
-            if raise_errors:
-                raise
             self.error = error
+
+    async def _made(self, tool: CallableTool, concurrent: bool, context: ToolContext[Any] | None) -> ToolOutput:
+        asked = Asked(self.call.arguments, self.read, self.limit, self.call.id)
+        return await tool.aanswer(asked, context) if concurrent else tool.answer(asked, context)
 
     def output(self) -> ToolOutput:
         """What answers the call, once it was run or has an error."""
@@ -86,6 +100,17 @@ class Job:
             words, call = told(self.error), self.call
             self.made = ToolOutput(words, call.name, call.arguments, is_error=True, call_id=call.id, error=self.error)
         return self.made
+
+
+class ValueJob(Job):
+    """A call whose result is wanted as the tool returns it: no text is made of it, and no iterator is read."""
+
+    __slots__ = ()
+
+    async def _made(self, tool: CallableTool, concurrent: bool, context: ToolContext[Any] | None) -> ToolOutput:
+        value = self.read.value
+        result = await tool.arun(value, context) if concurrent else tool.run(value, context)
+        return ToolOutput("", tool.name, self.call.arguments, result, call_id=self.call.id)
 
 
 def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> Job:
@@ -108,52 +133,84 @@ def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: 
 
 
 def groups(jobs: Iterable[Job]) -> list[list[Job]]:
-    """The jobs in their order: neighbours that may run together as one group, each other one alone."""
+    """Return the jobs in their order: neighbours that may overlap as one group, each other one alone."""
     found: list[list[Job]] = []
-    for together, run in groupby(jobs, _may_overlap):
+    for together, run in groupby(jobs, lambda job: job.may_overlap):
         neighbours = list(run)
         found += [neighbours] if together else [[job] for job in neighbours]
     return found
 
 
-def _may_overlap(job: Job) -> bool:
-    # What is not run stands in nobody's way.
-    return not job.ready or job.tool is None or job.tool.runs_in_parallel
-
-
 async def run_tools(
-    tools: Iterable[CallableTool],
-    calls: Sequence[ToolCallPart],
-    *,
-    raise_errors: bool,
-    parallel: bool,
-    context: Any = None,
+    tools: Iterable[CallableTool], calls: Sequence[ToolCallPart], *, concurrent: bool, context: Any = None
 ) -> list[ToolOutput]:
-    """One output for each of `calls`, in their order.
+    """Run `calls` and return one output for each, in their order.
 
-    `parallel`: the caller has an event loop, and the calls run together; otherwise one after the other. With
-    `raise_errors` the first call that fails raises: `UnknownToolError`, `ValidationError` (the good values of
-    output types as its `.partial`), `OutputTruncated`, or the tool's own exception; without, a failed call
-    gives a `ToolOutput` with `is_error`, `error` and a text for the model.
+    Raises the error of the first call that could not be read (`UnknownToolError`, `ValidationError`,
+    `OutputTruncated`), and then no tool has run; otherwise as `run_calls` does.
     """
     offered = {tool.name: tool for tool in tools}
     jobs = [read_call(call, offered, context) for call in calls]
-    if raise_errors:
-        _raise_first(jobs)
-    runs = [partial(job.run, parallel, raise_errors=raise_errors) for job in jobs if job.ready]
-    await _all_of(runs, together=parallel)
+    for job in jobs:
+        job.structured = True
+    _raise_first_unreadable(jobs)
+    await run_calls(jobs, concurrent=concurrent)
     return [job.output() for job in jobs]
 
 
-def _raise_first(jobs: Sequence[Job]) -> None:
-    """Raise the error of the first call that could not be read."""
-    for failed in jobs:
-        if failed.error is None:
-            continue
-        if isinstance(failed.error, CallError) and failed.error.partial is None:
-            good = (job for job in jobs if job.error is None and job.tool and job.tool.output_type)
-            failed.error.partial = [job.read.value for job in good] or None
-        raise failed.error
+async def run_calls(jobs: Sequence[Job], *, concurrent: bool) -> None:
+    """Run the calls of a structured answer, each exactly once, those that may overlap at the same time.
+
+    Every call runs, even where another one fails; only after a `TryAgain` no further group begins, because the model
+    makes its calls again. Then the exception of the first call that failed is raised, with the attributes that
+    `with_call` gives it.
+    """
+    for group in groups(jobs):
+        run = ToolRun(group, [ToolContext(job.call.id, job.call.name) for job in group], concurrent=concurrent)
+        while await run.more():
+            pass  # progress, which no one follows here
+        if any(isinstance(job.error, TryAgain) for job in group):
+            break
+    failed = [job for job in jobs if job.error is not None]
+    if not failed:
+        return
+    # A fault of the program comes before a request to the model.
+    first = next((job for job in failed if not isinstance(job.error, TryAgain)), failed[0])
+    assert first.error is not None
+    partial = [job.result for job in jobs if job.done] if len(jobs) > 1 else None
+    error = with_call(first.error, first.call, partial)
+    for job in failed:
+        if job.error is not first.error:
+            with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+                error.add_note(f"the call {job.call.id!r} of the tool {job.call.name!r} failed too: {told(job.error)}")
+    raise error
+
+
+def with_call(error: E, call: ToolCallPart, partial: Sequence[Any] | None) -> E:
+    """Return `error` with attributes that say which call it ended.
+
+    `call_id`, `tool_name` and `arguments` (JSON text), and as `partial` the results of the other calls that succeeded,
+    in call order. An attribute that the exception itself has is kept.
+    """
+    facts: dict[str, Any] = {"call_id": call.id, "tool_name": call.name, "arguments": call.arguments}
+    if partial is not None:
+        facts["partial"] = list(partial)
+    ours: set[str] = getattr(error, _OURS, set[str]())  # one exception object may be raised by many calls
+    with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+        for name, value in facts.items():
+            known = getattr(error, name, None)
+            if name in ours or known is None or (isinstance(known, str) and not known):
+                setattr(error, name, value)
+                ours.add(name)
+        setattr(error, _OURS, ours)
+    return error
+
+
+def _raise_first_unreadable(jobs: Sequence[Job]) -> None:
+    failed = next((job for job in jobs if job.error is not None), None)
+    if failed is not None and failed.error is not None:
+        good = [job.read.value for job in jobs if job.error is None and job.tool and job.tool.output_type]
+        raise with_call(failed.error, failed.call, good or None)
 
 
 async def _all_of(runs: Sequence[Callable[[], Coroutine[Any, Any, None]]], *, together: bool) -> None:
@@ -194,6 +251,11 @@ class _Running:
     until: float | None = None
     side: SideJob | None = None
 
+    @property
+    def emits(self) -> bool:
+        """Whether the tool may emit progress that someone follows."""
+        return self.tool.takes_context and not self.job.structured
+
     def late(self) -> ToolTimeout:
         """The error of a call whose time is up."""
         return ToolTimeout(f"{self.tool.name} took longer than {self.seconds:g} seconds; {_MAYBE}")
@@ -223,7 +285,7 @@ class ToolRun:
         timeout: float | None = None,
         output_limit: int | None = None,
     ) -> None:
-        if len(jobs) > 1 and not all(map(_may_overlap, jobs)):
+        if len(jobs) > 1 and not all(job.may_overlap for job in jobs):
             raise ValueError("these calls may not run together; give a ToolRun one of their groups()")
         self._concurrent = concurrent
         self._running: list[_Running] = []
@@ -273,10 +335,9 @@ class ToolRun:
         """Whether something must be able to happen while the tools run."""
         running = self._running
         if self._concurrent:
-            return any(each.tool.takes_context for each in running)
-        if any(each.tool.takes_context or each.seconds for each in running):
-            return any(each.tool.output_type is None for each in running)
-        return len(running) > 1
+            return any(each.emits for each in running)
+        functions = [each for each in running if each.tool.output_type is None]
+        return len(functions) > 1 or any(each.emits or each.seconds for each in functions)
 
     # Here and now.
 
