@@ -454,6 +454,22 @@ ANSWERS = [
         id="two equal calls",
     ),
     pytest.param(
+        [
+            line({"functionCall": {"name": "f", "args": {"city": "Ålesund"}, "partialArgs": []}}),
+            line({"text": "a", "functionCall": {}}, {"text": "b", "videoMetadata": {"x": 1}}, finish="STOP"),
+        ],
+        [
+            ToolCallStart("call_1", "f"),
+            ToolCallDelta("call_1", DONE),
+            ToolCallDone("call_1", "f", DONE),
+            TextDelta("a"),
+            TextDelta("b"),
+            RawEvent({"videoMetadata": {"x": 1}}),
+            Finish("tool_use", None, "STOP"),
+        ],
+        id="empty fields beside others",
+    ),
+    pytest.param(
         [line({"functionCall": {"id": "x1", "name": NAMED}}, finish="STOP")],
         [
             ToolCallStart("x1", "my tool"),

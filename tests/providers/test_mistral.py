@@ -238,8 +238,10 @@ def test_json_schema_mode() -> None:
 # -- answers
 
 
-def line(content: Any = None, finish: str | None = None, calls: Any = None, **more: Any) -> bytes:
+def line(content: Any = None, finish: str | None = None, calls: Any = None, details: str = "", **more: Any) -> bytes:
     delta = {"content": content} | ({"tool_calls": calls} if calls else {})
+    if details:
+        delta["reasoning_details"] = [{"type": "t", "text": details}]
     return json.dumps(
         {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
     ).encode()
@@ -351,6 +353,35 @@ ANSWERS = [
             Finish("tool_use", "m", "tool_calls"),
         ],
         id="two calls without an index",
+    ),
+    pytest.param(
+        [line(None, details="x"), line("hi", "stop")],
+        [
+            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
+            TextDelta("hi"),
+            Finish("end_turn", "m", "stop"),
+        ],
+        id="the reasoning details of another service",
+    ),
+    pytest.param(
+        [
+            line(None, details="x"),
+            line([thinking("Hm.", closed=True)]),
+            line(None, details="y"),
+            line([thinking("So.")]),
+            line("hi", "stop"),
+        ],
+        [
+            ThinkingDelta("Hm."),
+            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
+            ThinkingDelta(opaque={"mistral": thinking("Hm.", closed=True)}),
+            ThinkingDelta("So."),
+            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "y"}]}),
+            ThinkingDelta(opaque={"mistral": thinking("So.")}),
+            TextDelta("hi"),
+            Finish("end_turn", "m", "stop"),
+        ],
+        id="reasoning details between its own thoughts",
     ),
     pytest.param(
         [

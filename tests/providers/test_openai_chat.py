@@ -657,6 +657,14 @@ STREAMS = [
                  [TextDelta("a"), TextDelta("b"), Finish("end_turn", None, "stop")], id="legacy text"),
     pytest.param(sse({"content": "Hi"}, {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}),
                  [TextDelta("Hi"), END], id="message repeated at the end"),
+    pytest.param(sse(*({"choices": [{"delta": {"content": piece}, "message": {"content": text}, "finish_reason": end}]}
+                       for piece, text, end in (("", "", None), ("He", "He", None), ("llo", "Hello", None),
+                                                ("", "Hello", "stop")))),
+                 [TextDelta("He"), TextDelta("llo"), Finish("end_turn", None, "stop")],
+                 id="message beside each delta"),
+    pytest.param(sse({"choices": [{"delta": {"role": "assistant"}, "message": {"content": "Hi"}}]},
+                     {"choices": [{"delta": {"content": ""}, "message": {"content": "Hi"}, "finish_reason": "stop"}]}),
+                 [TextDelta("Hi"), Finish("end_turn", None, "stop")], id="message in place of the deltas"),
     pytest.param(sse({"content": "a"}, "noise", '"text"', "", {"content": "b"}, stop()),
                  [TextDelta("a"), RawEvent("noise", damaged=True), RawEvent("text", damaged=True),
                   TextDelta("b"), END], id="noise"),
@@ -724,6 +732,10 @@ def whole(message: dict[str, Any], **more: Any) -> bytes:
     ("body", "expected"),
     [
         (whole({"content": "Hi"}), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
+        (whole({"content": "Hi"}, delta={"content": ""}), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
+        (whole({"content": ""}, delta={"content": "Hi"}), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
+        (whole({"content": "Hi"}, delta={"content": "Hi"}), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
+        (whole({"content": "Hi"}, text=""), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
         (b"\n\n \xef\xbb\xbf" + whole({"content": "Hi"}), [TextDelta("Hi"), UsageReport(Usage(9)), END]),
         (
             whole({"content": None, **CALL}),

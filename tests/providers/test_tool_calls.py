@@ -115,6 +115,8 @@ DIALECTS = [
     pytest.param([{"index": 0, "id": "x", "name": "f", "arguments": A}], ONE, id="no function object"),
     pytest.param([{"index": 0, "id": "x", "type": "custom", "custom": {"name": "f", "input": "sql"}}],
                  [("x", "f", "sql")], id="custom tool"),
+    pytest.param([{"index": 0, "id": "x", "custom": {"name": "f", "arguments": None, "input": "sql"}}],
+                 [("x", "f", "sql")], id="custom tool with empty arguments"),
     pytest.param([entry(0, "x", "f")], [("x", "f", "{}")], id="no arguments"),
     pytest.param([entry(0, "x", "f", ""), entry(0, arguments="  ")], [("x", "f", "{}")], id="blank arguments"),
     pytest.param([entry(0, "x", "f", '{"a":')], [("x", "f", '{"a":')], id="cut arguments stay cut"),

@@ -114,10 +114,13 @@ class GoogleDecoder(AnswerDecoder):
     def _part(self, part: dict[str, Any], out: list[Event]) -> None:
         self._spoken = self._spoken or bool(part)
         signature = part.get("thoughtSignature")
-        if "functionCall" in part:
-            self._call(as_dict(part["functionCall"]), signature, out)
-        elif part.keys() <= _WORDS:
-            self._text(as_str(part.get("text")), part, out)
+        call, text = as_dict(part.get("functionCall")), as_str(part.get("text"))
+        if "functionCall" in part and (call or not text):
+            self._call(call, signature, out)
+        elif part.keys() <= _WORDS or text:
+            self._text(text, part, out)
+            if unread := {name: value for name, value in part.items() if name not in _WORDS and value}:
+                out.append(RawEvent(unread))
         else:
             out.append(RawEvent(part))
             if signature:
@@ -142,7 +145,7 @@ class GoogleDecoder(AnswerDecoder):
         opaque = {"google": own} if own else None
         if name and self._growing is not None:
             self._call_ends(out)
-        if name and not goes_on and "partialArgs" not in call:
+        if name and not goes_on and not call.get("partialArgs"):
             self._calls.whole(call.get("id"), name, _written(call.get("args")), out, opaque=opaque)
             return
         if name:

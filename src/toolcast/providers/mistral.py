@@ -141,7 +141,11 @@ def _thoughts(message: Message) -> list[Any]:
 
 
 class MistralDecoder(OpenAIChatDecoder):
-    """The events of one answer. The thought that is going on is kept where others keep their reasoning details."""
+    """The events of one answer."""
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        super().__init__(source, conversation)
+        self._thought_chunk: dict[str, Any] | None = None  # the chunk of the thought that is open, its pieces joined
 
     def _content(self, value: Any, out: list[Event]) -> None:
         if isinstance(value, str):
@@ -157,12 +161,12 @@ class MistralDecoder(OpenAIChatDecoder):
                 out.append(RawEvent(part))
 
     def _thinking(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        self._spoken = True
+        self._spoken = self._thinks = True
         thinking = chunk.get("thinking")
         items = [{"type": "text", "text": thinking}] if isinstance(thinking, str) else as_list(thinking)
-        if not self._details:
-            self._details = [{"type": "thinking", "thinking": []}]
-        kept = self._details[0]
+        if self._thought_chunk is None:
+            self._thought_chunk = {"type": "thinking", "thinking": []}
+        kept = self._thought_chunk
         kept["thinking"] += items
         kept.update({name: value for name, value in chunk.items() if name not in _SPELLED and value is not None})
         if text := "".join(as_str(as_dict(item).get("text")) for item in items):
@@ -171,9 +175,9 @@ class MistralDecoder(OpenAIChatDecoder):
             self._end_thought(out)
 
     def _end_thought(self, out: list[Event]) -> None:
-        (chunk,) = self._details
-        self._details = []
-        if chunk["thinking"]:
+        super()._end_thought(out)
+        chunk, self._thought_chunk = self._thought_chunk, None
+        if chunk is not None and chunk["thinking"]:
             out.append(ThinkingDelta(opaque={"mistral": chunk | {"thinking": _joined(chunk["thinking"])}}))
 
     _readers: ClassVar[Mapping[str, Callable[[Any, Any, list[Event]], None]]] = {

@@ -54,6 +54,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._finish: str | None = None
         self._answered = False  # a choice has come
         self._thought_field: str | None = None
+        self._thinks = False  # a thought is open: `_end_thought` is due
         self._details: list[dict[str, Any]] = []
         self._refused = False
         self._tokens: dict[str, int] = {}
@@ -101,7 +102,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         if choice.get("index") and choice["index"] != "0":
             return
         delta: dict[str, Any] | None = choice.get("delta")
-        if delta is None:
+        if delta is None or "message" in choice:
             delta = self._whole_message(choice)
         if type(delta) is dict:
             for name, value in delta.items():
@@ -117,11 +118,19 @@ class OpenAIChatDecoder(AnswerDecoder):
             self._usage(choice["usage"], out)
 
     def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any]:
-        """What stands for the delta that is not there."""
+        """Return the fields of a choice that has a message or no delta.
+
+        Perplexity has both. A whole answer is in its message, and the delta may be empty. In a stream the message
+        repeats all deltas so far: it is read where it comes last, and nothing else did.
+        """
         if choice.get("text"):
             return {"content": choice["text"]}
-        # In a stream some services repeat the whole message at the end, where it says nothing new.
-        return {} if self._spoken else as_dict(choice.get("message"))
+        delta, message = as_dict(choice.get("delta")), as_dict(choice.get("message"))
+        repeated = self._streamed and (self._spoken or ("delta" in choice and not choice.get("finish_reason")))
+        more = {} if repeated else {name: value for name, value in message.items() if value}
+        if self._streamed and any(value for name, value in delta.items() if name not in _SILENT):
+            return delta
+        return delta | more
 
     def _without_choices(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if chunk.get("object") == "error" or ("choices" not in chunk and "detail" in chunk):
@@ -135,7 +144,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         if type(value) is not str:
             value = "".join(as_str(as_dict(part).get("text")) for part in as_list(value))
         self._spoken = True
-        if self._details:
+        if self._thinks:
             self._end_thought(out)
         if self._tags is None:
             out.append(TextDelta(value))
@@ -144,7 +153,7 @@ class OpenAIChatDecoder(AnswerDecoder):
 
     def _tool_calls(self, value: Any, out: list[Event]) -> None:
         self._spoken = True
-        if self._details:
+        if self._thinks:
             self._end_thought(out)
         self._calls.take(value, out)
 
@@ -162,6 +171,7 @@ class OpenAIChatDecoder(AnswerDecoder):
             out.append(ThinkingDelta(value))
 
     def _thought_details(self, value: Any, out: list[Event]) -> None:
+        self._thinks = True
         for detail in as_list(value):
             if not (new := as_dict(detail)):
                 continue
@@ -173,8 +183,11 @@ class OpenAIChatDecoder(AnswerDecoder):
                 self._details.append(dict(new))
 
     def _end_thought(self, out: list[Event]) -> None:
-        out.append(ThinkingDelta(opaque={"reasoning_details": self._details}))
-        self._details = []
+        """End the thought that is open, with what the service wants back of it."""
+        self._thinks = False
+        if self._details:
+            out.append(ThinkingDelta(opaque={"reasoning_details": self._details}))
+            self._details = []
 
     def _refusal(self, value: Any, out: list[Event]) -> None:
         self._refused = self._spoken = True
@@ -206,7 +219,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._check_whole()
         if not (self._answered or self._streamed):
             raise EmptyResponse("the answer was empty: 'choices' lists none")
-        if self._details:
+        if self._thinks:
             self._end_thought(out)
         if self._tags is not None:
             out += self._tags.close()

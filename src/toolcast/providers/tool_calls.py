@@ -208,7 +208,9 @@ class _Entry:
         self.index = _whole_number(entry.get("index"))
         self.id = _text(entry.get("id"))
         self.name = _text(found.get("name"))
-        arguments = found.get("arguments", found.get("input"))
+        arguments = found.get("arguments")
+        if arguments is None or arguments == "":
+            arguments = found.get("input")
         if arguments is not None and not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
         self.arguments: str = arguments or ""
