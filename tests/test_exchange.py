@@ -11,7 +11,7 @@ import pytest
 
 import toolcast
 from albums import SEA, Album
-from chunks import album_body, album_stream, delta, sse, text_body
+from chunks import album_body, album_stream, call_deltas, delta, sse, text_body
 from faces import Face
 from toolcast import (
     AuthFailed,
@@ -563,3 +563,42 @@ def test_words_are_no_album(face: Face) -> None:
     make, _, _ = maker(Recorded([text_body("no")], headers=JSON))
     with pytest.raises(toolcast.NoToolCallError):
         face.call(make)
+
+
+@pytest.mark.fault(77)
+@pytest.mark.parametrize("text", ["", "  \n\t", "\u200b"])
+def test_an_answer_that_says_nothing(face: Face, text: str) -> None:
+    make, network, _ = maker(
+        Recorded([text_body(text)], headers=JSON), Recorded(sse(delta(content=text), delta("stop"))), GOOD
+    )
+    with pytest.raises(toolcast.NoToolCallError, match="got 0 tool calls"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, toolcast.NoToolCallError)
+    assert face.call(make) == SEA
+    assert given_back(network)
+
+
+@pytest.mark.fault(65, 68)
+def test_a_string_of_ten_megabytes(face: Face) -> None:
+    sea = SEA.model_copy(update={"title": "\x00 é" + "Sea of Glass" * 850_000})
+    text = sea.model_dump_json()
+    begun, *_ = call_deltas("")
+    pieces = (text[start : start + 65_536] for start in range(0, len(text), 65_536))
+    grown = (delta(tool_calls=[{"index": 0, "function": {"arguments": piece}}]) for piece in pieces)
+    stream = Recorded(sse(begun, *grown, delta("tool_calls")))
+    make, network, _ = maker(Recorded([album_body(text)], headers=JSON), stream)
+    assert face.call(make) == sea
+    assert face.stream(make).final == sea
+    assert given_back(network)
+
+
+@pytest.mark.fault(53, 65)
+def test_a_string_beyond_the_limit(face: Face) -> None:
+    piece = b"x" * (1 << 20)
+    endless = Recorded([b'{"choices":[{"message":{"content":"', *[piece] * 100])
+    line = Recorded([b'data: {"choices":[{"delta":{"content":"', *[piece] * 100])
+    make, network, _ = maker(endless, line, max_retries=0)
+    with pytest.raises(toolcast.LimitExceeded):
+        face.call(make)
+    assert isinstance(face.stream(make).error, toolcast.LimitExceeded)
+    assert given_back(network)

@@ -392,6 +392,29 @@ def test_fail_fast_stops_early() -> None:
     assert caught.value.errors()[0]["loc"] == ("title",)
 
 
+@pytest.mark.fault(74, 88, 89)
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ("[1]", "arguments: Input should be an object"),
+        ("7", "arguments: Input should be an object"),
+        ('"Sea"', "arguments: Input should be an object"),
+        ("null", "title: Field required"),  # no arguments at all
+        ('{"title": "a", "artist": "b", "songs": {"title": "c"}}', "songs: Input should be a valid array"),
+        ('{"title": "a", "artist": "b", "songs": [3]}', "songs.0: Input should be an object"),
+    ],
+)
+def test_a_value_of_another_kind_where_an_object_is_expected(face: Face, arguments: str, fault: str) -> None:
+    make, llm = maker(*[call(arguments)] * 2, call(arguments), SEA, max_attempts=1)
+    with pytest.raises(ValidationError) as caught:
+        face.call(make, topic="x")
+    assert fault in str(caught.value)
+    assert isinstance(face.stream(make, topic="x").error, ValidationError)
+    assert face.call(make.with_(max_attempts=2), topic="x") == SEA
+    (result,) = llm.requests[-1].messages[-1].parts
+    assert result.is_error and fault in result.content
+
+
 @pytest.mark.fault(87)
 def test_an_unknown_tool(face: Face) -> None:
     make, _ = maker(call(SEA, "Albumen"))

@@ -1,0 +1,89 @@
+"""Nothing executes what a model or a service wrote, and no cache grows without a limit.
+
+Each place that executes code or starts a process stands in a table of this file, with whose code it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from shape.source import MODULES, Module, walk, where
+
+# (module, function) -> whose code it is.
+EXECUTES = {
+    ("", "__getattr__"): "the library's own modules, by the names in its table",
+    ("apps.cli", "_parser"): "the library's own modules, by the names in its table",
+    ("apps.experiment.command", "_LazyParser.parse_known_args"): "the library's own modules, by a name in its table",
+    ("experiments.embedders", "_quietly_imported"): "packages by the names in the library",
+    ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",
+    ("experiments.grids.workers", "_done"): "the job that the parent wrote to the pipe",
+    ("apps.repl.tool_files", "_run"): "the file that the user names with --tools",
+    ("apps.repl.repl", "Repl._run_shell"): "the command that the person at the terminal typed",
+    ("toolbox.commands", "Shell._started"): "the tool for commands, which asks for approval",
+    ("runtime.weights", "_run"): "pip or uv, with arguments of the library's",
+}
+
+# Caches without a limit: what there can be of keys.
+UNBOUNDED = {
+    ("runtime.bodies", "whole_body"): "the HTTP libraries that are imported: httpx and its fork",
+    ("providers.envelopes", "_finder"): "the keys that the decoders look for",
+}
+
+_BUILTINS = {"eval", "exec", "compile", "__import__"}
+_CALLS = {
+    *("pickle.load", "pickle.loads", "marshal.load", "marshal.loads", "os.system", "os.popen", "os.execv", "os.execve"),
+    *("subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_output", "yaml.load"),
+}
+
+
+def executing(module: Module) -> Iterator[tuple[str, str]]:
+    """Yield each function that executes code with the place and the call."""
+    for name, node in walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        by_name = called == "import_module" and not isinstance(node.args[0], ast.Constant)
+        if called in _BUILTINS | _CALLS or called.endswith(".exec_module") or by_name:
+            yield name, f"{where(module, node.lineno)}: {called}"
+
+
+@pytest.mark.fault(136, 138, 148)
+def test_nothing_executes_what_others_wrote() -> None:
+    found = {(module.name, name): place for module in MODULES for name, place in executing(module)}
+    assert {key: place for key, place in found.items() if key not in EXECUTES} == {}
+    assert EXECUTES.keys() <= found.keys()
+
+
+@pytest.mark.fault(135, 136)
+def test_no_template_language_is_used() -> None:
+    """A prompt is taken apart by the library itself: `str.format` and template engines reach attributes."""
+    engines = {"jinja2", "mako", "string.Template", "chevron"}
+    names = {
+        alias.name
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    modules = {node.module for module in MODULES for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)}
+    assert engines.isdisjoint(names | modules) and "Template" not in names
+
+
+@pytest.mark.fault(145)
+def test_every_cache_has_a_limit() -> None:
+    unlimited = []
+    for module in MODULES:
+        for name, node in module.functions:
+            for decorator in node.decorator_list:
+                text = ast.unparse(decorator)
+                if text == "cache" and node.args.args and (module.name, name) not in UNBOUNDED:
+                    unlimited.append(where(module, node.lineno))
+        for call in ast.walk(module.tree):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("lru_cache", "functools.lru_cache"):
+                given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "maxsize")]
+                if not given or ast.unparse(given[0]) == "None":
+                    unlimited.append(where(module, call.lineno))
+    assert unlimited == []
