@@ -13,7 +13,7 @@ from toolcast.agents.shell_commands import commands
     [
         ("git", "git"),
         ("git", "git status -s"),
-        ("git", 'g"i"t $X `true`'),
+        ("git", 'g"i"t log $X `true`'),
         ("git status", "git status -s"),
         ("git *", "git status"),
         ("git *", "git"),

@@ -153,7 +153,7 @@ GIT = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=app
 @pytest.mark.parametrize(
     "command",
     [
-        *("git", "git status -s", "git status && git push", "git a | git b", "git $(git c)", "(git a)", "{ git a; }"),
+        *("git", "git status -s", "git status && git push", "git a | git b", "git a $(git c)", "(git a)", "{ git a; }"),
         *("if git a; then git b; fi", "git a 2>&1 >/dev/null", 'g"i"t a', "git \\\n a", "git a # ; rm", "git a\n"),
         *("git commit -F - <<EOF\nrm -rf /\nEOF", "git commit -m 'a; rm -rf /'", "git log $X"),
     ],

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.shell_commands import Redirection, SimpleCommand, commands, program
+from toolcast.agents.launchers import program
+from toolcast.agents.shell_commands import Redirection, SimpleCommand, commands
 from toolcast.agents.shell_words import MAX_DEPTH, UnparsedCommand, Word
 
 
 def shown(text: str) -> list[str]:
     """Each command as its words, `?` before one that is not known, then assignments and redirections."""
     found = []
-    for words, assignments, redirections in commands(text):
+    for words, assignments, redirections, _ in commands(text):
         pieces = ["" if word.known else "?" for word in words]
         line = [mark + word.text for mark, word in zip(pieces, words, strict=True)]
         line += [f"set:{word.text}" for word in assignments]

@@ -49,6 +49,7 @@ LAYERS = {
         "agents.safe_paths",
         "agents.seen_values",
         "agents.command_patterns",
+        "agents.launchers",
         "agents.shell_commands",
         "agents.shell_words",
         "agents.session_log",

@@ -14,25 +14,58 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from .shell_commands import SHELLS, USERS_SHELLS, WRAPPERS, Redirection, SimpleCommand, option_c, program
+from .launchers import (
+    FOREIGN_SHELLS,
+    REMOTE,
+    SHELL_BEHIND,
+    SHELLS,
+    USERS_SHELLS,
+    WRAPPERS,
+    Launch,
+    all_launches,
+    as_git,
+    launches,
+    names_no_program,
+    operands_of,
+    option_c,
+    program,
+)
+from .shell_commands import Redirection, SimpleCommand
 from .shell_words import Word
 
 _DESCRIPTORS = frozenset((">&", "<&"))
 _TEXTS = frozenset(("<<", "<<-", "<<<"))
 _UNREAD = frozenset(("alias", "hash", "at", "batch", "crontab"))  # what they are told runs later, under other names
 _SOURCES = frozenset((".", "source"))
-_SHELL_BEHIND = {"ssh": 1, "chroot": 1, "setarch": 1} | dict.fromkeys(
-    ("sudo", "doas", "unshare", "nsenter", "linux32", "linux64", "fakeroot", "systemd-run", "screen", "tmux"), 0
-)
-"""How many words stand behind a wrapper that runs a shell, as it is told no program."""
-
+_wildcard = re.compile(r"[*?\[]").search
+_no_option = re.compile(r"(?!)").fullmatch
 _harmless_option = re.compile(r"-[abefhkmnpuvxBCEHPT]+").fullmatch
-_option_for_shell = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
+_code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
 
 
 def covers(pattern: str, command: SimpleCommand) -> bool:
-    """Whether `command` is sure to be one that `pattern` means."""
-    wanted = _words_of(pattern)
+    """Return whether `command` is sure to be one that `pattern` means, and so is what it runs in turn."""
+    return covered((pattern,), command)
+
+
+def covered(patterns: Sequence[str], command: SimpleCommand) -> bool:
+    """Return whether one of `patterns` is sure to mean `command`, and they all together what it runs in turn.
+
+    A pattern covers a program that another one runs only if it spells out the word that names it: "git" does not
+    cover `git -c core.pager=x log`, "timeout 60 pytest" covers `timeout 60 pytest -x`.
+    """
+    begun = [wanted for wanted in map(_words_of, patterns) if _begins(wanted, command)]
+    if not begun or ["*"] in begun:
+        return bool(begun)
+    left = [
+        launch
+        for launch in launches(command.words)
+        if not (launch.sure and launch.words and covered(patterns, SimpleCommand(launch.words)))
+    ]
+    return any(all(_spells(wanted, launch) for launch in left) for wanted in begun)
+
+
+def _begins(wanted: Sequence[str], command: SimpleCommand) -> bool:
     words = command.words
     if not wanted or len(words) < len(wanted) or command.assignments:
         return False
@@ -41,26 +74,49 @@ def covers(pattern: str, command: SimpleCommand) -> bool:
     return all(word.known and fnmatchcase(word.text, want) for word, want in zip(words, wanted, strict=False))
 
 
+def _spells(wanted: Sequence[str], launch: Launch) -> bool:
+    """Return whether a pattern has, without wildcards, the words that say what is run, through others as well."""
+    places = [launch.at, *(launch.at + inner.at for inner in all_launches(launch.words))]
+    return max(places) < len(wanted) and not any(_wildcard(wanted[place]) for place in places)
+
+
 def forbids(pattern: str, command: SimpleCommand) -> bool:
-    """Whether `command` may be one that `pattern` means."""
+    """Return whether `command` may be one that `pattern` means, or may run such a one."""
     wanted = _words_of(pattern)
     if wanted == ["*"]:
         return True
     if not wanted or not command.words:
         return False
-    if _runs_unread(command):
+    found = all_launches(command.words)
+    gets_host = command.given and program(command.words[0]) in REMOTE  # as in `rsync -e ssh`
+    if not gets_host and _runs_unread(command.words):
         return True
-    if program(command.words[0]).casefold() in WRAPPERS and _stand_in(wanted, command.words[1:]):
+    if any(_runs_unread(launch.words) for launch in found):
         return True
-    return _program_may_be(command.words[0], wanted[0]) and _follow(wanted[1:], command.words[1:])
+    if any(_hits(wanted, words) for words in (command.words, *(launch.words for launch in found)) if words):
+        return True
+    written = (tuple(map(Word, _code_word(launch.code))) for launch in found if launch.code)
+    return any(_stand_in(wanted, words) for words in written)
 
 
-def _runs_unread(command: SimpleCommand) -> bool:
+def _hits(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:
+    """Return whether a command of these words may be wanted itself."""
+    name = program(words[0]).casefold()
+    if name in WRAPPERS and _stand_in(wanted, words[1:]):
+        return True
+    if name.startswith("git-") and _hits(wanted, as_git(words)):
+        return True
+    if not _program_may_be(words[0], wanted[0]):
+        return False
+    return _is_several(words[0]) or _follow(wanted[1:], words[1:])
+
+
+def _runs_unread(words: Sequence[Word]) -> bool:
     """Whether it may run what does not stand in it: a shell that is fed its commands, a name given to others."""
-    names = [program(word).casefold() for word in command.words]
+    names = [program(word).casefold() for word in words]
     if not names or names[0] in _UNREAD:
         return bool(names)
-    if names[0] in _SHELL_BEHIND and _names_no_program(names[1:], _SHELL_BEHIND[names[0]]):
+    if names[0] in SHELL_BEHIND and names_no_program(names[1:], operands_of(names[0])):
         return True
     wraps = names[0] in WRAPPERS
     if wraps and names[-1] in WRAPPERS - {"xargs"} and {"xargs", "parallel"} & {*names}:  # input says what it runs
@@ -68,27 +124,16 @@ def _runs_unread(command: SimpleCommand) -> bool:
     for place, name in enumerate(names if wraps else names[:1]):
         sources = name in _SOURCES and (not place or names[place - 1] in ("builtin", "command"))
         if sources or name in SHELLS:
-            return _is_fed(name, command.words[place + 1 :])
+            return _is_fed(name, words[place + 1 :])
     return False
-
-
-def _names_no_program(words: Sequence[str], others: int) -> bool:
-    """Whether words behind `sudo` and the like hold no program to run, but options and so many others."""
-    before = ""
-    for word in words:
-        if _option_for_shell(word):
-            return True
-        if not word.startswith("-") and not before.startswith("-"):
-            break
-        before = word
-    return sum(not word.startswith("-") for word in words) <= others
 
 
 def _is_fed(shell: str, words: Sequence[Word]) -> bool:
     """Whether a shell with these words reads commands from elsewhere than a file or the text behind `-c`."""
     if shell not in _SOURCES and any(option_c(word.text) for word in words):
         return False
-    operand = next((word for word in words if not _harmless_option(word.text)), None)
+    harmless = _no_option if shell in FOREIGN_SHELLS else _harmless_option
+    operand = next((word for word in words if not harmless(word.text)), None)
     is_file = operand is not None and operand.known and not operand.text.startswith(("-", "+", "/dev/", "/proc/"))
     return not is_file or shell in USERS_SHELLS
 
@@ -117,8 +162,13 @@ def _leaves_folder(text: str, want: str) -> bool:
 def _stand_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
     """Whether the wanted words may stand among `words`, in this order."""
     left = iter(words)
-    first = any(_program_may_be(word, wanted[0]) for word in left)
-    return first and all(any(_may_be(word, want) for word in left) for want in wanted[1:])
+    may_be = _program_may_be
+    for want in wanted:
+        found = next((word for word in left if may_be(word, want)), None)
+        if found is None or _is_several(found):
+            return found is not None
+        may_be = _may_be
+    return True
 
 
 def _follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
@@ -128,6 +178,8 @@ def _follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
         after_option = want.startswith("-")
         for word in left:
             if _may_be(word, want):
+                if _is_several(word):
+                    return True
                 break
             is_option = word.text.startswith("-")
             if not (is_option or after_option):
@@ -142,6 +194,11 @@ def _program_may_be(word: Word, want: str) -> bool:
     """`_may_be` for a program, in whatever folder, and however its name is written."""
     name = Word(program(word).casefold(), word.known)
     return _may_be(name, want.rpartition("/")[2].casefold())
+
+
+def _is_several(word: Word) -> bool:
+    """Return whether a shell may make several words of this one."""
+    return not word.known and "$" in word.text
 
 
 def _may_be(word: Word, want: str) -> bool:

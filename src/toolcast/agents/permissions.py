@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ..approvals import Answer, PermissionRequest
-from .command_patterns import covers, forbids
+from .command_patterns import covered, forbids
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Place, Rule, Under
 from .safe_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
 from .seen_values import UnseenValue, seen
@@ -260,7 +260,7 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
         if pattern is None:
             return f"allowed by the rule ({rule})"
         patterns.append(pattern)
-    if patterns and call.commands and all(any(covers(p, each) for p in patterns) for each in call.commands):
+    if patterns and call.commands and all(each.given or covered(patterns, each) for each in call.commands):
         return f"allowed by the rules for {', '.join(patterns)}"
     return None
 

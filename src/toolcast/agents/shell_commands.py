@@ -18,58 +18,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from .launchers import EVALUATORS, SHELLS, WRAPPERS, all_launches, assigned_line, option_c, program
 from .shell_words import MAX_DEPTH, UnparsedCommand, Word, WordReading
-
-USERS_SHELLS: Final = frozenset(("su", "runuser", "script"))
-"""Shells whose words are no file to run."""
-
-SHELLS: Final = USERS_SHELLS | {
-    *("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "rksh", "rzsh", "csh", "tcsh", "yash"),
-    *("posh", "pdksh", "oksh", "lksh", "ksh93", "nu", "elvish", "xonsh", "pwsh"),
-}
-"""Programs that run a text: what follows their option `-c`."""
-
-EVALUATORS: Final = frozenset(("eval", "trap", "watch"))
-"""Programs that run their own words as a text."""
-
-WRAPPERS: Final = (
-    EVALUATORS
-    | USERS_SHELLS
-    | {
-        *("env", "command", "builtin", "exec", "sudo", "doas", "nohup", "setsid", "nice", "pkexec", "run0", "gosu"),
-        *(
-            "ionice",
-            "time",
-            "timeout",
-            "stdbuf",
-            "chroot",
-            "unshare",
-            "strace",
-            "ltrace",
-            "flock",
-            "caffeinate",
-            "setpriv",
-        ),
-        *(
-            "taskset",
-            "setarch",
-            "linux32",
-            "linux64",
-            "i386",
-            "x86_64",
-            "uname26",
-            "prlimit",
-            "chrt",
-            "numactl",
-            "nsenter",
-        ),
-        *("systemd-run", "systemd-inhibit", "dbus-run-session", "start-stop-daemon", "daemonize", "firejail", "bwrap"),
-        *("fakeroot", "fakechroot", "proot", "capsh", "su-exec", "cgexec", "torsocks", "proxychains", "xvfb-run"),
-        *("valgrind", "gdb", "perf", "entr", "unbuffer", "rlwrap", "ssh", "tmux", "screen", "arch", "chpst", "choom"),
-        *("xargs", "parallel", "find", "fd", "busybox", "toybox"),
-    }
-)
-"""Programs that run another one, which stands among their words."""
 
 LONGEST: Final = 16_384
 """Signs that a command may have to be read."""
@@ -100,7 +50,6 @@ _reserved = re.compile(
 _loop = re.compile(r"for[ \t]+([A-Za-z_][A-Za-z0-9_]*)(?:[ \t]+in(?=[ \t;\n]))?").match
 _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)").match
-option_c: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command").fullmatch
 _option_of_env = re.compile(r"-[A-Za-z0]*S|--s").match
 
 
@@ -114,12 +63,14 @@ class Redirection(NamedTuple):
 class SimpleCommand(NamedTuple):
     """One program being run: its words, `NAME=value` in front of them, and its redirections.
 
-    There are no words where variables are set and nothing else, or where a whole group is redirected.
+    There are no words where variables are set and nothing else, or where a whole group is redirected. `given`: the
+    command line stands in a word of another command, such as `rm x` in `git -c core.pager='rm x'`.
     """
 
     words: tuple[Word, ...] = ()
     assignments: tuple[Word, ...] = ()
     redirections: tuple[Redirection, ...] = ()
+    given: bool = False
 
 
 def commands(text: str) -> list[SimpleCommand]:
@@ -133,11 +84,6 @@ def commands(text: str) -> list[SimpleCommand]:
     return found
 
 
-def program(word: Word) -> str:
-    """The name of the program that a command with this first word runs, without its folder."""
-    return word.text.rpartition("/")[2]
-
-
 class _Document(NamedTuple):
     """A here-document, which begins on the next line."""
 
@@ -147,13 +93,17 @@ class _Document(NamedTuple):
 
 
 class _Reading(WordReading):
-    """A text being read, what was found in it, and the here-documents that its next line begins."""
+    """A text being read, what was found in it, and the here-documents that its next line begins.
 
-    __slots__ = ("documents", "found")
+    `given`: it is a word by which another command is told what to run.
+    """
 
-    def __init__(self, text: str, found: list[SimpleCommand], depth: int) -> None:
+    __slots__ = ("documents", "found", "given")
+
+    def __init__(self, text: str, found: list[SimpleCommand], depth: int, given: bool = False) -> None:
         super().__init__(text, depth)
         self.found = found
+        self.given = given
         self.documents: list[_Document] = []
 
     def script(self) -> None:
@@ -161,7 +111,21 @@ class _Reading(WordReading):
         _List(self).read("")
 
     def inner(self, text: str) -> None:
-        _Reading(text, self.found, self.depth + 1).script()
+        _Reading(text, self.found, self.depth + 1, self.given).script()
+
+    def given_line(self, line: Word) -> None:
+        """Read a command line that an option or a variable has as its value.
+
+        What cannot be read may be any command: such a line is not always one, so it does not spoil the whole text.
+        """
+        found: list[SimpleCommand] = []
+        try:
+            if not line.known:
+                self.fail("a command line that only shows when it runs")
+            _Reading(line.text, found, self.depth + 1, given=True).script()
+        except UnparsedCommand:
+            found = [SimpleCommand((Word("$()", False),), given=True)]
+        self.found += found
 
     def nested(self) -> None:
         if self.documents:
@@ -199,9 +163,26 @@ class _Reading(WordReading):
             else:
                 words.append(self.word())
             self.skip_blanks()
-        self.found.append(SimpleCommand(tuple(words), tuple(assignments), tuple(redirections)))
-        for text in self._texts(words):
+        command = SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given)
+        self.found.append(command)
+        for text in dict.fromkeys(self._texts(words)):
             self.inner(text)
+        self._launched(command)
+
+    def _launched(self, command: SimpleCommand) -> None:
+        """Read the command lines that the command's words and variables tell it to run."""
+        words = command.words
+        found = all_launches(words)
+        named = [program(word).casefold() for word in words[:1]]
+        lines = [launch.text for launch in found if launch.text is not None]
+        assigned = (*command.assignments, *(words[1:] if named and named[0] in WRAPPERS else ()))
+        lines += [line for line in map(assigned_line, assigned) if line is not None]
+        for line in dict.fromkeys(lines):
+            self.given_line(line)
+        if not named or named[0] not in WRAPPERS:  # in those, a shell is found wherever it is
+            texts = [text for launch in found if launch.words for text in self._texts([*launch.words])]
+            for text in dict.fromkeys(texts):
+                self.inner(text)
 
     def redirections(self) -> None:
         """Read those of a whole group."""
@@ -211,7 +192,7 @@ class _Reading(WordReading):
             found.append(redirection)
             self.skip_blanks()
         if found:
-            self.found.append(SimpleCommand(redirections=tuple(found)))
+            self.found.append(SimpleCommand(redirections=tuple(found), given=self.given))
 
     def loop(self) -> None:
         """Read `for NAME in WORDS`, which assigns each of the words."""
@@ -225,7 +206,7 @@ class _Reading(WordReading):
             values.append(self.word())
             self.skip_blanks()
         assigned = tuple(Word(f"{head[1]}={value.text}", value.known) for value in values)
-        self.found.append(SimpleCommand(assignments=assigned))
+        self.found.append(SimpleCommand(assignments=assigned, given=self.given))
 
     def _redirection(self) -> Redirection | None:
         found = _redirection(self.text, self.pos)
@@ -277,7 +258,7 @@ class _Reading(WordReading):
         for document in documents:
             body = self._body(document)
             if not document.literal:
-                _Reading(body, self.found, self.depth).expanded("")
+                _Reading(body, self.found, self.depth, self.given).expanded("")
 
     def _body(self, document: _Document) -> str:
         begin = here = self.pos
