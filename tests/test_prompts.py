@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from pydantic import BaseModel, Field, computed_field
 
+from toolcast import ToolOrchestratingLLM
 from toolcast.errors import PromptError
 from toolcast.messages import (
     AudioPart,
@@ -26,6 +27,7 @@ from toolcast.messages import (
     user,
 )
 from toolcast.prompts import ChatPromptTemplate, PromptTemplate, as_prompt
+from toolcast.testing import ScriptedLLM
 
 CAT = ImagePart(url="https://example.org/cat.png")
 DOG = ImagePart(data=b"dog", media_type="image/png")
@@ -119,9 +121,31 @@ def test_every_other_brace_is_an_error(template: str, where: str, shown: str) ->
     assert repr(shown) in str(caught.value)
 
 
-def test_stream_is_reserved() -> None:
-    with pytest.raises(PromptError, match="'stream'"):
-        PromptTemplate("{stream}")
+@pytest.mark.parametrize("name", ["stream", "self"])
+def test_parameters_of_a_call_are_reserved(name: str) -> None:
+    for make in (PromptTemplate, lambda text: ChatPromptTemplate([("user", text)])):
+        with pytest.raises(PromptError, match=f"no variable can be named '{name}'"):
+            make(f"about {{{name}}}")
+
+
+def test_a_brace_that_is_text_is_an_error_that_shows_both_ways_to_send_it() -> None:
+    with pytest.raises(PromptError) as caught:
+        PromptTemplate('Answer like {"title": "Sea"}')
+    assert "double it: {{ or }}" in str(caught.value)
+    assert "write {text} and pass the text as a value, text=..." in str(caught.value)
+
+
+def test_data_that_looks_like_a_variable_is_an_error_that_shows_the_escape() -> None:
+    with pytest.raises(PromptError, match=r"no value for the variable 'x' \(to send the braces as text, write {{x}}\)"):
+        PromptTemplate("what is {x}?").format()
+
+
+def test_a_message_is_data() -> None:
+    """As in LangChain: strings and tuples are templates, message objects are sent as they are."""
+    data = [user("what is {x}?"), assistant('{"a": {}}'), user("{", TextPart("{{}}"))]
+    llm = ScriptedLLM(SEA)
+    ToolOrchestratingLLM(Album, [*data, "about {topic}"], llm)(topic="{rain}")
+    assert llm.requests[0].messages == (*data, user("about {rain}"))
 
 
 def test_names_of_holes_are_normalised_as_python_normalises_keywords() -> None:
@@ -134,16 +158,16 @@ def test_names_of_holes_are_normalised_as_python_normalises_keywords() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, ["no value for the hole 'topic'", "the holes are: topic, other"]),
+        ({}, ["no value for the variable 'topic'", "the variables are: topic, other"]),
         (
             {"topic": "a", "othre": "b"},
-            ["the hole 'other' (you passed 'othre')", "'othre' (did you mean 'other'?)"],
+            ["the variable 'other' (you passed 'othre')", "'othre' (did you mean 'other'?)"],
         ),
-        ({"topic": "a", "other": "b", "tropic": 1}, ["no hole is named 'tropic' (did you mean 'topic'?)"]),
-        ({"topic": "a", "other": "b", "zzz": 1}, ["no hole is named 'zzz'; the holes"]),
+        ({"topic": "a", "other": "b", "tropic": 1}, ["no variable is named 'tropic' (did you mean 'topic'?)"]),
+        ({"topic": "a", "other": "b", "zzz": 1}, ["no variable is named 'zzz'; the variables"]),
         (
             {"topic": None, "other": "b"},
-            ["no value for the hole 'topic' (None is no value: pass '' for nothing)"],
+            ["no value for the variable 'topic' (None is no value: pass '' for nothing)"],
         ),
     ],
 )
@@ -156,7 +180,7 @@ def test_missing_and_unknown_holes(given: dict[str, Any], said: list[str]) -> No
 
 
 def test_a_value_for_a_prompt_without_holes() -> None:
-    with pytest.raises(PromptError, match="no hole is named 'self'; the prompt has no holes"):
+    with pytest.raises(PromptError, match="no variable is named 'self'; the prompt has no variables"):
         PromptTemplate("x").format(self=1)
 
 
@@ -232,7 +256,8 @@ def test_what_a_chat_is_made_of() -> None:
             ChatPromptTemplate(["{d}"]),
             ("user", ["look: {a}", CAT, "{{"]),
             ("user", DOG),
-            Message("assistant", (ThinkingPart("{x}"), TextPart("{e}"), call)),
+            ("assistant", (ThinkingPart("{x}"), TextPart("{e}"), call)),
+            user("{y} ", "{", '{"z": 1}', "{{"),
             Message("tool", (ToolResultPart("c", "{x}"),)),
         ]
     )
@@ -245,6 +270,7 @@ def test_what_a_chat_is_made_of() -> None:
         user("look: 1", CAT, "{"),
         user(DOG),
         Message("assistant", (ThinkingPart("{x}"), TextPart("5"), call)),
+        user("{y} ", "{", '{"z": 1}', "{{"),
         Message("tool", (ToolResultPart("c", "{x}"),)),
     ]
 
@@ -258,7 +284,7 @@ def test_what_a_chat_is_made_of() -> None:
         ([("user", "a", "b")], "not tuple"),
         ([("asistant", "a")], "unknown role 'asistant' .did you mean 'assistant'"),
         ([("user", "{")], "double it"),
-        ([user("{")], "double it"),
+        ([("user", [TextPart("{"), CAT])], "double it"),
     ],
 )
 def test_what_no_chat_is_made_of(messages: Any, said: str) -> None:

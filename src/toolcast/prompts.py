@@ -1,9 +1,9 @@
-"""Named holes in text and messages: `PromptTemplate` and `ChatPromptTemplate`.
+"""Named variables in text and messages: `PromptTemplate` and `ChatPromptTemplate`.
 
-A template is compiled once, when it is made, into literal text and the names of holes, in turn; filling it is
-a join. The grammar is three things: `{identifier}` is a hole, `{{` and `}}` are braces, every other brace is
-a `PromptError` there and then. There is no attribute or index access and no format specification, and what a
-value holds is never looked at for holes.
+A template is compiled once, when it is made, into literal text and the names of variables, in turn; filling it is
+a join. The grammar is three things: `{identifier}` is a variable, `{{` and `}}` are braces, every other brace is
+a `PromptError` there and then. There is no attribute or index access and no format specification. Values are not
+searched for variables, and neither is the text of a `Message`, which is data.
 
 Among words a value becomes text: `str(value)`, a Pydantic model its JSON, an image a part of its own. A
 message that is nothing but a hole also takes what words cannot say: a message, a list of messages, or, for an
@@ -40,8 +40,8 @@ from .providers.wire import legal_name
 AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
 """Turns a few-shot object into the calls that make it; none: it is text. The calls' ids are set later."""
 
-RESERVED = frozenset({"stream"})
-"""Names that no hole can have, because they are keywords of a call."""
+RESERVED = frozenset({"self", "stream"})
+"""Names that no variable can have: `self` and the keyword `stream` of a call."""
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MEDIA = (ImagePart, AudioPart, DocumentPart)
@@ -83,15 +83,16 @@ class PromptTemplate:
 
 
 PromptMessage: TypeAlias = "str | Message | tuple[str, Any] | PromptTemplate | ChatPromptTemplate"
-"""What a `ChatPromptTemplate` is made of; a tuple is a role and its text, parts, or few-shot object."""
+"""What a `ChatPromptTemplate` is made of. A tuple is a role and its text, parts, or few-shot object."""
 
 
 @dataclass(frozen=True)
 class ChatPromptTemplate:
-    """Messages with named holes in their text.
+    """Messages with named variables in their text.
 
-    `messages` holds `Message`s, `(role, text)` tuples, strings (user messages) and other templates; instead
-    of text an assistant may have an object, which becomes the tool call that the model would have made.
+    `messages` holds `(role, text)` tuples and strings (user messages), which are templates, other templates, and
+    `Message`s, which are data and are sent as they are. Instead of text an assistant may have an object, which
+    becomes the tool call that the model would have made.
     `holes` are the names in order. Raises `PromptError` for anything else, and as `PromptTemplate` does.
     """
 
@@ -216,7 +217,7 @@ def _lines(message: object) -> Iterator[_Line]:
         case ChatPromptTemplate():
             yield from (line for inner in message.messages for line in _lines(inner))
         case Message():
-            yield _Line(message.role, tuple(_piece(part) for part in message.parts))
+            yield _Line(message.role, message.parts)
         case (str(), object()):
             yield _line(*cast("tuple[str, object]", message))
         case _:
@@ -271,7 +272,7 @@ def _hole(template: str, brace: re.Match[str]) -> str:
     if not name.isidentifier():
         raise _stray(template, brace.start())
     if name in RESERVED:
-        raise PromptError(f"no hole can be named {name!r}: it is a keyword of the call; rename the hole")
+        raise PromptError(f"no variable can be named {name!r}, because a call has that parameter itself; rename it")
     return name
 
 
@@ -280,9 +281,9 @@ def _stray(template: str, start: int) -> PromptError:
     line, column = before.count("\n") + 1, start - before.rfind("\n")
     end = template.find("}", start) + 1 or start + 1
     return PromptError(
-        f"line {line}, column {column} of the prompt: {template[start : min(end, start + 40)]!r} is no hole. "
-        "A hole is {name}, a plain identifier without attributes, indexes or formats; "
-        "to write a brace itself, double it: {{ or }}"
+        f"line {line}, column {column} of the prompt: {template[start : min(end, start + 40)]!r} is no variable. "
+        "A variable is {name}, a plain identifier without attributes, indexes or formats. To send a brace as text, "
+        "double it: {{ or }}. Or write {text} and pass the text as a value, text=...: its braces are left alone"
     )
 
 
@@ -291,17 +292,18 @@ def _check(holes: tuple[str, ...], values: Mapping[str, Any]) -> None:
     if not missing and len(values) == len(holes):
         return
     unknown = [name for name in values if name not in holes]
-    faults = [f"no value for the hole {hole!r}{_instead(hole, values, unknown)}" for hole in missing]
-    faults += [f"no hole is named {name!r}{_closest(name, missing or holes)}" for name in unknown]
-    named = f"the holes are: {', '.join(holes)}" if holes else "the prompt has no holes"
+    faults = [f"no value for the variable {hole!r}{_instead(hole, values, unknown)}" for hole in missing]
+    faults += [f"no variable is named {name!r}{_closest(name, missing or holes)}" for name in unknown]
+    named = f"the variables are: {', '.join(holes)}" if holes else "the prompt has no variables"
     raise PromptError("; ".join((*faults, named)))
 
 
 def _instead(hole: str, values: Mapping[str, Any], unknown: Iterable[str]) -> str:
     if hole in values:
         return " (None is no value: pass '' for nothing)"
-    found = _like(hole, unknown)
-    return f" (you passed {found[0]!r})" if found else ""
+    if found := _like(hole, unknown):
+        return f" (you passed {found[0]!r})"
+    return "" if unknown else f" (to send the braces as text, write {{{{{hole}}}}})"
 
 
 def _closest(name: str, names: Iterable[str]) -> str:
@@ -339,9 +341,9 @@ def _text(value: object, hole: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Message) or (value and _is_history(value)):
-        raise PromptError(f"the hole {hole!r} holds {_a(value)}: it must be all that its message consists of")
+        raise PromptError(f"the variable {hole!r} has {_a(value)}: it must be all that its message consists of")
     if _media(value):
-        raise PromptError(f"the hole {hole!r} holds {_a(value)}, which no text can: use format_messages()")
+        raise PromptError(f"the variable {hole!r} has {_a(value)}, which no text can: use format_messages()")
     return _words(value)
 
 
