@@ -22,7 +22,7 @@ import pydantic
 import pydantic.dataclasses
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, Discriminator, Field, RootModel, Tag, computed_field, create_model
+from pydantic import BaseModel, Discriminator, Field, RootModel, Strict, Tag, computed_field, create_model
 from pydantic_core import PydanticCustomError
 from typing_extensions import Doc, TypeAliasType, TypedDict
 
@@ -301,6 +301,7 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
         (list[Plain], "Unable to generate"),
         (list["Nowhere"], "Nowhere"),  # type: ignore[name-defined] # noqa: F821
         (Callable[[int], int], "JsonSchema"),
+        (Annotated[int | str, Strict()], "Unable to apply"),
     ],
     ids=lambda value: repr(value).partition(" at 0x")[0],
 )

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
-from functools import partial
+from functools import cached_property, partial
 from inspect import cleandoc, currentframe
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeAlias, Union, cast, get_args, get_origin
 
@@ -29,7 +29,7 @@ from typing_extensions import Doc, TypeAliasType, is_typeddict
 from .errors import OutputTypeError
 from .list_types import ALIASES, as_lists, explain_lazy
 from .parsing import arguments as parsing
-from .parsing.core_schemas import CAN_SKIP_PREBUILT, listed, without_prebuilt
+from .parsing.core_schemas import CAN_SKIP_PREBUILT, Strictness, listed, sourced, without_prebuilt
 from .providers.wire import legal_name
 
 Schema: TypeAlias = dict[str, Any]
@@ -54,8 +54,8 @@ class Shape:
     type_form: Any
     adapter: TypeAdapter[Any]
     parameters: Schema
-    validator: SchemaValidator
-    wrapper: SchemaValidator | None = None
+    validator: TypeValidator
+    wrapper: TypeValidator | None = None
 
     @property
     def wrapped(self) -> bool:
@@ -65,20 +65,20 @@ class Shape:
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
         """The value of the arguments `text`, and its repairs. Raises Pydantic's `ValidationError`."""
         if self.wrapper is None:
-            return parsing.read(self.validator, text, context=context)
+            return self.validator.read(text, context)
         try:
-            outer, repairs = parsing.read(self.wrapper, text, context=context)
+            outer, repairs = self.wrapper.read(text, context)
         except ValidationError as error:
             if _lacks_wrapper(error):
                 with suppress(ValidationError):
-                    value, repairs = parsing.read(self.validator, text, context=context)
+                    value, repairs = self.validator.read(text, context)
                     return value, ("took the whole arguments as the value", *repairs)
             raise _inside(error) from None
         return outer.value, repairs
 
     def dump(self, value: Any) -> str:
         """The arguments that would be read as `value`. Raises Pydantic's `ValidationError`."""
-        valid = self.validator.validate_python(value)
+        valid = self.validator.validator.validate_python(value)
         # round_trip leaves out computed fields, which no model would write.
         text = self.adapter.dump_json(valid, by_alias=True, round_trip=True, warnings=False).decode()
         return f'{{"value":{text}}}' if self.wrapped else text
@@ -91,31 +91,40 @@ def shape_of(type_form: Any) -> Shape:
     try:
         schema = tidy(adapter.json_schema(schema_generator=ToolSchema))
         explain = partial(explain_lazy, form)
-        validator = eager_validator(adapter.core_schema, adapter.validator, type_form, explain)
+        validator = TypeValidator(adapter.core_schema, adapter.validator, type_form, explain)
         if schema.get("type") == "object":
             return Shape(form, adapter, schema, validator)
         wrapper = create_model(name_of(form), value=(form, ...))
         core, compiled = wrapper.__pydantic_core_schema__, wrapper.__pydantic_validator__
-        around = eager_validator(core, compiled, type_form, explain)
+        around = TypeValidator(core, compiled, type_form, explain)
     except (PydanticUserError, RecursionError) as error:
         raise unusable(type_form, error) from error
     return Shape(form, adapter, wrap(schema), validator, around)
 
 
-def eager_validator(
-    schema: Any, validator: Any, owner: object, explain: Callable[[bool], str | None]
-) -> SchemaValidator:
-    """Return the validator compiled from `schema`, or where `schema` has generators, one that makes lists of them.
+class TypeValidator:
+    """The compiled validator of a type, and the schema that it was compiled from.
 
-    `explain(unsupported)` tells which iterator or generator in `owner` cannot be read. Raises `OutputTypeError` then.
+    Where the schema has generators, the validator makes lists of them. `explain(unsupported)` tells which iterator or
+    generator in `owner`, the type or function, cannot be read; then an `OutputTypeError` is raised.
     """
-    made: SchemaValidator = validator
-    changed = listed(schema)
-    if changed is schema:
-        return made
-    if (why := explain(not CAN_SKIP_PREBUILT)) is not None:
-        raise unusable(owner, why)
-    return without_prebuilt(changed, None)
+
+    def __init__(self, schema: Any, validator: Any, owner: object, explain: Callable[[bool], str | None]) -> None:
+        self.validator: SchemaValidator = validator
+        self._schema = schema
+        changed = listed(schema)
+        if changed is not schema:
+            if (why := explain(not CAN_SKIP_PREBUILT)) is not None:
+                raise unusable(owner, why)
+            self.validator = without_prebuilt(changed, None)
+
+    @cached_property
+    def _strictness(self) -> Strictness:
+        return Strictness(*sourced(self._schema))
+
+    def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return the value in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        return parsing.read(self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc))
 
 
 def schema_for(type_form: Any) -> Schema:
@@ -282,7 +291,7 @@ def _adapter(type_form: Any) -> TypeAdapter[Any]:
     _complete(type_form)
     try:
         return TypeAdapter(type_form)
-    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, RecursionError) as error:
+    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, RuntimeError) as error:
         raise unusable(type_form, error) from error
 
 

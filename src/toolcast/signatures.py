@@ -25,8 +25,7 @@ from typing_extensions import Doc, TypedDict
 
 from .docstrings import Docstring, parse
 from .list_types import as_lists, explain_lazy
-from .parsing import arguments as parsing
-from .schemas import Schema, ToolSchema, eager_validator, enclosing_locals, tidy, unusable
+from .schemas import Schema, ToolSchema, TypeValidator, enclosing_locals, tidy, unusable
 from .tool_context import ToolContext
 
 Function = Callable[..., Any]
@@ -68,7 +67,7 @@ class Signature:
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
             raise unusable(function, _unfit_parameter(hints, True) or error) from error
         self.parameters: Schema = tidy(schema)
-        self._validator = eager_validator(
+        self._validator = TypeValidator(
             self.model.__pydantic_core_schema__,
             self.model.__pydantic_validator__,
             function,
@@ -77,12 +76,12 @@ class Signature:
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
         """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
-        arguments, repairs = parsing.read(self._validator, text, context=context)
+        arguments, repairs = self._validator.read(text, context)
         return self.bound(arguments), repairs
 
     def dump(self, value: object) -> str:
         """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
-        arguments: BaseModel = self._validator.validate_python(value)
+        arguments: BaseModel = self._validator.validator.validate_python(value)
         return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
 
     @cached_property

@@ -554,14 +554,8 @@ def test_the_context_reaches_both_validations() -> None:
 # One closed value
 
 
-def test_decode_once_names_the_path_of_the_value() -> None:
+def test_decode_once_is_for_json_that_was_read_before() -> None:
     validator = validator_of(list[list[int]])
     assert decode_once(validator, "[[1]]") == ([[1]], ())
-    assert decode_once(validator, '"[[1]]"', path=("songs", 0)) == (
-        [[1]],
-        ("decoded the JSON text in `songs[0]`",),
-    )
-    assert decode_once(validator, '["[1]"]', None, path=("songs",)) == (
-        [[1]],
-        ("decoded the JSON text in `songs[0]`",),
-    )
+    assert decode_once(validator, '"[[1]]"') == ([[1]], ("decoded the JSON text in the whole answer",))
+    assert decode_once(validator, '["[1]"]') == ([[1]], ("decoded the JSON text in `[0]`",))

@@ -633,9 +633,9 @@ class StrictLeaves(BaseModel):
     ],
 )  # fmt: skip
 def test_leaves_of_a_strict_model(text: str) -> None:
-    validator = plan_for(list[StrictLeaves]).validator
+    plan = plan_for(list[StrictLeaves])
     try:
-        expected, _ = read(validator, f"[{text}]")
+        expected, _ = read(plan.validator, f"[{text}]", is_strict=plan.strictness.at)
     except pydantic.ValidationError:
         with pytest.raises(pydantic.ValidationError):
             closed(StrictLeaves, text)

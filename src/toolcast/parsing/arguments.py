@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import ErrorDetails, ValidationError, from_json
 
@@ -51,30 +52,40 @@ class Validator(Protocol):
     def validate_json(self, input: str, /, *, context: Any = None) -> Any: ...
 
 
-def read(validator: Validator, text: str, *, context: Any = None) -> tuple[Any, tuple[str, ...]]:
+IsStrict: TypeAlias = Callable[[Path], bool]
+"""Whether the value at the location of an error must be of its type already, so that no string is decoded there."""
+
+
+def _nothing_is_strict(loc: Path) -> bool:
+    return False
+
+
+def read(
+    validator: Validator, text: str, *, context: Any = None, is_strict: IsStrict = _nothing_is_strict
+) -> tuple[Any, tuple[str, ...]]:
     """The validated value of `text`, and the repairs it took, in words.
 
     Raises pydantic's `ValidationError`; what else a user's validator raises passes through.
     """
     try:
-        return _read_strictly(validator, text, context)
+        return _read_strictly(validator, text, context, is_strict)
     except ValidationError as error:
         first = error
     found = lenient(text) if _is_no_json(first) else None
     if found is not None:
         with suppress(ValidationError):
-            value, repairs = _read_strictly(validator, found.text, context)
+            value, repairs = _read_strictly(validator, found.text, context, is_strict)
             return value, (*found.repairs, *repairs)
     raise first
 
 
-def _read_strictly(validator: Validator, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
+def _read_strictly(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
     error = _not_strict(text) if _may_be_lax(text) else None
     if error is not None:
         title = getattr(validator, "title", "JSON")
         details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": {"error": str(error)}}
         raise ValidationError.from_exception_data(title, [details], input_type="json")
-    return decode_once(validator, text, context)
+    return decode_once(validator, text, context, is_strict=is_strict)
 
 
 def _is_no_json(error: ValidationError) -> bool:
@@ -85,16 +96,16 @@ def _is_no_json(error: ValidationError) -> bool:
 
 
 def decode_once(
-    validator: Validator, text: str, context: Any = None, *, path: Path = ()
+    validator: Validator, text: str, context: Any = None, *, is_strict: IsStrict = _nothing_is_strict
 ) -> tuple[Any, tuple[str, ...]]:
-    """What `read` returns, for text a `JSONStream` has accepted: a whole, or the closed value at `path`."""
+    """What `read` returns, for text a `JSONStream` has accepted."""
     try:
         return validator.validate_json(text, context=context), ()
     except ValidationError as error:
         first = error
-    repaired, places = _decoded(text, first)
+    repaired, places = _decoded(text, first, is_strict)
     if places:
-        repairs = tuple(f"decoded the JSON text in {_named((*path, *place))}" for place in places)
+        repairs = tuple(f"decoded the JSON text in {_named(place)}" for place in places)
         with suppress(ValidationError):
             return validator.validate_json(repaired, context=context), repairs
     raise first
@@ -120,9 +131,10 @@ def _not_strict(text: str) -> JSONStreamError | None:
     return None
 
 
-def _decoded(text: str, error: ValidationError) -> tuple[str, list[Path]]:
+def _decoded(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[str, list[Path]]:
     """The text with misplaced strings decoded, and where they stood."""
-    wanting = [details for details in error.errors(include_url=False) if _wants_another_type(details)]
+    errors = error.errors(include_url=False)
+    wanting = [each for each in errors if _wants_another_type(each) and not is_strict(each["loc"])]
     if not wanting:
         return text, []
     # The document hangs in a list of one, so that it can be replaced like anything in it.

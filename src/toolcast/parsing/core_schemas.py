@@ -7,7 +7,8 @@ form is in this module and in the wrappers that a `Node` strips (plans.py).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
 
@@ -17,11 +18,14 @@ from typing_extensions import ReadOnly, get_type_hints
 
 Schema = Mapping[str, Any]
 Path = tuple[Any, ...]
+_Place = tuple[Schema, bool, bool]  # a schema, whether it is strict, and whether the configuration around it is
 
 FUNCTIONS = frozenset({"function-after", "function-before", "function-wrap", "function-plain"})
 """The schemas that call a validator of the user, or of a library type."""
 OBJECTS: Mapping[str, str] = {"model": "model-fields", "dataclass": "dataclass-args", "typed-dict": "typed-dict"}
 """The schemas of things with named fields, and the schema that lists the fields."""
+WRAPPERS = FUNCTIONS | {"nullable", "default", "json-or-python"}
+"""The schemas around another one for the same value."""
 LISTS: Any = (list, tuple)
 MAPPINGS: Any = Mapping
 """To be used with `isinstance`: typed as Any, so that what is inside of an Any stays one."""
@@ -101,6 +105,20 @@ def without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
     return validator
 
 
+def inside(schema: Schema) -> str:
+    """Return the key of the schema that a wrapper is around. In JSON a `Sequence` is a list, in a wrapper."""
+    return "json_schema" if schema["type"] == "json-or-python" else "schema"
+
+
+def sourced(schema: Any, *, listed: bool = False) -> tuple[Any, Source]:
+    """Return a whole core schema without its definitions, and the `Source` that has them."""
+    definitions: dict[str, Any] = {}
+    while schema["type"] == "definitions":
+        definitions.update({definition["ref"]: definition for definition in schema["definitions"]})
+        schema = schema["schema"]
+    return schema, Source(definitions, listed=listed)
+
+
 def listed(schema: Any) -> Any:
     """Return `schema` with a list in place of each generator, which would be validated only when it is iterated.
 
@@ -117,6 +135,77 @@ def listed(schema: Any) -> Any:
     elif all(part is schema[key] for key, part in parts.items()):
         return schema
     return {**schema, **parts}
+
+
+class Strictness:
+    """The places of a schema that are strict: `Strict()`, `Field(strict=True)` and `ConfigDict(strict=True)`."""
+
+    def __init__(self, schema: Schema, source: Source) -> None:
+        config = _strict_config({"config": source.config})
+        self._root: _Place = schema, config, config
+        self._source = source
+
+    @cached_property
+    def _possible(self) -> bool:
+        return self._root[1] or _has_strict([self._root[0], *self._source.definitions.values()])
+
+    def at(self, loc: Path) -> bool:
+        """Return whether the value at `loc` is strict, if only by one member of a union."""
+        if not self._possible:
+            return False
+        places = [self._root]
+        for part in loc:
+            # A part may also name a function or a member of a union, and so lead nowhere.
+            found = [child for place in places for child in self._inside(place, part)]
+            places = [*found, *(place for place in places if not found or len(list(self._members(*place))) > 1)]
+        return any(strict for place in places for _, strict, _ in self._members(*place))
+
+    def _members(self, schema: Schema, strict: bool, config: bool) -> Iterator[_Place]:
+        """Yield the schemas that a value may have, without the wrappers around them."""
+        schema = self._source.resolved(schema)
+        strict = schema.get("strict", strict)
+        inner: list[Any] = []
+        if schema["type"] in ("union", "tagged-union"):
+            choices = schema["choices"]
+            inner = list(choices.values()) if isinstance(choices, MAPPINGS) else choices
+        elif schema.get("root_model"):
+            config = _strict_config(schema)
+            inner, strict = [schema["schema"]], strict or config
+        elif schema["type"] in WRAPPERS and (key := inside(schema)) in schema:
+            inner = [schema[key]]
+        else:
+            yield schema, strict, config
+        for choice in inner:
+            yield from self._members(choice[0] if isinstance(choice, tuple) else choice, strict, config)
+
+    def _inside(self, place: _Place, part: Any) -> Iterator[_Place]:
+        """Yield what `part` of a location leads to."""
+        for schema, _, config in self._members(*place):
+            if schema["type"] in OBJECTS:
+                own = _strict_config(schema)
+                for name, field in fields_of(self._source, schema) or ():
+                    paths = paths_of(name, field, schema.get("config") or {})
+                    if part == name or any(part == path[0] for path in paths):
+                        yield field["schema"], own, own
+                continue
+            items: Any = schema.get("values_schema", [])
+            if isinstance(part, int) and "items_schema" in schema:
+                items = schema["items_schema"]
+            for item in items if isinstance(items, LISTS) else [items]:
+                yield item, config, config
+
+
+def _strict_config(schema: Schema) -> bool:
+    return bool((schema.get("config") or {}).get("strict"))
+
+
+def _has_strict(schema: Any) -> bool:
+    if isinstance(schema, LISTS):
+        return any(map(_has_strict, schema))
+    if not isinstance(schema, MAPPINGS):
+        return False
+    own = schema.get("strict") is True or _strict_config(schema)
+    return own or any(_has_strict(part) for key, part in schema.items() if key not in _NO_SCHEMAS)
 
 
 def says_nothing(core: Schema) -> bool:

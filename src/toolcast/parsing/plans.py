@@ -37,10 +37,12 @@ from .core_schemas import (
     Path,
     Schema,
     Source,
+    Strictness,
     bare,
     fields_of,
     has_functions,
     hints_of,
+    inside,
     is_leaf,
     listed,
     object_of,
@@ -48,16 +50,11 @@ from .core_schemas import (
     raw_validators,
     reader_of,
     says_nothing,
+    sourced,
     tag_keys,
 )
 from .json_stream import ARRAY, OBJECT
 from .snapshots import Shells, builder, dresser, is_bare, partial_class
-
-
-def _inside(schema: Schema) -> str:
-    """Return the key of the schema that a wrapper is around. `Sequence` is one: in JSON, a list."""
-    return "json_schema" if schema["type"] == "json-or-python" else "schema"
-
 
 # The values that the `take` of the validation now running hands out.
 taken: ContextVar[list[Any]] = ContextVar("taken")
@@ -112,7 +109,7 @@ class Node:
                 self._note_root_model(schema)
             elif kind not in ("default", "json-or-python"):
                 return schema
-            schema = schema[_inside(schema)]
+            schema = schema[inside(schema)]
 
     def _note_function(self, schema: Schema) -> None:
         self.judged = True
@@ -133,6 +130,11 @@ class Node:
         text = self.core["type"] in ("str", "function-plain") and "pattern" not in self.core
         shown = self.hint is str if self.judged else self.core["type"] == "str"
         return text and shown and Done not in self.markers
+
+    @cached_property
+    def strictness(self) -> Strictness:
+        """Which places of the value are strict."""
+        return Strictness(self.schema, self.source)
 
     @cached_property
     def validator(self) -> SchemaValidator:
@@ -197,8 +199,7 @@ class Node:
         schema = self.source.resolved(schema or self.schema)
         copy = {key: value for key, value in schema.items() if key != "ref"}
         if schema is not self.core:
-            inside = _inside(schema)
-            return {**copy, inside: self.closing_schema(schema[inside])}
+            return {**copy, inside(schema): self.closing_schema(schema[inside(schema)])}
         assert self.shape is not None
         return self.shape.closing(copy)
 
@@ -390,9 +391,5 @@ def _cached_plan(type_form: Any, written: str) -> Node:
 def _plan(type_form: Any) -> Node:
     given: Any = TypeAdapter(type_form).core_schema
     schema = listed(given)
-    changed = schema is not given
-    definitions: dict[str, Any] = {}
-    while schema["type"] == "definitions":
-        definitions.update({definition["ref"]: definition for definition in schema["definitions"]})
-        schema = schema["schema"]
-    return Node(schema, Source(definitions, listed=changed), type_form, root=True)
+    root, source = sourced(schema, listed=schema is not given)
+    return Node(root, source, type_form, root=True)

@@ -307,7 +307,10 @@ class Walk:
             if closing:
                 value = validator.validate_json(text, context=self._context)
             else:
-                value, repairs = decode_once(validator, text, self._context)
+                above = 0 if company is None else 1  # the field's name
+                value, repairs = decode_once(
+                    validator, text, self._context, is_strict=lambda loc: node.strictness.at(loc[above:])
+                )
                 frame.odd |= bool(repairs)
         finally:
             taken.reset(token)
