@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -319,3 +320,33 @@ def test_an_error_without_faults_is_told_in_its_words() -> None:
         *history, _, told = reask([user("x")], response, error)
         assert history == [user("x")]
         assert told.parts[0].content == "shorter, please"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"title": NaN}', "NaN is not a JSON number at line 1, column 11, in ['title']"),
+        ('Here you are:\n```json\n{"title": 1e400}\n``` Enjoy!', "1e400 is too large for a float"),
+        ("{'title': [-inf]}", "-Infinity is not a JSON number"),
+        ('{"title": "' + "a" * 500 + '", "songs": nan}', "NaN is not a JSON number"),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_named(face: Face, text: str, named: str) -> None:
+    for form in (Album, list[float], Album | Apology):
+        with pytest.raises(NoToolCallError) as caught:
+            face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(text)))
+        assert named in str(caught.value)
+        streamed = face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(text))).error
+        assert str(streamed) == str(caught.value)
+    with pytest.raises(ValidationError, match=re.escape(named)):
+        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(ToolCallPart("1", "Album", text))))
+
+
+def test_json_in_a_text_that_does_not_fit_is_an_error_that_says_why_to_person_and_model(face: Face) -> None:
+    wrong = '{"title": 5, "artist": "Ada", "songs": []}'
+    with pytest.raises(NoToolCallError, match="1 error: title: Input should be a valid string, got 5") as caught:
+        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(wrong)))
+    assert isinstance(caught.value.__cause__, ValidationError)
+    llm = ScriptedLLM(wrong, SEA)
+    assert face.call(ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)) == SEA
+    assert "title: Input should be a valid string" in llm.requests[1].messages[-1].text

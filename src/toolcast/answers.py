@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import pydantic
 
 from .errors import (
     CallError,
@@ -25,6 +27,7 @@ from .errors import (
 )
 from .events import ChatResponse
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
+from .parsing.arguments import is_no_json, is_prose
 from .runtime.tool_runner import with_call
 from .tools import CallableTool, Read, ToolOutput
 
@@ -126,22 +129,40 @@ class Reader:
     def _read_text(self, response: ChatResponse) -> ReadCall:
         """The one object that the text of an answer without a tool call holds, alone or among words."""
         text = response.text.strip()
-        read = [found for tool in self.tools.values() if (found := self._try_text(tool, text)) is not None]
+        read: list[ReadCall] = []
+        errors: list[ValidationError] = []
+        for tool in self.tools.values():
+            found = self._try_text(tool, text)
+            if isinstance(found, ReadCall):
+                read.append(found)
+            elif found is not None:
+                errors.append(found)
         if len(read) == 1:
             return read[0]
-        raise _located(_no_call(response), response)
+        # Which of several tools was meant is not known; only what is no JSON fits none of them.
+        named = errors if len(self.tools) == 1 else [error for error in errors if is_no_json(_cause(error))]
+        error = named[0] if named else None
+        raise _located(_no_call(response, error), response) from error
 
-    def _try_text(self, tool: CallableTool, text: str) -> ReadCall | None:
+    def _try_text(self, tool: CallableTool, text: str) -> ReadCall | ValidationError | None:
+        """Return what `text` holds for this tool, why its JSON does not fit, or None where it holds no JSON."""
         if not {"{", "["} & set(text) and not tool.wrapped:
             return None
+        found: ValidationError | None = None
         for candidate in (text, f'{{"value": {text}}}') if tool.wrapped else (text,):
             try:
                 read = tool.read(candidate, self.context)
-            except ValidationError:
+            except ValidationError as error:
+                if not is_prose(_cause(error)):
+                    found = found or error
                 continue
             note = f"read {tool.name} from the text of the answer; no tool was called"
             return ReadCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
-        return None
+        return found
+
+
+def _cause(error: ValidationError) -> pydantic.ValidationError:
+    return cast("pydantic.ValidationError", error.__cause__)
 
 
 def reask(history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain) -> list[Message]:
@@ -167,8 +188,9 @@ def explained(error: CallError | TryAgain) -> str:
             for fault in error.errors()
         ]
         return "\n".join(["The arguments were not valid:", *faults]) if faults else error.message
-    if isinstance(error, NoToolCallError):
-        return "The answer held no object."  # the advice in its message is for people
+    if isinstance(error, NoToolCallError):  # the advice in its message is for people
+        cause = error.__cause__
+        return explained(cause) if isinstance(cause, ValidationError) else "The answer held no object."
     return error.message if isinstance(error, CallError) else str(error)
 
 
@@ -196,7 +218,7 @@ def _stopped(stop: type[CallError], response: ChatResponse) -> CallError:
     return stop(f"the answer was stopped ({response.stop_reason}); it said: {said}", partial=partial)
 
 
-def _no_call(response: ChatResponse) -> CallError:
+def _no_call(response: ChatResponse, error: ValidationError | None) -> CallError:
     text = response.text
     if response.stop_reason == "max_tokens":
         return OutputTruncated(
@@ -204,12 +226,13 @@ def _no_call(response: ChatResponse) -> CallError:
             f"settings=Settings(max_tokens=...). The text was: {_shortened(text)}",
             partial=text,
         )
+    why = "" if error is None else f". Read as JSON, {error.message}"
     wrote = (
         f"The model wrote: {_shortened(text)}"
         if text.strip()
         else f"The answer was empty: {_without_content(response)}"
     )
-    return NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}")
+    return NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}{why}")
 
 
 def is_empty(message: Message) -> bool:

@@ -100,7 +100,7 @@ NOTHING = [
     *('```json\n{"a": "b\n```', '{"a": {"b": 1}', '{"a": 1 // }', '{"a": 1 /* }', '{"a": 1}{"a": 1', "{"),
     *('{"a": "\\u12', '{"a": tr', '{"a": -', "{'a': 'b\"}", '{"a": 1} {b', 'so [it is: {"a": 1}', "{'a': 'b’}"),
     # numbers and words that are none
-    *("[NaN]", "[Infinity]", "[-Infinity]", "[+1]", "[01]", "[1.]", "[.5]", "[0x1]", "[1_000]", "[nul]", "[Nonesuch]"),
+    *("[Nan]", "[-Inf]", "[+1]", "[01]", "[1.]", "[.5]", "[0x1]", "[1_000]", "[nul]", "[Nonesuch]"),
     # broken, and what is inside is not the answer
     *('{"a": "b" "c": {"d": 1}}', '{"a" {"b": 1}}', '{"a": "a "b" c", "d": {"e": 1}}', "{'a': 'it's', 'b': {}}"),
     *(

@@ -33,6 +33,9 @@ _long_run = re.compile(r"[0-9]{4}").search
 # Pydantic allows one level more than JSONStream, if what is there is empty.
 _empty_container = re.compile(r"[\[{][ \t\n\r]*[\]}]").search
 
+_number_like = re.compile(r"-?(?:NaN|Infinity|[0-9][0-9.eE+-]*)").match
+_SHOWN_NUMBER = 40
+
 # Kinds of error that a string may be the cause of, beside those whose name ends in `_type`.
 _OTHER_TYPE_WANTED = frozenset(
     {
@@ -71,10 +74,14 @@ def read(
         return _read_strictly(validator, text, context, is_strict)
     except ValidationError as error:
         first = error
-    found = lenient(text) if _is_no_json(first) else None
+    found = lenient(text) if is_no_json(first) else None
     if found is not None:
-        with suppress(ValidationError):
+        try:
             value, repairs = _read_strictly(validator, found.text, context, is_strict)
+        except ValidationError as error:
+            if is_no_json(error):  # for a number that JSON does not have; all else was read
+                raise
+        else:
             return value, (*found.repairs, *repairs)
     raise first
 
@@ -83,12 +90,13 @@ def _read_strictly(validator: Validator, text: str, context: Any, is_strict: IsS
     error = _not_strict(text) if _may_be_lax(text) else None
     if error is not None:
         title = getattr(validator, "title", "JSON")
-        details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": {"error": str(error)}}
+        details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _why(text, error)}
         raise ValidationError.from_exception_data(title, [details], input_type="json")
     return decode_once(validator, text, context, is_strict=is_strict)
 
 
-def _is_no_json(error: ValidationError) -> bool:
+def is_no_json(error: ValidationError) -> bool:
+    """Return whether the text was not JSON, rather than not what the type requires."""
     return any(
         not details["loc"] and details["type"] in ("json_invalid", "string_unicode")
         for details in error.errors(include_url=False, include_context=False, include_input=False)
@@ -109,6 +117,22 @@ def decode_once(
         with suppress(ValidationError):
             return validator.validate_json(repaired, context=context), repairs
     raise first
+
+
+def _why(text: str, error: JSONStreamError) -> dict[str, str]:
+    """Return why `text` is not JSON, as the context of the error. What looks like a number is named."""
+    number = _number_like(text, error.offset)
+    if number is None:
+        return {"error": str(error)}
+    shown = number[0] if len(number[0]) <= _SHOWN_NUMBER else f"{number[0][:_SHOWN_NUMBER]}…"
+    error.what = f"{shown} is {'too large for a float' if 'float' in error.what else 'not a JSON number'}"
+    return {"error": str(error), "number": shown}
+
+
+def is_prose(error: ValidationError) -> bool:
+    """Return whether the text was not JSON at all: not even but for a number that JSON does not have."""
+    faults = error.errors(include_url=False, include_input=False)
+    return is_no_json(error) and not any("number" in fault.get("ctx", {}) for fault in faults)
 
 
 def _may_be_lax(text: str) -> bool:

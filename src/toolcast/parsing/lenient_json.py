@@ -55,6 +55,7 @@ _no_space = re.compile(r"[^ \t\n\r]").search
 _comment = re.compile(r"(?://|#)[^\n\r]*|/\*.*?\*/", re.DOTALL).match
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").match
 _word = re.compile(r"[A-Za-z]+").match
+_no_json_number = re.compile(r"(-?)(?:(NaN|nan)|Infinity|inf)\b").match
 _bare_key = re.compile(r"[\w$][\w$-]*").match
 _bracket = re.compile(r"[\[\]{}]").search
 _fence = re.compile(r"(?:`{3,}|~{3,})[\w+-]*")
@@ -63,7 +64,10 @@ _member_after = re.compile(r"\s*,\s*[\"'“‘]").match
 
 
 class Lenient(NamedTuple):
-    """The strict JSON text that a text held, and what had to be put right for it, in words."""
+    """The JSON text that a text held, and the repairs it took, as text.
+
+    It is strict JSON but for its numbers: `NaN`, `Infinity` and what overflows a float are for the reader to refuse.
+    """
 
     text: str
     repairs: tuple[str, ...]
@@ -239,6 +243,10 @@ def _value(now: _Reading) -> Step:
     char = _next_char(now)
     if char in _CLOSER:
         return _open(now)
+    if (number := _no_json_number(now.text, now.pos)) is not None:
+        now.out.append("NaN" if number[2] else f"{number[1]}Infinity")
+        now.pos = number.end()
+        return _after
     scalar = _number(now.text, now.pos) or _word(now.text, now.pos)
     if scalar is None:
         _string(now, char)
