@@ -381,7 +381,7 @@ def test_responses_of_another_service() -> None:
 @pytest.mark.parametrize("end", ["", "/", "/responses", "/chat/completions"])
 def test_the_address_of_responses(end: str) -> None:
     made = OpenAIResponses("m", base_url=f"http://h:1/v1{end}?a=b")
-    assert ToolOrchestratingLLM(Album, "x", made).request().url == "http://h:1/v1/responses?a=b"
+    assert ToolOrchestratingLLM(Album, "x", made).request().target == "http://h:1/v1/responses?a=b"
 
 
 def test_the_version_of_the_gemini_api_is_a_setting() -> None:

@@ -7,6 +7,7 @@ exceptions and what they hold, tracebacks with locals, pickles, copies, JSON, wa
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import json
@@ -14,7 +15,8 @@ import logging
 import pickle
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pprint import pformat
@@ -49,9 +51,13 @@ from toolcast import (
     StreamInterrupted,
     Timeout,
     Timeouts,
+    ToolcastError,
     ToolOrchestratingLLM,
+    UnsupportedLLMError,
+    llm,
 )
 from toolcast.providers.wire import Secret
+from toolcast.runtime.network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.
 HALVES = ("sk-cAnArY-", "7f3e9b1d5a8c")
@@ -63,9 +69,10 @@ def canary() -> str:
 
 
 def shown(where: str, text: str) -> None:
-    """Fails if the canary is in `text`, naming the sink and what stands around it."""
-    place = text.find(MARK)
-    assert place < 0, f"the key shows in {where}: {text[max(place - 300, 0) : place]}<KEY>"
+    """Fail if the canary is in `text`, also as a login encodes it, naming the sink and the text around it."""
+    for mark in (MARK, b64encode(f"{canary()}:{canary()}".encode()).decode()[:20]):
+        place = text.find(mark)
+        assert place < 0, f"the key shows in {where}: {text[max(place - 300, 0) : place]}<KEY>"
 
 
 # -- the sinks ------------------------------------------------------------------------------------------------
@@ -189,6 +196,49 @@ def of_azure(url: str, **options: Any) -> FunctionCallingLLM:
     return OpenAICompatible("m-1", service="azure", base_url=url, api_key=canary(), **options)
 
 
+def with_login(url: str) -> str:
+    """`url` with a user and password, and a key in the query."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{canary()}:{canary()}@{rest}?subscription-key={canary()}&api-version=1"
+
+
+def by_the_url(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAICompatible("m-1", base_url=with_login(url), **options)
+
+
+def by_the_url_of_responses(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAIResponses("m-1", base_url=with_login(url), api_key="sk-other", **options)
+
+
+def by_the_url_of_anthropic(url: str, **options: Any) -> FunctionCallingLLM:
+    return Anthropic("m-1", base_url=with_login(url), api_key="sk-other", **options)
+
+
+def by_the_url_of_google(url: str, **options: Any) -> FunctionCallingLLM:
+    return Google("m-1", base_url=with_login(url), api_key="sk-other", **options)
+
+
+def by_the_url_of_mistral(url: str, **options: Any) -> FunctionCallingLLM:
+    return Mistral("m-1", base_url=with_login(url), api_key="sk-other", **options)
+
+
+def by_the_url_of_ollama(url: str, **options: Any) -> FunctionCallingLLM:
+    return Ollama("m-1", base_url=with_login(url.removesuffix("/v1")), **options)
+
+
+def by_the_url_in_the_environment(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAI("m-1", api_key="sk-other", **options)
+
+
+def by_the_url_over_aiohttp(url: str, **options: Any) -> FunctionCallingLLM:
+    return OpenAICompatible("m-1", base_url=with_login(url), network="aiohttp", **options)
+
+
+def by_unknown_headers(url: str, **options: Any) -> FunctionCallingLLM:
+    names = ("Helicone-Auth", "x-portkey-api-key", "cf-aig-authorization", "X-Auth-Token", "x-secret-token", "X-Other")
+    return OpenAICompatible("m-1", base_url=url, headers={name: f"Bearer {canary()}" for name in names}, **options)
+
+
 def behind_others(url: str, **options: Any) -> FunctionCallingLLM:
     return FallbackLLM([of_anthropic(url, **options)], max_concurrency=1)
 
@@ -204,6 +254,14 @@ WAYS_IN = [
     of_mistral,
     of_azure,
     behind_others,
+    by_the_url,
+    by_the_url_of_responses,
+    by_the_url_of_anthropic,
+    by_the_url_of_google,
+    by_the_url_of_mistral,
+    by_the_url_of_ollama,
+    by_the_url_in_the_environment,
+    by_unknown_headers,
 ]
 Way = Callable[..., FunctionCallingLLM]
 
@@ -214,7 +272,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
     chosen: Way = request.param
     if chosen is by_environment:
         monkeypatch.setenv("OPENAI_API_KEY", canary())
-    return chosen
+    if chosen is not by_the_url_in_the_environment:
+        return chosen
+
+    def made(url: str, **options: Any) -> FunctionCallingLLM:
+        monkeypatch.setenv("OPENAI_BASE_URL", with_login(url))
+        return chosen(url, **options)
+
+    return made
 
 
 @pytest.mark.fault(134)
@@ -308,6 +373,12 @@ FAILURES: dict[str, tuple[list[Piece], tuple[type[CallError], ...]]] = {
 }
 
 
+def decoded(headers: Mapping[str, str]) -> str:
+    """The values of the headers, and what is in a login."""
+    values = [*headers.values()]
+    return " ".join([*values, *(b64decode(v[6:]).decode() for v in values if v.startswith("Basic "))])
+
+
 @contextmanager
 def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as caught:
@@ -322,6 +393,7 @@ CASES = [
     for way, face in [
         *((by_argument, face) for face in FACES),
         *((way, FACES[0]) for way in WAYS_IN[1:]),
+        *((by_the_url_over_aiohttp, face) for face in FACES if face.name == "asyncio"),
     ]
 ]
 
@@ -343,8 +415,9 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
         make = ToolOrchestratingLLM(Album, "about {topic}", llm)
         with pytest.raises(CallError) as caught:
             face.call(make, topic="x")
-        assert any(MARK in value for value in server.requests[0].headers.values())  # it went where it belongs
-        assert MARK not in server.requests[0].line
+        sent = server.requests[0]
+        assert MARK in decoded(sent.headers) + sent.line  # it went where it belongs
+        assert ("api-version=1" in sent.line) == (MARK in sent.line)
         assert isinstance(caught.value, kinds)
         for where, text in texts_of(caught.value):
             shown(where, text)
@@ -354,4 +427,112 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
     shown("the logs", "\n".join(listener.said))
     shown("the warnings", "\n".join(str(warning) for warning in warned))
     assert warned == []
-    assert any("httpcore" in line for line in listener.said)
+    assert any("httpcore" in line for line in listener.said) or way is by_the_url_over_aiohttp
+
+
+def test_a_login_that_comes_back(face: Face, listener: Listener) -> None:
+    login = b64encode(f"{canary()}:{canary()}".encode()).decode()
+    with Loopback() as server:
+        server.answer(whole(json.dumps({"error": f"Basic {login}"}).encode(), 401, JSON))
+        make = ToolOrchestratingLLM(Album, "x", by_the_url(f"http://127.0.0.1:{server.port}/v1"))
+        with pytest.raises(AuthFailed, match=r"Basic \[key\]") as caught:
+            face.call(make)
+    for where, text in texts_of(caught.value):
+        shown(where, text)
+    shown("the logs", "\n".join(listener.said))
+
+
+# -- failures before anything is sent
+
+
+def of_no_provider(**given: Any) -> object:
+    return llm("nobody:m", **given)
+
+
+def of_a_provider(**given: Any) -> object:
+    return llm("groq:m", **given)
+
+
+MAKERS = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Google, Mistral, Ollama]
+UNFIT: dict[str, dict[str, Any]] = {
+    "an argument that does not exist": {"nothing_like_it": 1},
+    "a network that does not exist": {"network": "carrier pigeons"},
+    "a limit that is none": {"max_concurrency": 0},
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT.values(), ids=[*UNFIT])
+@pytest.mark.parametrize("make", [*MAKERS, of_a_provider, of_no_provider], ids=lambda make: make.__name__)
+def test_in_a_constructor_that_fails(make: Callable[..., object], unfit: dict[str, Any]) -> None:
+    given = {"api_key": canary(), "base_url": with_login("http://h/v1"), "headers": {"X-Token": canary()}}
+    args = () if make in (of_a_provider, of_no_provider) else ("m-1",)
+    with pytest.raises((TypeError, ValueError, LLMError, ToolcastError)) as caught:
+        make(*args, **given, **unfit)
+    for where, text in texts_of(caught.value):
+        shown(where, text)
+
+
+BAD_URLS = ["ftp://h/v1", "http://[h/v1", "http://", "nothing"]
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url: str, face: Face) -> None:
+    made = make("m-1", base_url=with_login(url), api_key="sk-other")
+    for use in (lambda: face.chat(made, "x"), lambda: ToolOrchestratingLLM(Album, "x", made).preview()):
+        with pytest.raises((LLMError, UnsupportedLLMError, ValueError)) as caught:
+            use()
+        for where, text in texts_of(caught.value):
+            shown(where, text)
+
+
+def test_in_a_key_with_a_line_break(face: Face) -> None:
+    key = f"{canary()}\n"
+    as_text, as_bytes = {"Authorization": key}, {"Authorization": key.encode()}
+    ways: list[dict[str, Any]] = [{"api_key": key}, {"headers": {"X-Token": key}}, {"headers": as_bytes}]
+    ways += [{"auth": lambda: as_text}, {"auth": lambda: as_bytes}, {"auth": lambda: key}]
+    for way in ways:
+        made = OpenAICompatible("m-1", base_url="http://127.0.0.1:9/v1", **way)
+        with pytest.raises((BadRequest, TypeError)) as caught:
+            face.chat(made, "x")
+        for where, text in texts_of(caught.value):
+            shown(where, text)
+
+
+@pytest.mark.parametrize("proxy", ["http://{login}@127.0.0.1:9", "socks9://{login}@h", "http://{login}@h:x"])
+@pytest.mark.parametrize("network", [None, "aiohttp"])
+def test_in_a_proxy(proxy: str, network: Any, monkeypatch: pytest.MonkeyPatch, listener: Listener) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, proxy.format(login=f"{canary()}:{canary()}"))
+    made = OpenAICompatible("m-1", base_url="http://service.example/v1", network=network, max_retries=0)
+    with pytest.raises(LLMError) as caught:
+        asyncio.run(made.achat("x"))
+    for where, text in texts_of(caught.value):
+        shown(where, text)
+    shown("the logs", "\n".join(listener.said))
+
+
+# -- copies and pickles
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_a_copy_is_as_good_as_the_original(copied: Callable[[Any], Any], face: Face) -> None:
+    with Loopback() as server:
+        server.answer(whole(text_body("yes"), 200, JSON))
+        given = with_login(f"http://127.0.0.1:{server.port}/v1")
+        made = OpenAICompatible("m-1", base_url=given, headers={"X-Token": canary()}, network=HttpxNetwork())
+        again = copied(made)
+        assert face.chat(again, "x").text == "yes"
+        assert again._network is made._network
+        made.close()
+    assert server.requests[0].headers["x-token"] == canary()
+    assert canary() in server.requests[0].line
+
+
+def test_what_a_pickle_has_left_out_is_missed(face: Face) -> None:
+    url = with_login("http://127.0.0.1:9/v1")
+    made = pickle.loads(pickle.dumps(OpenAICompatible("m-1", base_url=url, headers={"X-Token": canary()})))
+    again = pickle.loads(pickle.dumps(made))
+    words = r"left out: the header 'X-Token', the credentials in base_url\. Create the LLM in the process that uses it"
+    with pytest.raises(AuthFailed, match=words):
+        face.chat(again, "x")

@@ -99,8 +99,7 @@ class Exchange:
             except (LLMError, TimeoutError) as error:
                 data = b""  # this frame, and those the error has been through, hold what may be the key
                 failure = self._named(error)
-                if self._request is not None:
-                    strip(failure, self._request, before)
+                strip(failure, self._request, before)
                 await self._drop()
                 await self._retry_or_raise(failure)
             except BaseException:
@@ -259,6 +258,8 @@ class Exchange:
         error.provider = error.provider or (self._wire.provider if self._wire else None)
         error.model = error.model or self._conversation.model
         error.request_id = error.request_id or self.request_id
+        if self._request is not None and error.request_id:
+            error.request_id = self._request.masked(error.request_id)
 
 
 def signed_by(model: str, event: Event) -> Event:

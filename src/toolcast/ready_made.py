@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from .configs import Configs
 from .errors import MissingLLMError, UnsupportedLLMError
 from .llms import FunctionCallingLLM, NetworkChoice
 from .metadata import Capabilities, LLMMetadata, Progress
-from .providers.wire import Conversation, HTTPRequest, Mode, Secret, Wire
+from .providers.wire import Conversation, HTTPRequest, Mode, Secret, Wire, guarded
 from .runtime.network import Outside
 from .service_llm import Options, ServiceLLM, first_set
 from .settings import Settings
@@ -57,7 +57,7 @@ class OpenAICompatible(ServiceLLM):
     provider = "openai-compatible"
 
     def __init__(self, model: str, *, service: str | None = None, **options: Unpack[Options]) -> None:
-        super().__init__(model, **options)
+        super().__init__(model, **_taken(options))
         self.service = service
 
     @property
@@ -95,9 +95,9 @@ class OpenAICompatible(ServiceLLM):
         if not (self.base_url or first_set(row.url_env) or self.service):
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
         named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
-        headers = {**named, **self._headers}
+        headers = {**guarded(named), **self._headers}
         header, key = proof(row, self._key.reveal() if self._key else None, {} if self._auth else os.environ)
-        url = address(row, self.base_url, self.model, os.environ)
+        url = address(row, self._given_url, self.model, os.environ)
         return self._dialect(replace(row, key_header=header), Secret(key) if key else None, url, headers)
 
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
@@ -113,7 +113,7 @@ class OpenAI(OpenAICompatible):
     provider = "openai"
 
     def __init__(self, model: str, **options: Unpack[Options]) -> None:
-        super().__init__(model, service="openai", **options)
+        super().__init__(model, service="openai", **_taken(options))
 
 
 class OpenAIResponses(OpenAICompatible):
@@ -126,7 +126,7 @@ class OpenAIResponses(OpenAICompatible):
     provider = "openai"
 
     def __init__(self, model: str, *, service: str = "openai", **options: Unpack[Options]) -> None:
-        super().__init__(model, service=service, **options)
+        super().__init__(model, service=service, **_taken(options))
 
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
         from .providers.openai_responses import OpenAIResponsesWire
@@ -160,7 +160,7 @@ class Anthropic(ServiceLLM):
         return AnthropicWire(
             api_key=key,
             bearer=None if key else self.secret(token),
-            base_url=self.base_url or first_set(("ANTHROPIC_BASE_URL",)),
+            base_url=self._given_url or first_set(("ANTHROPIC_BASE_URL",)),
             headers=self._headers,
         )
 
@@ -175,7 +175,7 @@ class Google(ServiceLLM):
     provider = "google"
 
     def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[Options]) -> None:
-        super().__init__(model, **options)
+        super().__init__(model, **_taken(options))
         self.api_version: str = api_version
 
     def _required_key(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class Google(ServiceLLM):
 
         return GoogleWire(
             api_key=self.secret(*self._required_key()),
-            base_url=self.base_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
+            base_url=self._given_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
             headers=self._headers,
             api_version=self.api_version,
         )
@@ -207,7 +207,7 @@ class Mistral(ServiceLLM):
     def _make_wire(self) -> Wire:
         from .providers.mistral import MISTRAL, MistralWire
 
-        base_url = self.base_url or first_set(MISTRAL.url_env)
+        base_url = self._given_url or first_set(MISTRAL.url_env)
         return MistralWire(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
 
 
@@ -219,7 +219,7 @@ class Ollama(ServiceLLM):
     def _make_wire(self) -> Wire:
         from .providers.ollama import KEY_ENV, OllamaWire, ollama_url
 
-        base_url = self.base_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
+        base_url = self._given_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
         return OllamaWire(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
 
 
@@ -375,9 +375,17 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """
     provider, _, model = name.partition(":")
     if provider == "local":
-        own = {option: value for option, value in options.items() if option in LocalOptions.__annotations__}
+        own = {option: value for option, value in _taken(options).items() if option in LocalOptions.__annotations__}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     if not model or provider not in providers():
+        _taken(options)
         raise unknown_llm(name)
-    make = _NAMED.get(provider)
-    return OpenAICompatible(model, service=provider, **options) if make is None else make(model, **options)
+    make = _NAMED.get(provider) or partial(OpenAICompatible, service=provider)
+    return make(model, **_taken(options))
+
+
+def _taken(options: Options) -> Options:
+    """Return a copy of a function's `**options` and empty them: no frame of a traceback may hold a key."""
+    taken = options.copy()
+    cast("dict[str, Any]", options).clear()
+    return taken

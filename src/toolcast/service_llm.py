@@ -12,10 +12,10 @@ import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, TypedDict, cast
+from typing import Any, ClassVar, Final, Self, TypedDict, cast
 
 from .asking import Ask
-from .errors import AuthFailed
+from .errors import AuthFailed, BadRequest, ToolcastError
 from .events import Event
 from .exchange import Exchange, with_headers
 from .flows import Source
@@ -24,7 +24,7 @@ from .messages import Message
 from .metadata import Capabilities, LLMMetadata, best_mode
 from .modes import in_words, spelled
 from .providers.forced_calls import ForcedDecoder
-from .providers.wire import Conversation, Decoder, HTTPRequest, Mode, Secret, ToolChoice, Wire
+from .providers.wire import Conversation, Decoder, HTTPRequest, Mode, Secret, SecretURL, ToolChoice, Wire, guarded
 from .retries import RetryPolicy
 from .runtime.network import Outside
 from .settings import Settings
@@ -37,9 +37,8 @@ Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Called before each request; gives the headers that prove who is asking."""
 
 
-_SECRET_HEADERS = frozenset(
-    ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
-)
+_PROOFS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
+"""The headers that a service may take in place of its own key."""
 
 
 class Options(TypedDict, total=False):
@@ -83,20 +82,31 @@ class ServiceLLM(FunctionCallingLLM):
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
     ) -> None:
+        self._key = Secret(api_key) if api_key else None
+        self._address = SecretURL(base_url) if base_url else None
+        self._headers = guarded(headers or {})
+        # What follows may raise, and no frame of a traceback may hold a key.
+        del api_key, base_url, headers
         super().__init__(
             settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
         )
         self.model = model
-        self.base_url = base_url
         self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
-        self._key = Secret(api_key) if api_key else None
-        self._headers: dict[str, str | Secret] = {
-            name: Secret(value) if name.lower() in _SECRET_HEADERS else value for name, value in (headers or {}).items()
-        }
         self._auth = auth
+        self._lost: tuple[str, ...] = ()
         self._capabilities = capabilities
         self._made: Wire | None = None
         self._warned: set[str] = set()
+
+    @property
+    def base_url(self) -> str | None:
+        """The address that was given, with `***` in place of credentials in it."""
+        return self._address.shown if self._address else None
+
+    @property
+    def _given_url(self) -> str | None:
+        """The address that was given, with the credentials in it; for the wire, and nothing else."""
+        return self._address.reveal() if self._address else None
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -110,8 +120,18 @@ class ServiceLLM(FunctionCallingLLM):
     def wire(self) -> Wire:
         """The service's dialect."""
         if self._made is None:
-            self._made = self._make_wire()
+            self._made = self._new_wire()
         return self._made
+
+    def _new_wire(self) -> Wire:
+        if self._lost:
+            what = f"a pickle contains no credentials, and these were left out: {', '.join(self._lost)}"
+            raise AuthFailed(f"{what}. Create the LLM in the process that uses it. Nothing was sent.")
+        try:
+            return self._make_wire()
+        except (ToolcastError, ValueError) as error:
+            error.__traceback__ = None  # its frames hold the URL and what the environment says
+            raise
 
     def noticed(self, request: HTTPRequest) -> None:
         """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
@@ -123,7 +143,7 @@ class ServiceLLM(FunctionCallingLLM):
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire; raises `AuthFailed` where the service needs a key and there is none."""
         wire, names = self.wire, self._required_key()
-        proven = self._auth is not None or any(isinstance(value, Secret) for value in self._headers.values())
+        proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
         if names is not None and not proven and self.secret(*names) is None:
             ways = " or ".join(names) or "a key"
             message = f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent."
@@ -139,8 +159,15 @@ class ServiceLLM(FunctionCallingLLM):
         alone = outside.concurrent and not inspect.iscoroutinefunction(self._auth)
         # A token is fetched by blocking calls, which would hold up every other task.
         given = await to_thread.run_sync(self._auth) if alone else self._auth()
-        headers = await given if inspect.isawaitable(given) else given
-        return with_headers(request, _proof(headers))
+        if inspect.isawaitable(given):
+            given = await given
+        try:
+            return with_headers(request, _proof(given))
+        except (TypeError, BadRequest) as error:
+            error.__traceback__ = None  # its frames hold what was given
+            raise
+        finally:
+            del given
 
     def preview(self, ask: Ask) -> HTTPRequest | None:
         """The request that `ask` would send."""
@@ -188,17 +215,35 @@ class ServiceLLM(FunctionCallingLLM):
         return Secret(found) if found else None
 
     def __repr__(self) -> str:
-        where = f", base_url={self.base_url!r}" if self.base_url else ""
-        return f"{type(self).__name__}({self.model!r}{where})"
+        # A traceback may show an LLM whose constructor has failed.
+        address = vars(self).get("_address")
+        where = f", base_url={address.shown!r}" if address else ""
+        return f"{type(self).__name__}({vars(self).get('model')!r}{where})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the key, which the other process reads from its own environment, and connections."""
         headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
+        secret = self._address is not None and self._address.has_secrets
+        lost = [f"the header {name!r}" for name in self._headers if name not in headers]
+        lost += ["the credentials in base_url"] if secret else []
         gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_turns"))
-        return {**vars(self), "_headers": headers, **gone}
+        left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
+        return {**vars(self), **left, **gone}
+
+    def __copy__(self) -> Self:
+        """Return an LLM with the same key, headers and network."""
+        copied = type(self).__new__(type(self))
+        copied.__setstate__({**self.__getstate__(), "_warned": set(self._warned)})
+        for name in ("_key", "_headers", "_address", "_auth", "_network", "_lost"):
+            setattr(copied, name, getattr(self, name))
+        return copied
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+        self._address = SecretURL(state["_address"]) if state["_address"] else None
         FunctionCallingLLM.__init__(
             self,
             settings=self.settings,
@@ -224,8 +269,8 @@ def _proof(given: object) -> dict[str, Secret]:
     for name, value in cast("Mapping[object, object]", given).items():
         if not (isinstance(name, str) and isinstance(value, str)):
             raise TypeError(f"auth= must give header values that are strings; that of {name!r} is not")
-        check_header(name, value)
         proof[name.lower()] = Secret(value)
+        check_header(name, proof[name.lower()])
     return proof
 
 

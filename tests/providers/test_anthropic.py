@@ -125,7 +125,7 @@ def test_a_token_instead_of_a_key() -> None:
     ],
 )
 def test_addresses(base_url: str, url: str) -> None:
-    assert AnthropicWire(base_url=base_url).request(Conversation("m", (user("Hi"),)), Settings()).url == url
+    assert AnthropicWire(base_url=base_url).request(Conversation("m", (user("Hi"),)), Settings()).target == url
 
 
 IMAGE = ImagePart(data=b"\x89PNG", media_type="image/png")

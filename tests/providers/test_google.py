@@ -130,8 +130,8 @@ ADDRESSES = [
 @pytest.mark.parametrize(("about", "model", "url"), ADDRESSES)
 def test_where_it_goes(about: dict[str, Any], model: str, url: str) -> None:
     conversation = Conversation(model, (user("Hi"),), stream=False)
-    assert GoogleWire(**about).request(conversation, Settings()).url == url
-    streamed = GoogleWire(**about).request(Conversation(model, (user("Hi"),)), Settings()).url
+    assert GoogleWire(**about).request(conversation, Settings()).target == url
+    streamed = GoogleWire(**about).request(Conversation(model, (user("Hi"),)), Settings()).target
     assert (
         streamed == url.replace("generateContent", "streamGenerateContent") + ("&" if "?" in url else "?") + "alt=sse"
     )

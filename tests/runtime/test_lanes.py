@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from loopback import HOLD, RESET, Loopback, chunk, head, whole
-from toolcast.errors import StreamInterrupted, Timeout
+from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
 from toolcast.providers.wire import HTTPRequest, Secret
 from toolcast.runtime import lanes as module
 from toolcast.runtime.lanes import EXPIRY, Lane, Lanes, OneLane, place_of
@@ -239,9 +239,17 @@ def test_a_lane_that_cannot_be_made_takes_no_room(
         await network.aopen(request_to(server.url), connect=0.01, read=5.0)
 
     for _ in range(2):
-        with pytest.raises(ValueError, match="nonsense"):
+        with pytest.raises(ConnectFailed, match="names a proxy that cannot be used"):
             anyio.run(aopen) if is_async else network.open(request_to(server.url), connect=0.01, read=5.0)
     network.close()
+
+
+def test_a_lane_whose_package_is_missing() -> None:
+    def make() -> object:
+        raise ImportError("Using SOCKS proxy, but the 'socksio' package is not installed.")
+
+    with pytest.raises(ConnectFailed, match="no connection is made: Using SOCKS proxy, but the 'socksio' package"):
+        Lanes(httpx, make, 1).pick("http://host")
 
 
 @pytest.mark.fault(37)

@@ -15,16 +15,17 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout
+from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
 from ..providers import addresses, google, ollama
 from ..providers.compatible import SERVICES, Service
 from ..providers.http_errors import BODY_LIMIT, http_error
-from ..providers.http_wire import Address, check_header, encoded, endpoint
+from ..providers.http_wire import Address, check_header, encoded, endpoint, http_request
 from ..providers.mistral import MISTRAL
-from ..providers.wire import HTTPRequest, Secret, member
+from ..providers.wire import HTTPRequest, Secret, SecretURL, guarded, member
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..runtime.failures import strip
 from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
@@ -59,8 +60,9 @@ class EndpointEmbedder:
         self.clock: Clock = SystemClock()
         self._provider = provider
         self._model = model
-        self._base_url = base_url
+        self._address = SecretURL(base_url) if base_url else None
         self._key = Secret(api_key) if api_key else None
+        del base_url, api_key  # no frame of a traceback may hold a key
         self._network: Network = network or HttpxNetwork()
         self._place: _Place | None = None
 
@@ -71,7 +73,7 @@ class EndpointEmbedder:
     def _vectors(self, texts: list[str]) -> list[Vector]:
         """The vectors of one batch."""
         before, used = sys.exception(), 0
-        place = self._place = self._place or _place_of(self._provider, self._model, self._base_url, self._key)
+        place = self._place = self._place or self._found()
         request = place.request(self._model, texts)
         while True:
             try:
@@ -84,6 +86,16 @@ class EndpointEmbedder:
                     raise
                 used += 1
             self.clock.sleep(wait)
+
+    def _found(self) -> _Place:
+        url = self._address.reveal() if self._address else None
+        try:
+            return _place_of(self._provider, self._model, url, self._key)
+        except (ToolcastError, ValueError) as error:
+            error.__traceback__ = None  # its frames hold the URL and what the environment says
+            raise
+        finally:
+            del url
 
     def _wait_after(self, error: LLMError, used: int) -> float | None:
         chance, now = random.random(), self.clock.now()
@@ -101,7 +113,7 @@ class EndpointEmbedder:
             body = read_body(reply, _READ, _LARGEST)
             if len(body) > _LARGEST:
                 raise LimitExceeded(f"{self.name} sent an answer of more than {_LARGEST} bytes")
-            return place.form.vectors(body, count)
+            return place.form.vectors(body, count, request)
         except TimeoutError as error:
             raise Timeout(f"{self.name} sent nothing for {_READ:.0f} s; try again", phase="idle") from error
         finally:
@@ -114,12 +126,15 @@ class _Form(NamedTuple):
     asks: Callable[[str, list[str]], Mapping[str, Any]]
     finds: Callable[[Any], Iterable[Vector]]
 
-    def vectors(self, body: bytes, count: int) -> list[Vector]:
-        """The vectors of an answer. Raises `MalformedEvent` for one that does not hold as many as `count`."""
-        try:
+    def vectors(self, body: bytes, count: int, request: HTTPRequest) -> list[Vector]:
+        """Return the vectors of an answer to `request`. Raises `MalformedEvent` if there are not `count` of them."""
+        found: list[Vector] | None = None
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = list(self.finds(json.loads(body)))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise MalformedEvent(f"the answer holds no embeddings: it begins {body[:80]!r}") from error
+        if found is None:
+            # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
+            start = request.masked(body.decode("utf-8", "replace"))[:80]
+            raise MalformedEvent(f"the answer holds no embeddings: it begins {start!r}")
         if len(found) != count:
             raise MalformedEvent(f"the answer holds {len(found)} embeddings for {count} texts")
         return found
@@ -137,8 +152,8 @@ class _Place(NamedTuple):
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": "application/json"}
         headers |= {**self.address.headers, **self.address.proof}
         for name, value in headers.items():
-            check_header(name, value.reveal() if isinstance(value, Secret) else value)
-        return HTTPRequest("POST", self.address.url, headers, encoded(body))
+            check_header(name, value)
+        return http_request("POST", self.address.url, headers, encoded(body))
 
 
 def _place_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _Place:
@@ -154,25 +169,23 @@ def _google(model: str, base_url: str | None, key: Secret | None) -> _Place:
     version = "" if re.search(r"/v\d", urlsplit(base_url).path) else "/v1beta"
     url = endpoint(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
     key = key or _secret(google.KEY_ENV)
-    address = Address("google", url, key, {}, "x-goog-api-key", google.KEY_ENV)
+    address = Address("google", SecretURL(url), key, {}, "x-goog-api-key", google.KEY_ENV)
     return _Place(_proven(address), _GOOGLE)
 
 
 def _ollama(base_url: str | None, key: Secret | None) -> _Place:
     host = ollama.ollama_url(base_url or os.environ.get("OLLAMA_HOST", ""))
     key = key or _secret(ollama.KEY_ENV)
-    return _Place(Address("ollama", endpoint(host, "/api/embed"), key, {}, key_env=ollama.KEY_ENV), _OLLAMA)
+    return _Place(Address("ollama", SecretURL(endpoint(host, "/api/embed")), key, {}, key_env=ollama.KEY_ENV), _OLLAMA)
 
 
 def _compatible(row: Service, model: str, base_url: str | None, key: Secret | None) -> _Place:
     # `address` knows chat completions only: they have the embeddings beside them.
     url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", addresses.address(row, base_url, model, os.environ))
     header, found = addresses.proof(row, key.reveal() if key else None, os.environ)
-    named: dict[str, str | Secret] = {
-        name: value for name, variable in row.header_env.items() if (value := os.environ.get(variable))
-    }
+    named = {name: value for name, variable in row.header_env.items() if (value := os.environ.get(variable))}
     keys = (*row.key_env, *row.bearer_env)
-    address = Address(row.name, url, Secret(found) if found else None, named, header, keys)
+    address = Address(row.name, SecretURL(url), Secret(found) if found else None, guarded(named), header, keys)
     return _Place(_proven(address) if row.needs_key else address, _OPENAI)
 
 

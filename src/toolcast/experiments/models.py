@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
@@ -21,7 +22,8 @@ from ..errors import ConnectFailed, LLMError, MalformedEvent, StreamInterrupted,
 from ..llms import FunctionCallingLLM
 from ..metadata import Progress
 from ..model_choice import chosen
-from ..providers.wire import HTTPRequest
+from ..providers.http_wire import http_request
+from ..providers.wire import HTTPRequest, SecretURL
 from ..ready_made import LlamaCpp, Ollama, providers
 from ..runtime import without_loop
 from ..runtime.network import Outside
@@ -138,8 +140,9 @@ async def _find(llm: Ollama, outside: Outside) -> None:
     """Return if Ollama has the model, or does not say what it has."""
     asked = llm.preview(llm.ask("?", (), None, None, parallel=False))
     assert asked is not None  # a service's LLM sends a request
-    before, _, after = asked.url.rpartition("/api/chat")
-    request = HTTPRequest("GET", f"{before}/api/tags{after}", asked.headers, b"")
+    before, _, after = asked.target.rpartition("/api/chat")
+    request = http_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
+    before = request.url.rpartition("/api/tags")[0]
     try:
         status, body = await _fetched(await llm.authorize(request, outside), llm, outside)
     except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
@@ -149,7 +152,7 @@ async def _find(llm: Ollama, outside: Outside) -> None:
             "with ollama_client_config.host or --host"
         ) from error
     if status != 404:
-        _look_up(llm.model, _names(body, before), before)
+        _look_up(llm.model, _names(body, before, request), before)
 
 
 async def _fetched(request: HTTPRequest, llm: Ollama, outside: Outside) -> tuple[int, bytes]:
@@ -171,16 +174,16 @@ _READ: Final = 30.0
 _MOST: Final = 10_000_000
 
 
-def _names(body: bytes, address: str) -> list[str]:
-    """The names of the models in an answer to `/api/tags`. Raises `MalformedEvent` where it is none."""
-    try:
+def _names(body: bytes, address: str, request: HTTPRequest) -> list[str]:
+    """Return the names of the models in an answer to `/api/tags`. Raises `MalformedEvent` if it is none."""
+    with suppress(ValueError, LookupError, TypeError):
         return [str(model["name"]) for model in json.loads(body)["models"] or ()]
-    except (ValueError, LookupError, TypeError) as error:
-        start = body[:60].decode("utf-8", "replace")
-        raise MalformedEvent(
-            f"what answers at {address} is no Ollama: asked for its models it says {start!r}. "
-            "Check ollama_client_config.host, or --host"
-        ) from error
+    # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
+    start = request.masked(body.decode("utf-8", "replace"))[:60]
+    raise MalformedEvent(
+        f"what answers at {address} is no Ollama: asked for its models it says {start!r}. "
+        "Check ollama_client_config.host, or --host"
+    )
 
 
 def _look_up(model: str, names: list[str], address: str) -> None:

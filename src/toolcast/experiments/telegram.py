@@ -22,7 +22,8 @@ from threading import Lock
 from typing import Any, Final, cast
 
 from ..errors import LLMError
-from ..providers.wire import HTTPRequest, Secret
+from ..providers.http_wire import http_request
+from ..providers.wire import HTTPRequest, Secret, SecretURL
 from ..runtime.lines import line_here
 from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
 from .operators import OperatorChannel, announced
@@ -60,16 +61,17 @@ class TelegramOperator:
         network: Network | None = None,
         base_url: str = API,
     ) -> None:
+        given = _Token(os.environ.get("TELEGRAM_BOT_TOKEN", "") if token is None else token)
+        del token  # what follows may raise, and no frame of a traceback may hold it
         if not (timeout_minutes == _FOR_EVER or 0 <= timeout_minutes <= _MOST_MINUTES):
             raise ValueError(f"timeout_minutes={timeout_minutes!r}: give 0 to {_MOST_MINUTES}, or -1 to wait for ever")
-        token = os.environ.get("TELEGRAM_BOT_TOKEN", "") if token is None else token
-        if not _TOKEN.fullmatch(token):
-            wrong = "is no token of a bot" if token else "is not set"
+        if not _TOKEN.fullmatch(given.reveal()):
+            wrong = "is no token of a bot" if given else "is not set"
             raise ValueError(f"TELEGRAM_BOT_TOKEN {wrong}: Telegram's BotFather gives one, as in 123456:ABC-DEF")
         self.timeout_minutes: int = timeout_minutes
         self.fallback: OperatorChannel | None = fallback
         self._people = _People(authorized_users)
-        self._bot = _Bot(_Token(token), network or HttpxNetwork(), base_url.rstrip("/"))
+        self._bot = _Bot(given, network or HttpxNetwork(), SecretURL(base_url.rstrip("/")))
         self._clock: Clock = SystemClock()
         self._lock = Lock()
 
@@ -190,27 +192,13 @@ class _Token(Secret):
         return super().masked(text).replace(half, "[key]")
 
 
-class _BotRequest(HTTPRequest):
-    """A request whose URL holds a token, which no text about it does."""
-
-    __slots__ = ("secret",)
-    secret: Secret
-
-    def masked(self, text: str) -> str:
-        """`text` without the token."""
-        return self.secret.masked(text)
-
-    def __repr__(self) -> str:
-        return self.masked(super().__repr__())
-
-
 @dataclass(frozen=True, slots=True)
 class _Bot:
     """The Bot API, as far as it is needed."""
 
     token: Secret
     network: Network
-    base_url: str
+    base_url: SecretURL
 
     def updates(self, offset: int, seconds: int) -> list[Mapping[str, Any]]:
         """What was written to the bot, from update `offset` on; the server waits so many seconds for something."""
@@ -222,11 +210,12 @@ class _Bot:
 
     def call(self, method: str, values: Mapping[str, Any], seconds: float) -> Any:
         """What `method` gives. Raises `_Failed`, in whose text there is no token."""
+        request = self._request(method, values)
         try:
-            status, body = self._sent(self._request(method, values), seconds)
+            status, body = self._sent(request, seconds)
         except (LLMError, OSError) as error:
             # Not as its cause: what a network of the user's own raises may hold anything.
-            raise _Failed(self.token.masked(f"{method}: {error}"), passes=True) from None
+            raise _Failed(request.masked(f"{method}: {error}"), passes=True) from None
         try:
             answer: Any = json.loads(body)
         except ValueError:
@@ -236,21 +225,18 @@ class _Bot:
         answer = cast("dict[str, Any]", answer)
         if answer.get("ok") is True:
             return answer.get("result")
-        raise self._refusal(method, status, answer)
+        raise self._refusal(request, method, status, answer)
 
-    def _refusal(self, method: str, status: int, answer: Mapping[str, Any]) -> _Failed:
-        why = self.token.masked(str(answer.get("description"))[:200])
+    def _refusal(self, request: HTTPRequest, method: str, status: int, answer: Mapping[str, Any]) -> _Failed:
+        why = request.masked(str(answer.get("description")))[:200]
         pause = _part(answer, "parameters").get("retry_after")
         seconds = float(pause) if isinstance(pause, (int, float)) and 0 < pause < math.inf else None
         advice = _ADVICE.get(status, "")
         return _Failed(f"{method}: {why} ({status}){advice}", passes=status == 429 or status >= 500, pause=seconds)
 
-    def _request(self, method: str, values: Mapping[str, Any]) -> _BotRequest:
-        url = f"{self.base_url}/bot{self.token.reveal()}/{method}"
-        body = json.dumps(values).encode()
-        request = _BotRequest("POST", url, {"content-type": "application/json"}, body)
-        object.__setattr__(request, "secret", self.token)  # the class is frozen
-        return request
+    def _request(self, method: str, values: Mapping[str, Any]) -> HTTPRequest:
+        url = SecretURL(f"{self.base_url.reveal()}/bot{self.token.reveal()}/{method}", self.token)
+        return http_request("POST", url, {"content-type": "application/json"}, json.dumps(values).encode())
 
     def _sent(self, request: HTTPRequest, seconds: float) -> tuple[int, bytes]:
         reply = self.network.open(request, connect=_GRACE, read=seconds)

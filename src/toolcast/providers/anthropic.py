@@ -35,7 +35,7 @@ from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
 from .strict_schemas import anthropic_schema
-from .wire import Conversation, Decoder, Secret, Terms, ToolChoice, ToolSpec, legal_name, once_for_all
+from .wire import Conversation, Decoder, Secret, SecretURL, Terms, ToolChoice, ToolSpec, legal_name, once_for_all
 
 KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
@@ -61,7 +61,7 @@ class AnthropicWire(HTTPWire):
         key, header = (api_key, "x-api-key") if api_key else (bearer, "authorization")
         versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
         url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
-        super().__init__(Address("anthropic", url, key, headers or {}, header, KEY_ENV))
+        super().__init__(Address("anthropic", SecretURL(url), key, headers or {}, header, KEY_ENV))
         self._holds = once_for_all(_can_hold)
 
     def can_hold(self, conversation: Conversation) -> bool:

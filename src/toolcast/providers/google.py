@@ -31,7 +31,7 @@ from .http_errors import Source
 from .http_wire import Address, Frame, HTTPWire, budget, effort, endpoint
 from .parts import arguments_of, cannot_take, inlined, only, system_messages
 from .strict_schemas import gemini_schema
-from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
+from .wire import Conversation, Decoder, Secret, SecretURL, Terms, ToolSpec, legal_name
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 KEY_ENV = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -57,14 +57,14 @@ class GoogleWire(HTTPWire):
         base_url = base_url or BASE_URL
         versioned = _VERSIONED.search(urlsplit(base_url).path)
         url = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
-        super().__init__(Address("google", url, api_key, headers or {}, "x-goog-api-key", KEY_ENV))
+        super().__init__(Address("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", KEY_ENV))
 
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes. A model that is no bare name keeps what stands before it (`tunedModels/...`)."""
+    def url(self, conversation: Conversation) -> SecretURL:
+        """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
         model = conversation.model if "/" in conversation.model else f"models/{conversation.model}"
         path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if conversation.stream else 'generateContent'}"
-        url = endpoint(super().url(conversation), path)
-        return f"{url}{'&' if '?' in url else '?'}alt=sse" if conversation.stream else url
+        url = endpoint(super().url(conversation).reveal(), path)
+        return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if conversation.stream else url)
 
     def frame(self, terms: Terms, settings: Settings) -> GoogleFrame:
         """What requests with these terms and settings have in common."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
 
 from ..errors import BadRequest, LLMError
 from ..messages import Message
@@ -27,6 +28,7 @@ from .wire import (
     HTTPRequest,
     NamedTool,
     Secret,
+    SecretURL,
     Terms,
     ToolChoice,
     ToolNames,
@@ -47,7 +49,7 @@ class Address:
     """
 
     provider: str
-    url: str
+    url: SecretURL
     api_key: Secret | None
     headers: Mapping[str, str | Secret]
     key_header: str = "authorization"
@@ -55,7 +57,8 @@ class Address:
 
     def source(self, model: str | None) -> Source:
         """Who it is that failed, for errors."""
-        secrets = [value for value in (self.api_key, *self.headers.values()) if isinstance(value, Secret)]
+        url = self.url if self.url.has_secrets else None
+        secrets = [value for value in (url, self.api_key, *self.headers.values()) if isinstance(value, Secret)]
         return Source(self.provider, model, self.key_env, tuple(secrets))
 
     @property
@@ -137,7 +140,7 @@ class HTTPWire(ABC):
         except BadRequest as error:
             error.provider, error.model = self.provider, conversation.model
             raise
-        return HTTPRequest("POST", url, headers, encoded(members), tuple(frame.notes))
+        return http_request("POST", url, headers, encoded(members), tuple(frame.notes))
 
     def decoder(self, conversation: Conversation) -> Decoder:
         """A fresh decoder for one answer, streamed or whole."""
@@ -157,8 +160,8 @@ class HTTPWire(ABC):
     def frame(self, terms: Terms, settings: Settings) -> Frame:
         """What requests with these terms and settings have in common."""
 
-    def url(self, conversation: Conversation) -> str:
-        """Where the request goes."""
+    def url(self, conversation: Conversation) -> SecretURL:
+        """Return the URL that the request is sent to."""
         return self._at.url
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
@@ -178,7 +181,7 @@ class HTTPWire(ABC):
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": accept}
         headers |= {**self._at.proof, **self.fixed_headers, **self._own_headers}
         for name, value in headers.items():
-            check_header(name, value.reveal() if isinstance(value, Secret) else value)
+            check_header(name, value)
         return headers
 
     def _extra(self, frame: Frame, settings: Settings) -> dict[str, Any]:
@@ -190,22 +193,46 @@ class HTTPWire(ABC):
         return extra
 
 
-def check_header(name: str, text: str) -> None:
-    """Raises `BadRequest` for characters that a header cannot have."""
-    if _CONTROL.search(name + text) or not text.isascii() or not name.isascii():
+def check_header(name: str, value: str | Secret) -> None:
+    """Raise `BadRequest` for characters that a header cannot have."""
+    if not _is_legal(name, value):
         raise BadRequest(
             f"the header {name!r} holds characters that a header cannot have; "
             "look for a line break or a typographic quote at the end of the key"
         )
 
 
+def _is_legal(name: str, value: str | Secret) -> bool:
+    # The text of a secret stays in this frame, which no traceback shows.
+    text = value.reveal() if isinstance(value, Secret) else value
+    # The types are those of the caller's own code.
+    texts: tuple[object, ...] = (name, text)
+    return all(isinstance(each, str) and each.isascii() and not _CONTROL.search(each) for each in texts)
+
+
+def http_request(
+    method: str, url: SecretURL, headers: Mapping[str, str | Secret], body: bytes, notes: tuple[str, ...] = ()
+) -> HTTPRequest:
+    """Return a request to `url`, whose credentials do not show in it."""
+    return HTTPRequest(method, url.shown, headers, body, notes, secret_url=url if url.has_secrets else None)
+
+
 def endpoint(base_url: str, path: str) -> str:
-    """`base_url` with `path` at its end, where it does not end in it already; a query stays behind it."""
+    """Return `base_url` with `path` appended unless it ends in it already; a query stays at the end."""
     url, mark, query = base_url.strip().partition("?")
     url = url.rstrip("/")
-    if not re.match(r"https?://[^/]", url) or _CONTROL.search(base_url.strip()):
-        raise BadRequest(f"base_url={base_url!r} is no http address; give it as https://host/v1")
+    if not _is_http(base_url.strip()):
+        raise BadRequest(f"base_url={SecretURL(base_url).shown!r} is no http address; give it as https://host/v1")
     return (url if url.endswith(path) else url + path) + mark + query
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not _CONTROL.search(url)
 
 
 def encoded(members: Mapping[str, str]) -> bytes:

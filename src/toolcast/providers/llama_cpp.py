@@ -26,10 +26,10 @@ from ..settings import Settings
 from .compatible import LLAMA_CPP
 from .forced_calls import ForcedCalls, ForcedDecoder, Form, form_of
 from .grammar import Limits, calls_schema, grammar
-from .http_wire import endpoint
+from .http_wire import endpoint, http_request
 from .openai_chat import OpenAIChatWire
 from .prompted import spoken
-from .wire import Conversation, Decoder, HTTPRequest, Secret, ToolSpec
+from .wire import Conversation, Decoder, HTTPRequest, Secret, SecretURL, ToolSpec
 
 _PROBE = "The capital of France is"
 
@@ -49,7 +49,7 @@ class LlamaCppWire:
         native_tools: bool = False,
     ) -> None:
         self._chat = OpenAIChatWire(LLAMA_CPP, api_key=api_key, base_url=base_url, headers=headers)
-        self._probe_url = endpoint(base_url or LLAMA_CPP.base_url, "/completions")
+        self._probe_url = SecretURL(endpoint(base_url or LLAMA_CPP.base_url, "/completions"))
         self._limits = limits or Limits()
         self._native_tools = native_tools
         self._checked: set[str] = set()
@@ -88,7 +88,7 @@ class LlamaCppWire:
         probe = {"prompt": _PROBE, "grammar": rules, "max_tokens": 1, "temperature": 0, "cache_prompt": False}
         bare = replace(conversation, messages=(), tools=(), tool_choice=None, stream=False)
         headers = self._chat.request(bare, Settings()).headers
-        return HTTPRequest("POST", self._probe_url, headers, json.dumps(probe).encode())
+        return http_request("POST", self._probe_url, headers, json.dumps(probe).encode())
 
     def preflight_ok(self, conversation: Conversation, body: bytes) -> LLMError | None:
         """None if the answer to `preflight` shows that the tools are enforced, else the error to raise."""

@@ -37,7 +37,7 @@ from .http_wire import Address, Frame, HTTPWire, endpoint
 from .open_calls import OpenCalls
 from .parts import arguments_of, cannot_take, inlined, result_text
 from .strict_schemas import ollama_format
-from .wire import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
+from .wire import Conversation, Decoder, Secret, SecretURL, Terms, ToolSpec, legal_name
 
 KEY_ENV = ("OLLAMA_API_KEY",)
 
@@ -100,7 +100,7 @@ class OllamaWire(HTTPWire):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         url = endpoint(base_url or ollama_url(), "/api/chat")
-        super().__init__(Address("ollama", url, api_key, headers or {}, key_env=KEY_ENV))
+        super().__init__(Address("ollama", SecretURL(url), api_key, headers or {}, key_env=KEY_ENV))
 
     def frame(self, terms: Terms, settings: Settings) -> OllamaFrame:
         """What requests with these terms and settings have in common."""

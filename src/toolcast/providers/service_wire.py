@@ -17,7 +17,7 @@ from ..settings import Settings
 from .compatible import Service
 from .http_wire import Address, Frame, HTTPWire, effort, endpoint
 from .strict_schemas import openai_strict
-from .wire import Secret, Terms, ToolSpec
+from .wire import Secret, SecretURL, Terms, ToolSpec
 
 
 class ServiceWire(HTTPWire):
@@ -39,7 +39,7 @@ class ServiceWire(HTTPWire):
     ) -> None:
         names = (*service.key_env, *service.bearer_env)
         url = endpoint(base_url or service.base_url, self.path)
-        super().__init__(Address(service.name, url, api_key, headers or {}, service.key_header, names))
+        super().__init__(Address(service.name, SecretURL(url), api_key, headers or {}, service.key_header, names))
         self._service = service
 
 

@@ -7,12 +7,14 @@ come back, and reads the service's error bodies. Everything that stands on it wo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from re import compile as regex
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote, unquote, unquote_plus
 
 from ..errors import BadRequest, LLMError
 from ..events import Event
@@ -39,9 +41,7 @@ class Secret:
     def masked(self, text: str) -> str:
         """`text` without the key, with or without the word that goes before it."""
         key = self._reveal()
-        for shown in (key, key.rpartition(" ")[2]):
-            text = text.replace(shown, "[key]") if len(shown) > 3 else text
-        return text
+        return _without(text, (key, key.rpartition(" ")[2]))
 
     def __repr__(self) -> str:
         return "Secret('**********')"
@@ -64,11 +64,131 @@ class Secret:
         raise TypeError("an API key is not pickled; let the other process read it from its environment")
 
 
+class SecretURL(Secret):
+    """A URL that may contain credentials: a user and password, or the values of a query.
+
+    `shown` is the URL with `***` in place of each of them; it is the URL itself where there are none. `more` are
+    further secrets in it, such as a token in the path.
+    """
+
+    __slots__ = ("_more", "_parts", "shown")
+    _parts: Callable[[], list[str]]
+
+    def __init__(self, url: str, *more: Secret) -> None:
+        super().__init__(url)
+        scheme, userinfo, rest = (part or "" for part in _URL.findall(url)[0])
+        self.shown: str = scheme + ("***@" if userinfo else "") + _FIELD.sub(_hidden, rest)
+        for secret in more:
+            self.shown = self.shown.replace(secret.reveal(), "***")
+        texts = [*_userinfo_forms(userinfo[:-1]), *_secret_fields(rest)]
+        forms = sorted({form for text in texts for form in _forms(text)}, key=len, reverse=True)
+        self._more = more
+        self._parts = lambda: forms
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether `shown` differs from the URL."""
+        return bool(self._more or self._parts())
+
+    def masked(self, text: str) -> str:
+        """`text` without the credentials, in whichever encoding they appear."""
+        for secret in self._more:
+            text = secret.masked(text)
+        return _without(text, self._parts())
+
+    def __repr__(self) -> str:
+        return f"SecretURL({self.shown!r})"
+
+    __str__ = __repr__
+
+    def __deepcopy__(self, memo: object) -> SecretURL:
+        return self
+
+
+_HARMLESS_HEADERS: Final = regex(
+    r"accept(-\w+)?|content-(type|length)|user-agent|host|connection|cache-control|date|origin|(http-)?referer|x-title"
+    r"|x-(app|client|env|environment|organization|project|region|service|team|tenant|version)"
+    r"|traceparent|(x-)?(client-)?(request|correlation)-id|x-stainless-[\w-]+|api-version|anthropic-(version|beta)"
+    r"|anthropic-dangerous-direct-browser-access|openai-(organization|project|beta)|x-goog-(user-project|api-client)"
+)
+
+
+def guarded(headers: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return `headers` with each value a `Secret`, unless its name is known to be harmless."""
+    return {
+        name: value if _HARMLESS_HEADERS.fullmatch(name.lower()) else Secret(value) for name, value in headers.items()
+    }
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        # What is shorter is part of any text, and no key.
+        text = text.replace(secret, "[key]") if len(secret) > 3 else text
+    return text
+
+
+# A value counts as secret unless its name is known to be harmless: no list of the names of secrets is complete.
+_HARMLESS_FIELDS: Final = frozenset(
+    [
+        "alt",
+        "api-version",
+        "api_version",
+        "beta",
+        "deployment",
+        "format",
+        "location",
+        "model",
+        "project",
+        "provider",
+        "region",
+        "stream",
+        "timeout",
+        "v",
+        "version",
+    ]
+)
+_URL: Final = regex(r"(?s)\A(\s*(?:[a-zA-Z][\w+.-]*:)?//)?([^/?#]*@)?(.*)")
+_FIELD: Final = regex(r"([?&#])([^=&#]*)(=?)([^&#]*)")
+
+
+def _secret_fields(rest: str) -> Iterator[str]:
+    for mark, name, equals, value in _FIELD.findall(rest):
+        if not _is_harmless(mark, name):
+            yield value if equals else name
+
+
+def _hidden(field: Any) -> str:
+    mark, name, equals, value = field.groups()
+    if _is_harmless(mark, name) or not (name or value):
+        return str(field[0])
+    return f"{mark}{name}=***" if equals and mark != "#" else f"{mark}***"
+
+
+def _is_harmless(mark: str, name: str) -> bool:
+    return mark != "#" and name.lower() in _HARMLESS_FIELDS
+
+
+def _userinfo_forms(userinfo: str) -> Iterator[str]:
+    """User, password and both together, as they are and as a header sends them."""
+    if userinfo:
+        user, _, password = userinfo.partition(":")
+        yield from (userinfo, user, password)
+        yield b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
+
+
+def _forms(text: str) -> Iterator[str]:
+    """`text` with its percent-encoding, without it, and with that of other writers of URLs."""
+    yield text
+    for plain in (unquote(text), unquote_plus(text)):
+        yield from (plain, quote(plain), quote(plain, safe=""))
+
+
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
     """A request, ready to be sent. `notes` names settings that the service cannot take and that were left out.
 
-    `tls_name` is the name that the server must prove, where `url` has an address in its place.
+    `url` can be shown to anybody: where the URL contains credentials it has `***` in their place, and `target` is what
+    a network sends. `tls_name` is the name that the server must prove, where `url` has an address in its place.
     """
 
     method: str
@@ -77,10 +197,17 @@ class HTTPRequest:
     body: bytes = field(repr=False)
     notes: tuple[str, ...] = ()
     tls_name: str | None = None
+    secret_url: SecretURL | None = field(default=None, repr=False)
+
+    @property
+    def target(self) -> str:
+        """The URL to send the request to, with any credentials in it; for the network, and nothing else."""
+        secret = self.secret_url
+        return secret.reveal() if secret is not None and secret.shown == self.url else self.url
 
     def masked(self, text: str) -> str:
-        """`text` without the keys in the headers."""
-        for value in self.headers.values():
+        """`text` without the keys in the headers and in the URL."""
+        for value in (self.secret_url, *self.headers.values()):
             text = value.masked(text) if isinstance(value, Secret) else text
         return text
 

@@ -157,7 +157,7 @@ class AiohttpDoor:
 
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> AiohttpReply:
         """The answer to `request`, its body unread."""
-        if not request.url.isprintable():
+        if not request.target.isprintable():
             raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
         checked(request)
         trail = _Trail(self.loop, read)
@@ -198,13 +198,13 @@ class AiohttpDoor:
 
     async def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None) -> AiohttpReply:
         before = sys.exception()
-        proxy = self._proxy(request.url) if self._proxies else None
+        proxy = self._proxy(request.target) if self._proxies else None
         token = _trail.set(trail)
         trail.begin(connect)
         try:
             response = await self._session.request(
                 request.method,
-                request.url,
+                request.target,
                 headers=revealed(request.headers),
                 data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
                 allow_redirects=False,

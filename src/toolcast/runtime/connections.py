@@ -134,21 +134,25 @@ class SyncDoor(_Door):
         return self._sent(request, _Trail(line), connect, read)
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
+        # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
         with Told(self.library, request):
-            place = place_of(self.library, request.url, request.tls_name)
-            sent = self._request(request, place, connect, read)
-            trail.mark(sent, trail.see)
-            if not self._room.acquire(timeout=connect):
-                raise self._full()
-            lane = None
-            try:
-                lane = self._lanes.pick(place.origin)
-                if trail.line is not None:
-                    trail.line.reach(partial(shut, lane.stream))
-                response = lane.send(sent)
-            except BaseException:
-                self._leave(lane, False, trail.line)
-                raise
+            return self._answered(request, trail, connect, read)
+
+    def _answered(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
+        place = place_of(self.library, request.target, request.tls_name)
+        sent = self._request(request, place, connect, read)
+        trail.mark(sent, trail.see)
+        if not self._room.acquire(timeout=connect):
+            raise self._full()
+        lane = None
+        try:
+            lane = self._lanes.pick(place.origin)
+            if trail.line is not None:
+                trail.line.reach(partial(shut, lane.stream))
+            response = lane.send(sent)
+        except BaseException:
+            self._leave(lane, False, trail.line)
+            raise
         kept = Open(lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
         if self._lanes.brought is None:
             lane.stream = kept.stream
@@ -253,14 +257,20 @@ class AsyncDoor(_Door):
     async def _sent(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
     ) -> HttpxAsyncReply:
+        # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
+        with Told(self.library, request):
+            return await self._opened(request, trail, connect, read)
+
+    async def _opened(
+        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
+    ) -> HttpxAsyncReply:
         # Each step of connecting and each piece of the headers has its own limit; this one is for them all.
         limit = None if connect is None or read is None else connect + read
-        with Told(self.library, request):
-            place = place_of(self.library, request.url, request.tls_name)
-            sent = self._request(request, place, connect, read)
-            trail.mark(sent, trail.asee)
-            answered = partial(self._answered, sent, place.origin, connect)
-            lane, response = await apart(answered, self._undo, limit)
+        place = place_of(self.library, request.target, request.tls_name)
+        sent = self._request(request, place, connect, read)
+        trail.mark(sent, trail.asee)
+        answered = partial(self._answered, sent, place.origin, connect)
+        lane, response = await apart(answered, self._undo, limit)
         # httpcore reads the body's limit when the body begins, and each read here comes with its own.
         sent.extensions["timeout"]["read"] = None
         kept = Open(lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw())

@@ -143,15 +143,25 @@ def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
     )
 
 
-def strip(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
-    """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`."""
+def strip(error: BaseException, request: HTTPRequest | None, before: BaseException | None) -> None:
+    """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`.
+
+    Without a `request` only the frames go: there are no keys to look for.
+    """
     for link in _chain(error, before):
         link.__traceback__ = None
-        link.args = tuple(_masked(arg, request) if isinstance(arg, str) else arg for arg in link.args)
-        if isinstance(link, OSError) and link.strerror:
-            link.strerror = _masked(link.strerror, request)
+        if request is not None:
+            _mask(link, request)
         if vars(link).get("_request") is not None:
             vars(link)["_request"] = None
+
+
+def _mask(error: BaseException, request: HTTPRequest) -> None:
+    error.args = tuple(request.masked(arg) if isinstance(arg, str) else arg for arg in error.args)
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = request.masked(error.strerror)
+    if isinstance(error, LLMError) and error.rate_limits:
+        error.rate_limits = {name: request.masked(value) for name, value in error.rate_limits.items()}
 
 
 def _chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
@@ -167,12 +177,8 @@ def _chain(error: BaseException, before: BaseException | None = None) -> Iterato
 
 def _mask_record(record: logging.LogRecord) -> bool:
     if (request := _in_flight.get()) is not None:
-        record.msg, record.args = _masked(record.getMessage(), request), ()
+        record.msg, record.args = request.masked(record.getMessage()), ()
     return True
-
-
-def _masked(text: str, request: HTTPRequest) -> str:
-    return request.masked(text)
 
 
 def _text(value: str | Secret) -> str:

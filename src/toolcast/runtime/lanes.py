@@ -19,6 +19,8 @@ from time import monotonic
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ..errors import ConnectFailed
+
 EXPIRY = 30.0
 """Seconds that an idle connection is kept."""
 
@@ -89,7 +91,7 @@ class Lanes:
         with self._lock:
             lane = self._last_from(origin)
             if lane is None:
-                lane = Lane(self._make())
+                lane = Lane(self._new())
                 self._count += 1
             lane.origin = origin
             return lane
@@ -115,6 +117,20 @@ class Lanes:
             self._closed = True
             idle, self._idle = self._idle, []
             return idle
+
+    def _new(self) -> Any:
+        try:
+            return self._make()
+        except ImportError as error:
+            raise ConnectFailed(f"no connection is made: {error}", retryable=False) from None
+        except ValueError:
+            failure = ConnectFailed(
+                "the environment names a proxy that cannot be used; set HTTP_PROXY, HTTPS_PROXY and ALL_PROXY "
+                "to http://host:port, or unset them",
+                retryable=False,
+            )
+        # Outside of the `except`: the error of the library contains the proxy's user.
+        raise failure
 
     def _last_from(self, origin: str) -> Lane | None:
         idle = self._idle
