@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,4 +209,39 @@ def test_a_child_does_not_close_its_parents(path: Path, monkeypatch: pytest.Monk
         child.setattr(sqlite_files.os, "getpid", lambda: -1)
         file.close()
     assert file._connection.execute("SELECT 1").fetchone() == (1,)
+    file.close()
+
+
+def test_connections_of_one_process_queue_for_writing(path: Path) -> None:
+    """None of them finds the file locked by another: SQLite would give up at once here."""
+    SQLiteFile(path, LAYOUT).close()  # the tables are there
+    files = [SQLiteFile(path, LAYOUT) for _ in range(8)]
+    for file in files:
+        with file.using() as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+    failed: list[ToolcastError] = []
+
+    def write(file: SQLiteFile) -> None:
+        try:
+            for number in range(100):
+                add(file, str(number))
+        except ToolcastError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(file,)) for file in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(texts(files[0])) == 800
+    for file in files:
+        file.close()
+
+
+def test_a_forked_child_can_open_files_where_a_thread_of_its_parent_was_opening_one(path: Path) -> None:
+    with sqlite_files._registering:
+        sqlite_files._forget_registration()
+        file = SQLiteFile(path, LAYOUT)
+    add(file, "one")
     file.close()

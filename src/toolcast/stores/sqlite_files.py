@@ -2,7 +2,9 @@
 
 It keeps a write-ahead log: readers and the writer do not wait for each other, and a transaction waits for the disk
 once in about a thousand. There is one connection, with a lock around it; a forked child must not touch its parent's,
-and opens one of its own. A file says by `application_id` whose it is, and by `user_version` which tables it has: the
+and opens one of its own. Connections of one process to one file also share a lock for writing: SQLite lets a writer
+that finds the file locked sleep and try again, up to 100 ms each time, so that among many the late ones overtake those
+that wait, which fail in the end. A file says by `application_id` whose it is, and by `user_version` which tables it has: the
 file of something else is left alone.
 """
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
+from weakref import WeakValueDictionary
 
 from ..errors import SessionTaken, ToolcastError
 from .locks import claim_file
@@ -27,6 +30,8 @@ WAIT = 5.0  # seconds for another process that is writing
 _FAULTS: Final = (sqlite3.Error, UnicodeError)  # the second where the damage is in what SQLite says
 
 _inherited: list[sqlite3.Connection] = []  # from before a fork: to close one is to touch it
+_writing: WeakValueDictionary[tuple[int, Path], Lock] = WeakValueDictionary()  # one lock for each process and file
+_registering = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,8 @@ class SQLiteFile:
 
     @contextmanager
     def changing(self) -> Generator[sqlite3.Connection]:
-        """The connection in a transaction: all that is done inside, or nothing of it."""
-        with self.using() as connection, _transaction(connection):
+        """Give the connection in a transaction: all that is done inside, or nothing of it."""
+        with self.using() as connection, self._writing, _transaction(connection):
             yield connection
 
     def close(self) -> None:
@@ -81,9 +86,29 @@ class SQLiteFile:
 
     def _open(self) -> None:
         self._lock = Lock()
+        self._process = os.getpid()
+        self._writing = _lock_for_writing(self._process, self.path)
         with told(self.path, *_FAULTS):
             self._connection = _opened(self.path, self._layout)
-        self._process = os.getpid()
+
+
+def _lock_for_writing(process: int, path: Path) -> Lock:
+    """Return the lock that all connections of a process to the file at `path` share."""
+    with _registering:
+        lock = _writing.get((process, path))
+        if lock is None:
+            lock = _writing[process, path] = Lock()
+        return lock
+
+
+def _forget_registration() -> None:
+    """Replace the lock of the registry in a forked child: another thread of its parent may have been in it."""
+    global _registering
+    _registering = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_registration)
 
 
 def lock_file(path: Path, name: str) -> Path:
