@@ -81,7 +81,6 @@ def test_a_result_answers_its_call() -> None:
 @pytest.mark.parametrize(
     "after",
     [
-        {"history": (user("a"),)},
         {"history": (user("b"), user("b"))},
         {"history": ()},
         {"started": frozenset[str]()},
@@ -96,6 +95,18 @@ def test_what_was_taken_away_is_a_whole_new_state(after: dict[str, Any]) -> None
     state = replace(before, **after)
     assert kinds(difference(before, state)) == ["replaced"]
     assert fold([OPENED, *difference(BEGUN, before), *difference(before, state)]) == state
+
+
+@pytest.mark.parametrize(("kept", "new"), [(999, ()), (998, (user("other"), CALL)), (1, (CALL,))])
+def test_what_was_taken_off_the_end_is_not_a_new_history(kept: int, new: tuple[Message, ...]) -> None:
+    before = replace(BEGUN, history=tuple(user(str(n)) for n in range(1000)), started=frozenset({"c3"}))
+    state = replace(before, history=(*before.history[:kept], *new))
+    records = difference(before, state)
+    assert records == [
+        {"kind": "cut", "messages": kept},
+        *({"kind": "message", "message": message.to_dict()} for message in new),
+    ]
+    assert fold([OPENED, *difference(BEGUN, before), *records]) == state
 
 
 def test_equal_messages_need_not_be_the_same() -> None:
@@ -257,6 +268,10 @@ BAD: list[Any] = [
     {"kind": "message", "message": {"role": "god", "parts": []}},
     {"kind": "message", "message": {"role": "user", "parts": [{"type": "pickle", "text": "x"}]}},
     {"kind": "message", "message": {"role": "user", "parts": [{"type": "text", "text": object()}]}},
+    {"kind": "cut"},
+    {"kind": "cut", "messages": -1},
+    {"kind": "cut", "messages": 2},
+    {"kind": "cut", "messages": True},
     {"kind": "started", "call_id": 1},
     {"kind": "remembered", "rule": "all"},
     {"kind": "replaced", "history": []},
@@ -321,7 +336,7 @@ anything = st.recursive(
     ),
     max_leaves=10,
 )
-of_a_kind = st.sampled_from(["opened", "message", "started", "usage", "remembered", "replaced", "turn"])
+of_a_kind = st.sampled_from(["opened", "message", "started", "usage", "remembered", "replaced", "cut", "turn"])
 
 
 @pytest.mark.fault(138)

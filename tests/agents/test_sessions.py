@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -25,6 +26,7 @@ from toolcast import OpenAI
 from toolcast.agents import saved_sessions, session_turns, sessions
 from toolcast.agents.engine import Engine
 from toolcast.agents.permissions import Permissions
+from toolcast.agents.session_log import fold
 from toolcast.agents.sessions import Session, Status
 from toolcast.errors import IllegalState, RateLimited, SessionTaken, TurnCancelled
 from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
@@ -397,6 +399,41 @@ def test_back_to_idle_after_an_error(talk: Talk) -> None:
         talk.result(session)
     assert talk.run(session, "go").text == "hello"
     assert walk == ["idle", "active", "idle", "active", "idle"]
+
+
+class Counting(MemoryStore):
+    """A store that counts the bytes of what is appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: int = 0
+
+    def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
+        self.written += len(json.dumps(records))
+        super().append(id, records)
+
+
+def test_what_a_turn_writes_does_not_grow_with_the_history(talk: Talk) -> None:
+    """A turn that fails takes back what was said; a turn with a tool is saved at each step."""
+
+    def cost(messages: int) -> list[int]:
+        history = [make(f"{number:4}") for number in range(messages // 2) for make in (user, assistant)]
+        store = Counting()
+        answers = ("first", RateLimited("slow down"), call("c1", "look"), "an answer")
+        session = Session(scripted(*answers, tools=[look], history=history), store=store)
+        talk.run(session, "go")  # which writes the history that there was
+        counts = []
+        for _ in range(2):
+            before = store.written
+            with suppress(RateLimited):
+                talk.run(session, "go")
+            counts.append(store.written - before)
+        talk.close(session)
+        assert fold(store.read(session.id)).history == session.engine.history
+        return counts
+
+    for few, many in zip(cost(10), cost(2000), strict=True):
+        assert abs(few - many) < 50  # digits of numbers
 
 
 def test_a_turn_that_never_begins_leaves_the_session_idle(talk: Talk) -> None:

@@ -134,3 +134,30 @@ def test_one_file_by_two_names_has_one_lock(store: SQLiteStore, tmp_path: Path) 
     link.symlink_to(store.path)
     with SQLiteStore(link) as other, store.claim("a"), pytest.raises(SessionTaken):
         other.claim("a")
+
+
+def test_an_append_costs_the_same_however_long_the_log_is(store: SQLiteStore, path: Path) -> None:
+    """Counted are the steps of SQLite's machine and the pages that are written."""
+    record = {"kind": "message", "text": "some words of an answer " * 10}
+    for id in ("short", "long", "another"):
+        store.append(id, [record])
+    store.append("long", [record] * 20_000)
+
+    def cost(id: str) -> tuple[int, int]:
+        steps = 0
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+
+        with store._file.using() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.set_progress_handler(step, 1)
+        store.append(id, [record])
+        with store._file.using() as connection:
+            connection.set_progress_handler(None, 1)
+        return steps, path.with_name(f"{path.name}-wal").stat().st_size
+
+    (few, _), (many, written) = cost("short"), cost("long")
+    assert few == many
+    assert written < 8 * 4200  # the page of the record, that of the index, and what a page that is full moves

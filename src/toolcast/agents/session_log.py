@@ -1,9 +1,10 @@
 """A session as a list of records, and what has to be added to it: no I/O, no clock.
 
 `fold` reads the records into a `SessionState`; `difference` says which records lead from one state to another. For
-the usual step, where the history has grown at its end, these are only what is new. Whatever else may have happened
-to it (a repair, a compaction, a turn taken back) is one record, `replaced`, with all of it. Nothing that is read is
-trusted: it may be damaged, or made by a stranger, and is data in any case.
+the usual step, where the history has grown at its end, these are only what is new; where messages were taken off its
+end (a turn that failed), `cut` says how many are left. So what a step writes does not grow with the history. Whatever
+else may have happened to it (a repair, a compaction) is one record, `replaced`, with all of it. Nothing that is read
+is trusted: it may be damaged, or made by a stranger, and is data in any case.
 """
 
 from __future__ import annotations
@@ -69,25 +70,38 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
 
 
 def _grown(before: SessionState, after: SessionState) -> list[Record] | None:
-    """The records of what was added to a state; None where something was taken away."""
-    new = _rest(before.history, after.history)
+    """Return the records of what was added to a state, or taken off the end of its history.
+
+    None where only the whole of it says what has changed.
+    """
+    kept = _kept(before.history, after.history)
     rules = _rest(before.remembered, after.remembered)
-    if new is None or rules is None:
+    if rules is None or (not kept and before.history):
         return None
+    new = after.history[kept:]
     open_calls = before.started.difference(*map(_answered, new))
     if not open_calls <= after.started:
         return None
     return [
+        *([{"kind": "cut", "messages": kept}] if kept < len(before.history) else []),
         *({"kind": "message", "message": message.to_dict()} for message in new),
         *({"kind": "started", "call_id": id} for id in sorted(after.started - open_calls)),
         *({"kind": "remembered", "rule": dict(rule)} for rule in rules),
     ]
 
 
-def _rest(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What stands in `after` behind all of `before`; None where it does not begin so."""
+def _kept(before: tuple[Message, ...], after: tuple[Message, ...]) -> int:
+    """Return how many messages at the start of `before` are also the start of `after`."""
     # Tuples are compared item by item, and an item with itself by identity: a few nanoseconds for each old message.
-    return after[len(before) :] if after is before or after[: len(before)] == before else None
+    shorter = min(len(before), len(after))
+    if before[:shorter] == after[:shorter]:
+        return shorter
+    return next(at for at in range(shorter) if before[at] != after[at])
+
+
+def _rest(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return what stands in `after` behind all of `before`; None where it does not begin so."""
+    return after[len(before) :] if after[: len(before)] == before else None
 
 
 def _answered(message: Message) -> list[str]:
@@ -193,6 +207,13 @@ def _message(log: _Log, record: Mapping[str, Any]) -> None:
     log.started.difference_update(_answered(message))
 
 
+def _cut(log: _Log, record: Mapping[str, Any]) -> None:
+    kept = _is(int, record["messages"])
+    if not 0 <= kept <= len(log.history):
+        raise ValueError(f"{kept} messages of {len(log.history)} cannot be kept")
+    del log.history[kept:]
+
+
 def _started(log: _Log, record: Mapping[str, Any]) -> None:
     log.started.add(_is(str, record["call_id"]))
 
@@ -233,6 +254,7 @@ def _waiting(log: _Log, record: Mapping[str, Any]) -> None:
 _KINDS: Mapping[str, Callable[[_Log, Mapping[str, Any]], None]] = {
     "opened": _opened,
     "message": _message,
+    "cut": _cut,
     "started": _started,
     "remembered": _remembered,
     "replaced": _replaced_by,
