@@ -4,8 +4,10 @@ It keeps a write-ahead log: readers and the writer do not wait for each other, a
 once in about a thousand. There is one connection, with a lock around it; a forked child must not touch its parent's,
 and opens one of its own. Connections of one process to one file also share a lock for writing: SQLite lets a writer
 that finds the file locked sleep and try again, up to 100 ms each time, so that among many the late ones overtake those
-that wait, which fail in the end. A file says by `application_id` whose it is, and by `user_version` which tables it has: the
-file of something else is left alone.
+that wait, which fail in the end.
+
+A file says by `application_id` whose it is, and by `user_version` which tables it has: the file of something else is
+left alone.
 """
 
 from __future__ import annotations
