@@ -157,6 +157,12 @@ class Spending:
         found = None if self.budget is None else self._exceeded(self.budget, now)
         return found or (None if self.parent is None else self.parent.exceeded(now))
 
+    def left(self, now: float) -> float | None:
+        """Return the seconds until a budget's time is used up, here or above; None where no budget limits the time."""
+        own = None if self.budget is None or self.budget.seconds is None else self.budget.seconds - self.seconds(now)
+        above = None if self.parent is None else self.parent.left(now)
+        return min((each for each in (own, above) if each is not None), default=None)
+
     def to_dict(self, now: float | None = None) -> dict[str, Any]:
         """What was spent, until now, as plain JSON-ready data; without `now`, not what goes on."""
         return {"usage": self.usage.to_dict(), "tool_calls": self.tool_calls, "seconds": self.seconds(now)}

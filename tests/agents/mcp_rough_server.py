@@ -17,6 +17,9 @@ TOOLS: list[Any] = [
     {"name": "listing", "inputSchema": OBJECT, "outputSchema": {"type": "array"}},
     {"inputSchema": OBJECT},
     {"name": "flood", "inputSchema": OBJECT},
+    {"name": "surrogate", "inputSchema": OBJECT},
+    {"name": "wrong", "inputSchema": OBJECT},
+    {"name": "noise", "inputSchema": OBJECT},
     "nonsense",
 ]
 
@@ -29,6 +32,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "refuse": {"error": {"code": -32000, "message": "\x1b[31mno such\r\nCRITICAL row\u202e"}},
     "fail": said("\x1b[2Jno such\r\n\r\nfile", failed=True),
     "flood": said("x" * 1_500_000),
+    "surrogate": said("a\ud800b"),
+    "wrong": {"error": "no object"},
+    "noise": said("heard"),
 }
 
 
@@ -47,4 +53,6 @@ for line in sys.stdin:
     request = json.loads(line)
     if "id" in request:
         reply = {"jsonrpc": "2.0", "id": request["id"], **answer(request["method"], request.get("params", {}))}
+        if request.get("params", {}).get("name") == "noise":
+            print('nonsense\n{"id": null, "error": 1}\n[1]', flush=True)
         print(json.dumps(reply), flush=True)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator
 from typing import Any
 
+import anyio
 import pytest
+from pydantic import BaseModel
 
+from loopback import HOLD, Loopback, head
+from toolcast import OpenAICompatible
 from toolcast.agents.engine import Engine
-from toolcast.errors import BudgetExceeded, RepeatedCall, RoundsExceeded, TurnStopped
+from toolcast.errors import BudgetExceeded, RepeatedCall, RoundsExceeded, Timeout, TurnStopped
 from toolcast.messages import user
+from toolcast.settings import Settings, Timeouts
 from toolcast.testing import ScriptedLLM, VirtualClock
+from toolcast.tools import CallableTool
 from toolcast.usage import Budget, Prices, Usage
 from turning import Turning, call, check, results
 
@@ -149,3 +157,108 @@ def test_a_turn_that_is_stopped_at_once_takes_back_what_was_said(turning: Turnin
         turning.submit(engine, "2")
     assert engine.history == history
     assert llm.requests[0].messages == (user("1"),)
+
+
+# The time of a budget ends waits.
+
+SHORT = Budget(seconds=0.05)
+
+
+class Place(BaseModel):
+    """A place."""
+
+    name: str
+
+
+@pytest.fixture
+def over() -> Generator[threading.Event]:
+    """What the sync tools of a test wait for, until it has ended."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def wait() -> str:
+    """Wait."""
+    await anyio.sleep_forever()
+    return "never"
+
+
+def waiting(kind: str, over: threading.Event) -> CallableTool:
+    def hang() -> str:
+        """Hang."""
+        over.wait()
+        return "late"
+
+    return CallableTool.from_function(wait if kind == "async" else hang, name="wait")
+
+
+@pytest.mark.fault(124)
+@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize("of_the_turn", [True, False])
+@pytest.mark.parametrize("tool_timeout", [None, 60.0])
+def test_the_time_of_a_budget_ends_a_tool(
+    turning: Turning, kind: str, over: threading.Event, of_the_turn: bool, tool_timeout: float | None
+) -> None:
+    llm = ScriptedLLM([call("a", "wait"), call("b", "look")], "never said")
+    budget = None if of_the_turn else SHORT
+    engine = Engine(llm, [waiting(kind, over), look], budget=budget, tool_timeout=tool_timeout)
+    error = stopped(turning, engine, BudgetExceeded, **({"budget": SHORT} if of_the_turn else {}))
+    assert isinstance(error, BudgetExceeded) and error.limit == "seconds"
+    assert len(llm.requests) == 1
+    ended, not_run = results(engine.history)
+    assert ended.content.startswith("wait was ended: the time of the budget is used up; it may have had its effect")
+    assert "not run" in not_run.content
+
+
+def test_a_shorter_time_limit_of_the_tool_comes_first(turning: Turning) -> None:
+    tool = CallableTool.from_function(wait).with_(timeout=0.05)
+    engine = Engine(ScriptedLLM(call("a", "wait"), "done"), [tool], budget=Budget(seconds=60))
+    assert turning.submit(engine, "Go.").text == "done"
+    assert results(engine.history)[0].content.startswith("wait took longer than 0.05 seconds")
+
+
+def test_the_time_of_who_started_an_engine_ends_its_tools_too(turning: Turning) -> None:
+    inner = Engine(ScriptedLLM(call("a", "wait"), "never said"), [wait])
+    llm = ScriptedLLM(call("b", "ask", '{"prompt": "Go."}'), "never said")
+    engine = Engine(llm, [inner.as_tool("ask", "Ask.")], budget=SHORT)
+    error = stopped(turning, engine, BudgetExceeded)
+    assert isinstance(error, BudgetExceeded) and error.limit == "seconds"
+
+
+def test_a_result_that_was_given_is_kept_where_the_time_ended_a_tool(turning: Turning) -> None:
+    llm = ScriptedLLM([call("a", "wait"), call("b", "Place", '{"name": "Oslo"}')])
+    turn = turning.submit(Engine(llm, [wait], budget=SHORT), "Go.", output_cls=Place)
+    assert turn.output == Place(name="Oslo")
+
+
+def test_no_tool_begins_after_the_time(turning: Turning) -> None:
+    clock = VirtualClock()
+    began: list[int] = []
+
+    def work(n: int) -> int:
+        """Work."""
+        began.append(n)
+        clock.advance(20)
+        return n
+
+    llm = ScriptedLLM([call("a", "work", '{"n": 1}'), call("b", "work", '{"n": 2}')])
+    llm.clock = clock
+    stopped(turning, Engine(llm, [work], budget=Budget(seconds=10)), BudgetExceeded)
+    assert began == [1]
+
+
+@pytest.mark.parametrize("budget", [0.2, None])
+def test_the_time_of_a_budget_ends_the_wait_for_the_model(turning: Turning, budget: float | None) -> None:
+    with Loopback() as server:
+        server.answer(head(200, "content-type: text/event-stream", "transfer-encoding: chunked"), HOLD)
+        settings = Settings(timeout=Timeouts(total=0.2)) if budget is None else None
+        llm = OpenAICompatible("m", base_url=f"{server.url}/v1", api_key="k", settings=settings, max_retries=0)
+        with llm:
+            told = turning.tell(Engine(llm, budget=budget and Budget(seconds=budget)), "Go.")
+    if budget is None:
+        assert isinstance(told.error, Timeout)
+        return
+    assert isinstance(told.error, BudgetExceeded)
+    assert told.error.limit == "seconds"
+    assert isinstance(told.error.__cause__, Timeout)

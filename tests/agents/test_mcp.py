@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from faces import Face
 from toolcast import ToolCallPart, ValidationError
+from toolcast.agents import mcp
 from toolcast.agents.engine import Engine
 from toolcast.agents.mcp import MCPServer, _listed
 from toolcast.agents.mcp_links import Opening
@@ -328,9 +329,36 @@ async def test_a_list_without_an_end() -> None:
 # Servers that are rough.
 
 
+def test_an_answer_that_cannot_be_read_ends_its_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing else would end it but its time limit."""
+    with MCPServer.stdio(sys.executable, [ROUGH], name="rough") as server:
+        tools = {tool.name: tool for tool in server.tools(prefix=False, timeout=60)}
+        assert face.method(tools["surrogate"], "call", {}).content == "a\ufffdb"
+        with pytest.raises(MCPError, match="its answer cannot be read: it is no JSON-RPC message"):
+            face.method(tools["wrong"], "call", {})
+        caplog.clear()
+        assert face.method(tools["noise"], "call", {}).content == "heard"
+        assert caplog.text.count("the MCP server rough sent a message that cannot be read: ") == 3
+
+
+def test_a_call_has_a_time_limit_unless_told_otherwise(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+
+    async def within(limit: float | None, work: Any, late: Exception) -> Any:
+        limits.append(limit)
+        return await work
+
+    monkeypatch.setattr(mcp, "_within", within)
+    with MCPServer.stdio(sys.executable, [SERVER], name="t") as server:
+        for timeout in ({}, {"timeout": None}, {"timeout": 7}):
+            tools = {tool.name: tool for tool in face.method(server, "tools", prefix=False, **timeout)}
+            face.method(tools["add"], "call", {"a": 1})
+    assert limits[1::2] == [120.0, None, 7]
+
+
 def test_a_rough_server(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     server = MCPServer.stdio(sys.executable, [ROUGH], name="rough")
-    refuse, fail, flood = face.method(server, "tools", prefix=False)
+    refuse, fail, flood, *_ = face.method(server, "tools", prefix=False)
     assert (refuse.name, fail.name, flood.name) == ("refuse", "fail", "flood")
     left_out = [record.getMessage() for record in caplog.records if record.name == "toolcast"]
     about = "the MCP server rough: left out the tool"

@@ -45,6 +45,18 @@ class Limits:
                     "say in the prompt when to stop, or raise max_repeats="
                 )
 
+    def time_left(self, now: float) -> float | None:
+        """Return the seconds that budgets leave for what is about to begin; raise where there are none left."""
+        left = self.spending.left(now)
+        if left is not None and left <= 0:
+            self._check(now)
+        return left
+
+    def out_of_time(self) -> BudgetExceeded:
+        """Return the error of a turn that the time of a budget has ended."""
+        words = "the budget of seconds is used up: its time ended what was waited for; allow more: Budget(seconds=...)"
+        return BudgetExceeded(words, limit="seconds")
+
     def _check(self, now: float) -> None:
         reached = self.spending.exceeded(now)
         if reached is not None:

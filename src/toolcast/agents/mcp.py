@@ -33,6 +33,9 @@ T = TypeVar("T")
 
 logger: Final = logging.getLogger("toolcast")
 
+CALL_TIMEOUT: Final = 120.0
+"""Seconds that a call of a tool may take, unless `tools(timeout=...)` says otherwise."""
+
 _PAGES = 100
 
 
@@ -123,19 +126,19 @@ class MCPServer:
         await self.aclose()
 
     def tools(
-        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = None
+        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = CALL_TIMEOUT
     ) -> list[CallableTool]:
         """The tools that the server offers now, named `<server>_<tool>`, or just `<tool>` without `prefix`.
 
         `trust_hints`: believe the server where it says which tools only read, destroy nothing, or may be run twice;
-        otherwise all count as if they could do anything. `timeout`: seconds that each call may take. A tool whose
-        schema cannot be offered to a model is left out, with a warning.
+        otherwise all count as if they could do anything. `timeout`: seconds that each call may take, None for no
+        limit. A tool whose schema cannot be offered to a model is left out, with a warning.
         """
         listed = waited(self._submit(self._list))
         return self._made(listed, prefix, trust_hints, timeout)
 
     async def atools(
-        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = None
+        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = CALL_TIMEOUT
     ) -> list[CallableTool]:
         """What `tools` gives."""
         listed = await awaited(self._submit(self._list))

@@ -12,6 +12,7 @@ result, or by what became of the link.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -192,12 +193,35 @@ class Link:
             yield _Watched(read, self._weeded, self._refuse), write
 
     def _weeded(self, message: Any) -> Any:
-        """`message`; where that is a list of tools, without those for which the package would refuse them all."""
+        """Return `message`, made readable where the package could not read it.
+
+        A list of tools is without those for which the package would refuse them all.
+        """
+        if isinstance(message, ValidationError):
+            return self._reread(message)
         result: Any = getattr(getattr(message, "message", None), "result", None) or {}
         if self._client.done() and isinstance(result.get("tools"), list):
             version = self._client.result().protocol_version
             result["tools"] = [tool for tool in result["tools"] if self._is_sound(tool, result, version)]
         return message
+
+    def _reread(self, fault: ValidationError) -> Any:
+        """Return the message that the package could not read, or an error in place of the answer that it was.
+
+        Otherwise the request would wait for its answer until its time is up.
+        """
+        from mcp.shared.message import SessionMessage
+        from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+        data = _data_of(fault)
+        logger.warning("the MCP server %s sent a message that cannot be read: %s", self._name, _first_words(fault))
+        if data is None:
+            return fault
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(_valid_text(data), by_name=False))
+        except ValidationError:
+            error = ErrorData(code=INTERNAL_ERROR, message=f"its answer cannot be read: {_first_words(fault)}")
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=data["id"], error=error))
 
     def _is_sound(self, tool: Any, result: dict[str, Any], version: str) -> bool:
         fault = _fault(tool, result, version)
@@ -325,6 +349,28 @@ def _fault(tool: Any, result: dict[str, Any], version: str) -> str | None:
             if fault["loc"][0] == "tools":
                 return in_a_line(f"{'.'.join(map(str, fault['loc'][2:]))}: {fault['msg']}")
     return None
+
+
+def _data_of(fault: ValidationError) -> dict[str, Any] | None:
+    """Return the JSON object that could not be validated, if it answers a request."""
+    data: Any = fault.errors(include_url=False)[0]["input"]
+    if isinstance(data, (str, bytes)):
+        try:
+            data = json.loads(data)
+        except ValueError:
+            return None
+    answers = isinstance(data, dict) and type(cast("dict[str, Any]", data).get("id")) in (int, str)
+    return cast("dict[str, Any]", data) if answers else None
+
+
+def _valid_text(data: Any) -> str:
+    """Return `data` as JSON text in which each lone surrogate, which UTF-8 does not have, is U+FFFD."""
+    return json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _first_words(fault: ValidationError) -> str:
+    first = fault.errors(include_url=False, include_input=False)[0]
+    return in_a_line(first["msg"])[:_SHOWN] if first["type"] == "json_invalid" else "it is no JSON-RPC message"
 
 
 def _words(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from ..events import (
 from ..parsing.partials import MISSING, Growing, plan_for
 from ..providers.wire import Mode
 from ..runtime.network import Outside
-from ..sources import start_call
+from ..sources import by, start_call
 from ..usage import Usage
 from .setup import Setup
 from .transcripts import Transcript
@@ -32,9 +32,19 @@ class Round:
     """A request that goes out with the first `pull`, and what has been heard of its answer."""
 
     def __init__(
-        self, setup: Setup, transcript: Transcript, typed: TypedOutput | None, outside: Outside, *, last: bool = False
+        self,
+        setup: Setup,
+        transcript: Transcript,
+        typed: TypedOutput | None,
+        outside: Outside,
+        *,
+        last: bool = False,
+        left: float | None = None,
     ) -> None:
-        """`last`: no other follows, so that a typed result must be given now."""
+        """`last`: no other follows, so that a typed result must be given now. `left`: seconds that a budget leaves.
+
+        `of_budget` says that these end before the call's own time.
+        """
         self.folded: Accumulator = Accumulator()
         self._setup = setup
         self._ids = transcript.ids
@@ -44,7 +54,11 @@ class Round:
         ask = _ask(setup, transcript, typed, last)
         if typed is not None:
             typed.listen()
-        self._call = start_call(ask.settings, outside)
+        self._call = call = start_call(ask.settings, outside)
+        until = by(outside.now(), left)
+        self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
+        if self.of_budget:
+            call.deadline = until
         self._source = setup.llm.source(ask, outside, self._call)
 
     async def pull(self) -> list[AgentEvent]:

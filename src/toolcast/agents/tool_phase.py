@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -62,7 +62,7 @@ class ToolPhase:
         self._groups: Iterator[list[Job]] | None = None
         self._group: list[Job] = []
         self._run: ToolRun | None = None
-        self._has_run = False
+        self._has_run = self._out_of_time = False
 
     # Deciding.
 
@@ -143,8 +143,16 @@ class ToolPhase:
         """Whether tools are running."""
         return self._run is not None
 
-    def start_group(self) -> list[AgentEvent] | None:
-        """Make the next tools ready and say that they start; None when there are none left."""
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time of a budget has ended a tool."""
+        return self._out_of_time
+
+    def start_group(self, left: Callable[[], float | None] = lambda: None) -> list[AgentEvent] | None:
+        """Make the next tools ready and say that they start; None when there are none left.
+
+        `left` returns the seconds that a budget leaves for them, or raises where it leaves none.
+        """
         if self._groups is None:
             self._groups = iter(groups(self._jobs))
         group = next(self._groups, None)
@@ -159,6 +167,7 @@ class ToolPhase:
             [self._context(job) for job in ready],
             concurrent=self._concurrent,
             timeout=self._setup.tool_timeout,
+            left=left() if ready else None,
             output_limit=self._setup.output_limit,
         )
         self._has_run |= bool(ready)
@@ -169,6 +178,7 @@ class ToolPhase:
         """What running tools say; when all of the group have ended, their results."""
         assert self._run is not None
         progress: list[ToolProgress] = await self._run.more()
+        self._out_of_time |= self._run.out_of_time
         return list[AgentEvent](progress) or self.answered()
 
     def answered(self) -> list[AgentEvent]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..answers import empty_response, is_empty
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
-from ..errors import ContextTooLong, IllegalState, TurnCancelled, TurnStopped
+from ..errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnStopped
 from ..events import AgentEvent, ChatResponse, ErrorEvent
 from ..messages import Message, assistant, user
 from ..runtime.interruptions import Interrupted, Interruptible
@@ -202,6 +202,10 @@ class TurnFlow:
         except ContextTooLong as error:
             await self._make_room(error)
             return []
+        except Timeout as error:
+            if self._round is not None and self._round.of_budget and error.phase == "total":
+                raise self._limits.out_of_time() from error
+            raise
         if not heard:
             await self._end_round()
             self._step("exhausted")
@@ -255,6 +259,9 @@ class TurnFlow:
         assert tools is not None
         if tools.running:
             return await tools.more()
+        typed = self._task.typed
+        if tools.out_of_time and not (typed is not None and typed.found):
+            raise self._limits.out_of_time()
         request = tools.next_request(self.answers)
         if request is not None:
             self._request = request
@@ -264,11 +271,11 @@ class TurnFlow:
             self._step("approval_needed")
             self._wind_up(None, "suspended", "approval")
             return []
-        started = tools.start_group()
+        started = tools.start_group(lambda: self._limits.time_left(self._outside.now()))
         if started is not None:
             self._task.checkpoint()
             return started
-        self._tools, typed = None, self._task.typed
+        self._tools = None
         if typed is not None:
             typed.take_returned()
         self._step("answered" if typed is not None and typed.found else "tools_executed")
@@ -304,7 +311,8 @@ class TurnFlow:
         if limit is not None and not self._compacted and estimated_tokens(transcript.history) > limit:
             await self._compact()
         last = self._limits.rounds == setup.max_rounds
-        return Round(setup, transcript, self._task.typed, self._outside, last=last)
+        left = self._limits.time_left(self._outside.now())
+        return Round(setup, transcript, self._task.typed, self._outside, last=last, left=left)
 
     async def _end_round(self) -> None:
         """Give the connection back, and count what the round cost."""

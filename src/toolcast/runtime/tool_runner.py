@@ -241,12 +241,16 @@ async def _all_of(runs: Sequence[Callable[[], Coroutine[Any, Any, None]]], *, to
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A call whose tool may run: what it knows, when its time is up, and the job beside this one that runs it."""
+    """A call whose tool may run: what it knows, when its time is up, and the job beside this one that runs it.
+
+    `of_budget`: the time is what is left of a budget, less than the tool might take.
+    """
 
     job: Job
     tool: CallableTool
     context: ToolContext[Any]
     seconds: float | None
+    of_budget: bool = False
     begun: bool = False
     until: float | None = None
     side: SideJob | None = None
@@ -258,6 +262,8 @@ class _Running:
 
     def late(self) -> ToolTimeout:
         """The error of a call whose time is up."""
+        if self.of_budget:
+            return ToolTimeout(f"{self.tool.name} was ended: the time of the budget is used up; {_MAYBE}")
         return ToolTimeout(f"{self.tool.name} took longer than {self.seconds:g} seconds; {_MAYBE}")
 
     def cancelled(self) -> TurnCancelled:
@@ -270,11 +276,12 @@ class ToolRun:
     """Calls that may run together, running: `more` gives what they say, `stop` ends them.
 
     Give it one of `groups`, and a context for each of its jobs. `timeout` (seconds) and `output_limit` (characters)
-    are for tools that have none of their own. Once `more` has given an empty list, or has raised, or `stop` has
+    are for tools that have none of their own. `left` is the time that a budget leaves for all of them; `out_of_time`
+    says whether it has ended one. Once `more` has given an empty list, or has raised, or `stop` has
     ended, each job has its result or its error.
     """
 
-    __slots__ = ("_begun", "_concurrent", "_grave", "_lock", "_running", "_said", "_waiters")
+    __slots__ = ("_begun", "_concurrent", "_grave", "_lock", "_running", "_said", "_waiters", "out_of_time")
 
     def __init__(
         self,
@@ -283,10 +290,12 @@ class ToolRun:
         *,
         concurrent: bool,
         timeout: float | None = None,
+        left: float | None = None,
         output_limit: int | None = None,
     ) -> None:
         if len(jobs) > 1 and not all(job.may_overlap for job in jobs):
             raise ValueError("these calls may not run together; give a ToolRun one of their groups()")
+        self.out_of_time: bool = False
         self._concurrent = concurrent
         self._running: list[_Running] = []
         self._begun = False
@@ -297,7 +306,9 @@ class ToolRun:
         for job, context in zip(jobs, contexts, strict=True):
             if job.ready and job.tool is not None:
                 job.limit = output_limit
-                self._running.append(_Running(job, job.tool, context, job.tool.timeout or timeout))
+                seconds = job.tool.timeout or timeout
+                of_budget = left is not None and (seconds is None or left < seconds)
+                self._running.append(_Running(job, job.tool, context, left if of_budget else seconds, of_budget))
 
     async def more(self) -> list[ToolProgress]:
         """What the tools have said since; waits until there is something. An empty list: all have ended."""
@@ -352,6 +363,7 @@ class ToolRun:
             await each.job.run(self._concurrent, each.context)
         if each.job.ready:
             each.job.error = each.late()
+            self.out_of_time |= each.of_budget
 
     # Beside this one.
 
@@ -425,8 +437,9 @@ class ToolRun:
         if any(each.context.cancelled for each in running):
             await self.stop()
         now = monotonic()
-        late = [(each, each.late()) for each in running if each.until is not None and each.until <= now]
-        await _joined(self._told_to_end(late), self._concurrent)
+        late = [each for each in running if each.until is not None and each.until <= now]
+        self.out_of_time |= any(each.of_budget for each in late)
+        await _joined(self._told_to_end((each, each.late()) for each in late), self._concurrent)
 
     def _is_over(self) -> bool:
         return self._grave is not None or not self._running
