@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
+import weakref
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator, Sequence
+from email.utils import formatdate
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -40,8 +44,6 @@ STREAM = Recorded(album_stream())
 
 
 def refused(status: int, headers: dict[str, str] | None = None, **error: Any) -> Recorded:
-    import json
-
     body = json.dumps({"error": {"message": "no", "type": "t", **error}}).encode()
     return Recorded([body], status, {**JSON, **(headers or {})})
 
@@ -372,6 +374,35 @@ def test_the_headers_are_waited_for_so_long(face: Face, timeouts: Timeouts, bloc
     assert network.limits == (awaited if face.name in ("asyncio", "trio") else blocking)
 
 
+class Jumping(VirtualClock):
+    """A clock whose wall time somebody sets, by an hour and back, while a call waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jump = 3600.0
+
+    def time(self) -> float:
+        return super().time() + self._jump
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        self._jump = -self._jump
+
+
+@pytest.mark.fault(114)
+@pytest.mark.parametrize("begins", [3600.0, -3600.0])
+def test_a_wall_clock_that_jumps_changes_no_wait_and_no_limit(face: Face, begins: float) -> None:
+    server = formatdate(1_700_000_000, usegmt=True)
+    later = formatdate(1_700_000_005, usegmt=True)
+    busy = refused(429, {"retry-after": later, "date": server})
+    make, _, _ = maker(busy, refused(503), GOOD, settings=Settings(timeout=Timeouts(total=20)))
+    make.llm.clock = clock = Jumping()
+    clock._jump = begins
+    assert face.call(make) == SEA
+    assert 5 <= clock.slept[0] <= 5.5
+    assert clock.slept[1] <= 1
+
+
 # -- what may come back -----------------------------------------------------------------------------------------
 
 
@@ -536,6 +567,38 @@ def test_leaving_a_with_block_closes() -> None:
         assert len(network.requests) == 1
         next(stream)
     assert network.open_replies == 0
+
+
+@pytest.mark.fault(116)
+def test_nothing_is_read_ahead(face: Face) -> None:
+    """What a consumer has not asked for stays with the network, which slows the service down."""
+    taken: list[bytes] = []
+
+    def noted() -> Iterator[bytes]:
+        for piece in album_stream():
+            taken.append(piece)
+            yield piece
+
+    make, network, _ = maker(Recorded(cast("Sequence[bytes]", noted())))
+    (item,) = face.stream(make, take=1).items
+    assert taken == album_stream()[: len(taken)]
+    assert not item.title
+    assert len(taken) < 5 < len(album_stream())
+    assert given_back(network)
+
+
+@pytest.mark.fault(111)
+def test_a_failed_call_is_collected_with_its_error(face: Face) -> None:
+    make, network, _ = maker(refused(500), refused(400), Recorded(album_stream()[:9]), max_retries=1)
+    with pytest.raises(BadRequest) as caught:
+        face.call(make)
+    errors = [weakref.ref(caught.value), *(weakref.ref(attempt.error) for attempt in caught.value.attempts)]
+    seen = face.stream(make)
+    assert isinstance(seen.error, StreamTruncated)
+    errors.append(weakref.ref(seen.error))
+    del caught, seen
+    assert given_back(network)
+    assert [error() for error in errors] == [None] * 4
 
 
 # -- keys -------------------------------------------------------------------------------------------------------

@@ -315,6 +315,7 @@ def test_errors_reach_the_view(face: Face) -> None:
         face.view(maker("no"), "items", "songs")
 
 
+@pytest.mark.fault(106)
 def test_throwing_into_the_loop_closes_once() -> None:
     stream = maker(SEA).stream()
     with pytest.raises(RuntimeError, match="mine"), stream:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -40,6 +42,7 @@ from toolcast.errors import TryAgain
 from toolcast.parsing import arguments
 from toolcast.parsing.arguments import decode_once, read
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
+from toolcast.parsing.partials import Growing, plan_for
 from toolcast.schemas import shape_of
 
 
@@ -243,6 +246,49 @@ def test_plain_validator_objects_without_a_title() -> None:
 
 def test_the_error_names_the_model() -> None:
     assert refused(Album, '{"name": NaN}').title == "Album"
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """Return how many functions run in `work`."""
+    count = 0
+
+    def notice(*_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(notice)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def object_of(keys: int) -> str:
+    return json.dumps({f"key {number}": number for number in range(keys)})
+
+
+@pytest.mark.fault(146)
+def test_an_object_of_very_many_keys() -> None:
+    assert len(of(dict[str, int], object_of(200_000))[0]) == 200_000
+
+
+@pytest.mark.fault(146)
+@pytest.mark.parametrize("form", [dict[str, int], dict[str, Any], Any])
+def test_twice_the_keys_are_twice_the_work(form: Any) -> None:
+    once, twice = (calls_made(partial(of, form, object_of(keys))) for keys in (5_000, 10_000))
+    assert twice <= 2 * once + 100
+    once, twice = (calls_made(partial(grown, form, object_of(keys))) for keys in (2_000, 4_000))
+    assert twice <= 2.2 * once
+
+
+def grown(form: Any, text: str) -> None:
+    """Read every snapshot of a text that comes in pieces."""
+    machine = Growing(plan_for(form))
+    for start in range(0, len(text), 24):
+        if machine.feed(text[start : start + 24]):
+            assert machine.value is not None
 
 
 # Decoding once

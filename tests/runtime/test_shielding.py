@@ -48,6 +48,7 @@ def test_an_answer_that_comes_with_the_cancellation_is_undone(between: int) -> N
     assert undone == ["answer"]
 
 
+@pytest.mark.fault(103)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_call_apart_has_a_time_limit(backend: str) -> None:
     ended: list[bool] = []
@@ -82,6 +83,7 @@ def test_an_error_comes_out_of_a_call_apart() -> None:
         anyio.run(main, backend=backend)
 
 
+@pytest.mark.fault(103)
 def test_a_call_apart_that_will_not_end_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shielding, "_PATIENCE", 2)
 
@@ -204,6 +206,7 @@ def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(main())
 
 
+@pytest.mark.fault(103)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_each_call_has_its_time_limit(backend: str) -> None:
     async def main() -> None:

@@ -170,6 +170,7 @@ async def test_an_exception_group_of_a_tool_stays_one() -> None:
         await run_tools(as_tools([several, double]), calls, concurrent=True)
 
 
+@pytest.mark.fault(110)
 async def test_a_validator_may_raise_anything(run: Callable[..., Any]) -> None:
     def check(value: int, info: pydantic.ValidationInfo) -> int:
         raise KeyError(info.context)

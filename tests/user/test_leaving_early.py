@@ -186,6 +186,37 @@ def test_leaving_the_program_with_a_stream_open() -> None:
 
 
 @pytest.mark.fault(113)
+def test_leaving_in_the_development_mode_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-X dev` tells of every file, socket and event loop that nobody closed."""
+    monkeypatch.setenv("PYTHONDEVMODE", "1")
+    with Loopback() as server:
+        endless(server)
+        endless(server)
+        endless(server)
+        screen = play(
+            """
+            import asyncio
+            from toolcast import Engine
+            assert sys.flags.dev_mode
+            albums = make_album.stream(topic="the sea")
+            print(next(albums).title)
+            turn = Engine(llm).stream("Go.")
+            print(type(next(turn)).__name__)
+            async def main():
+                asyncio.get_running_loop().slow_callback_duration = 60  # the first import of a client takes longest
+                streams.append(make_album.astream(topic="the sea"))
+                print((await anext(streams[0])).title)
+            streams = []
+            asyncio.run(main())
+            """,
+            server,
+        )
+        first, _, last = screen.went_well()
+        assert (first, last) == ("None", "None")
+        server.wait_open(0)
+
+
+@pytest.mark.fault(113)
 def test_leaving_asyncio_with_a_stream_open() -> None:
     with Loopback() as server:
         endless(server)
