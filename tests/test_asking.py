@@ -20,6 +20,8 @@ from toolcast.providers.wire import NamedTool
         (["a", assistant("b")], [user("a"), assistant("b")]),
         ((text for text in ("a", "b")), [user("a"), user("b")]),
         ([], []),
+        ({"role": "user", "content": "a"}, [user("a")]),
+        ([{"role": "user", "content": "a"}, "b"], [user("a"), user("b")]),
     ],
 )
 def test_messages_in_any_form(given: Any, expected: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -21,6 +22,7 @@ from toolcast import (
     NoToolCallError,
     OpenAI,
     OutputTruncated,
+    PromptError,
     Settings,
     StreamTruncated,
     TextDelta,
@@ -31,6 +33,7 @@ from toolcast import (
     UnknownToolError,
     ValidationError,
     is_partial,
+    user,
 )
 from toolcast.providers.wire import NamedTool, member
 from toolcast.states import CALL, STREAM
@@ -761,3 +764,28 @@ class Described(BaseModel):
 def test_the_schema_carries_descriptions() -> None:
     make, _ = maker(output=Described)
     assert make.preview(topic="x").tools["Described"]["properties"]["mood"]["description"] == "One word."
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        ({"llm": "ollama:x"}, "with_(llm=...)"),
+        ({"settings": Settings(temperature=0)}, "with_(settings=...)"),
+        ({"max_attempts": 2}, "with_(max_attempts=...)"),
+        ({"temperature": 0}, "with_(settings=Settings(temperature=...))"),
+    ],
+)
+def test_an_option_passed_to_a_call_is_an_error_that_points_to_with(face: Face, options: Any, way: str) -> None:
+    llm = ScriptedLLM()
+    make = ToolOrchestratingLLM(Album, "about {topic}", llm)
+    with pytest.raises(PromptError, match=re.escape(way)):
+        face.call(make, topic="a", **options)
+    with pytest.raises(PromptError, match=re.escape(way)):
+        make.preview(topic="a", **options)
+    assert llm.requests == []
+
+
+def test_a_variable_may_have_the_name_of_an_option(face: Face) -> None:
+    llm = ScriptedLLM(SEA)
+    assert face.call(ToolOrchestratingLLM(Album, "{llm} {seed}", llm), llm="a", seed="b") == SEA
+    assert llm.requests[0].messages == (user("a b"),)

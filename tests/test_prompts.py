@@ -280,7 +280,7 @@ def test_what_a_chat_is_made_of() -> None:
     [
         ([], "list of messages, not list"),
         ("text", "list of messages, not str"),
-        ([5], r"a Message, a \(role, text\) tuple, a str or a template, not int \(5\)"),
+        ([5], r"a Message, a dict .*, a \(role, text\) tuple, a str or a template, not int \(5\)"),
         ([("user", "a", "b")], "not tuple"),
         ([("asistant", "a")], "unknown role 'asistant' .did you mean 'assistant'"),
         ([("user", "{")], "double it"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from .message_dicts import message_from
 from .messages import Message, user
 from .providers.wire import Conversation, Mode, NamedTool, ToolChoice
 from .settings import Settings
 from .tools import CallableTool
 
-Messages: TypeAlias = str | Message | Iterable[Message | str]
-"""What may stand where messages are expected; a string is a user message."""
+AnyMessage: TypeAlias = str | Message | Mapping[str, Any]
+"""What may stand where a message is expected: a string is a user message, a dict one in OpenAI's form."""
+
+Messages: TypeAlias = AnyMessage | Iterable[AnyMessage]
+"""What may stand where messages are expected."""
 
 Tools: TypeAlias = Iterable[Any]
 """What may stand where tools are expected: tools, types, functions, orchestrators."""
@@ -48,22 +52,33 @@ class Ask:
 
 
 def as_messages(messages: Messages) -> list[Message]:
-    """Messages from what a caller may pass: a string is a user message."""
-    listed = [messages] if isinstance(messages, (str, Message)) else messages
-    if not isinstance(listed, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it is what a user passed
-        raise TypeError(f"{listed!r:.100} cannot be said: {_MESSAGE}")
-    return [_as_message(message) for message in listed]
+    """Return the messages that a caller passed as strings, dicts or `Message`s, one of them or several."""
+    if isinstance(messages, (str, Message, Mapping)):
+        return [as_message(cast("AnyMessage", messages))]
+    if not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it is what a user passed
+        raise TypeError(f"messages: expected {_MESSAGE} or a list of them, got {_shown(messages)}")
+    return [as_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-_MESSAGE = "a message is a text, a Message, or several of them in a list"
-
-
-def _as_message(message: object) -> Message:
+def as_message(message: AnyMessage, where: str = "message") -> Message:
+    """Return the message that a caller passed as a string, a dict or a `Message`. `where` is its name in errors."""
     if isinstance(message, Message):
         return message
     if isinstance(message, str):
         return user(message)
-    raise TypeError(f"{message!r:.100} cannot be said: {_MESSAGE}")
+    if not isinstance(message, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is what a user passed
+        raise TypeError(f"{where}: expected {_MESSAGE}, got {_shown(message)}")
+    try:
+        return message_from(message)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+_MESSAGE = "str, Message or a dict with 'role' and 'content'"
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} ({value!r:.60})"
 
 
 def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
 from typing_extensions import TypeForm, Unpack
@@ -301,6 +301,7 @@ class ToolOrchestratingLLM(Generic[T]):
     def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
         trace.step("called", "tool_created")
         try:
+            _check_options(values, self._prompt.holes)
             messages = self._prompt.fill(values, self._as_calls)
         except PromptError:
             trace.step("failed")
@@ -360,12 +361,30 @@ def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
         )
 
 
+def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
+    """Raise `PromptError` if an option was passed to a call, which takes nothing but values of the prompt."""
+    for name in values:
+        if name in variables:
+            continue
+        if name in _CHANGES:
+            way = f"with_({name}=...)"
+        elif name in _SETTINGS:
+            way = f"with_(settings=Settings({name}=...))"
+        else:
+            continue
+        raise PromptError(
+            f"no variable of the prompt is named {name!r}, which is an option: make a copy that has it with {way}, "
+            "and call that"
+        )
+
+
 def _at_least_one(attempts: int) -> int:
     if attempts < 1:
         raise ValueError(f"max_attempts={attempts} must be at least 1")
     return attempts
 
 
+_SETTINGS = frozenset(field.name for field in fields(Settings))
 _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "prompt": lambda value: ("_prompt", as_prompt(value)),
     "llm": lambda value: ("_llm", chosen_llm(value)),

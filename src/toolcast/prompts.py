@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypeGuard, cast, get_args
 from pydantic_core import PydanticSerializationError, to_json
 
 from .errors import PromptError
+from .message_dicts import is_message_dict, message_from
 from .messages import (
     TAKEN,
     AudioPart,
@@ -82,7 +83,7 @@ class PromptTemplate:
         return _with_examples(self._text.drafts("user", values), as_calls)
 
 
-PromptMessage: TypeAlias = "str | Message | tuple[str, Any] | PromptTemplate | ChatPromptTemplate"
+PromptMessage: TypeAlias = "str | Message | Mapping[str, Any] | tuple[str, Any] | PromptTemplate | ChatPromptTemplate"
 """What a `ChatPromptTemplate` is made of. A tuple is a role and its text, parts, or few-shot object."""
 
 
@@ -91,8 +92,8 @@ class ChatPromptTemplate:
     """Messages with named variables in their text.
 
     `messages` holds `(role, text)` tuples and strings (user messages), which are templates, other templates, and
-    `Message`s, which are data and are sent as they are. Instead of text an assistant may have an object, which
-    becomes the tool call that the model would have made.
+    `Message`s and dicts with `role` and `content`, which are data and are sent as they are. Instead of text an
+    assistant may have an object, which becomes the tool call that the model would have made.
     `holes` are the names in order. Raises `PromptError` for anything else, and as `PromptTemplate` does.
     """
 
@@ -162,10 +163,10 @@ class _Text:
         value = "" if self.only is None else values[self.only]
         if isinstance(value, str):
             yield Message(role, self.parts(values))
-        elif isinstance(value, Message):
-            yield value
+        elif _is_message(value):
+            yield _as_message(value)
         elif _is_history(value):
-            yield from value
+            yield from map(_as_message, value)
         elif role == "assistant" and not _media(value):
             yield _message(role, (value,))
         else:
@@ -216,12 +217,13 @@ def _lines(message: object) -> Iterator[_Line]:
             yield _line("user", message)
         case ChatPromptTemplate():
             yield from (line for inner in message.messages for line in _lines(inner))
-        case Message():
-            yield _Line(message.role, message.parts)
+        case Message() | Mapping():
+            found = _as_message(message)
+            yield _Line(found.role, found.parts)
         case (str(), object()):
             yield _line(*cast("tuple[str, object]", message))
         case _:
-            allowed = "a Message, a (role, text) tuple, a str or a template"
+            allowed = "a Message, a dict with 'role' and 'content', a (role, text) tuple, a str or a template"
             raise PromptError(f"a message of a prompt is {allowed}, not {_a(message)}")
 
 
@@ -321,8 +323,22 @@ def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, (list, tuple))
 
 
-def _is_history(value: object) -> TypeGuard[Sequence[Message]]:
-    return _is_sequence(value) and all(isinstance(item, Message) for item in value)
+def _is_message(value: object) -> TypeGuard[Message | Mapping[str, Any]]:
+    return isinstance(value, Message) or is_message_dict(value)
+
+
+def _is_history(value: object) -> TypeGuard[Sequence[Message | Mapping[str, Any]]]:
+    return _is_sequence(value) and all(map(_is_message, value))
+
+
+def _as_message(message: Message | Mapping[str, Any]) -> Message:
+    """Return a `Message`, or the one that a dict is. Raises `PromptError`."""
+    if isinstance(message, Message):
+        return message
+    try:
+        return message_from(message)
+    except ValueError as error:
+        raise PromptError(str(error)) from error
 
 
 def _media(value: object) -> tuple[_Media, ...]:
@@ -340,7 +356,7 @@ def _text(value: object, hole: str) -> str:
     """`value` as text. Raises `PromptError` for one that has to be a message or a part."""
     if isinstance(value, str):
         return value
-    if isinstance(value, Message) or (value and _is_history(value)):
+    if _is_message(value) or (value and _is_history(value)):
         raise PromptError(f"the variable {hole!r} has {_a(value)}: it must be all that its message consists of")
     if _media(value):
         raise PromptError(f"the variable {hole!r} has {_a(value)}, which no text can: use format_messages()")

@@ -21,6 +21,7 @@ LAYERS = {
         "metadata",
         "settings",
         "configs",
+        "message_dicts",
         "messages",
         "pieces",
         "events",

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from ..approvals import PermissionRequest
 from ..events import Event, StopReason
+from ..message_dicts import message_from
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
 from ..usage import NO_USAGE, Usage
 from .histories import says_something
@@ -51,7 +52,9 @@ class QueueMessage(ChatEvent):
 
     message: Message
 
-    def __init__(self, message: Message | str) -> None:
+    def __init__(self, message: Message | str | Mapping[str, Any]) -> None:
+        if isinstance(message, Mapping):
+            message = message_from(message)
         message = user(message) if isinstance(message, str) else message
         if not says_something(message):
             raise ValueError("an empty message cannot be queued: say something")
@@ -259,8 +262,6 @@ def said(data: Mapping[str, Any] | str) -> ChatEvent:
     for field, value in given.items():
         if field not in wanted or not isinstance(value, wanted[field]):
             raise ValueError(f"{kind.type} does not take {field}={value!r:.60}; {takes}")
-    if isinstance(given.get("message"), dict):
-        given["message"] = Message.from_dict(given["message"])
     try:
         return kind(**given)
     except TypeError:

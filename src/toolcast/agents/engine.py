@@ -20,7 +20,7 @@ from weakref import ref
 from typing_extensions import TypeForm, TypeVar
 
 from ..approvals import Answer, PermissionRequest
-from ..asking import Messages, Tools, as_messages
+from ..asking import AnyMessage, Messages, Tools, as_message, as_messages
 from ..cancellation import Cancellation
 from ..errors import IllegalState
 from ..llms import FunctionCallingLLM
@@ -222,9 +222,9 @@ class Engine:
         if flow is not None and not flow.ended:
             flow.cancel()
 
-    def inject(self, message: Message | str) -> None:
+    def inject(self, message: AnyMessage) -> None:
         """Put a message into the history: now, or during a turn (also one that waits) before its next request."""
-        (message,) = _sound(as_messages(message))
+        (message,) = _sound([as_message(message)])
         self.transcript.injected.append(message)
         if not self._is_busy and not unanswered(self.transcript.history):
             self.transcript.take_injected()

@@ -4,16 +4,16 @@
     {"role": "tool", "content": "...", "tool_call_id": "..."}
 
 The arguments of a call are an object where they are one, otherwise the text that the model wrote. Where a service
-must get back what has no place there (signed thinking), the message's own form stands beside it, as `parts`.
+must get back what has no place there (signed thinking), the message's own form stands beside it, as `parts`. They are
+read by `message_dicts.message_from`, and so are those that other tools have logged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
-from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import Message, Part, ThinkingPart, ToolCallPart, ToolResultPart
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -31,23 +31,6 @@ def plain(message: Message) -> dict[str, Any]:
     return found
 
 
-def message_of(data: Mapping[str, Any]) -> Message:
-    """The message that `data` says, one that other tools have logged too. Raises ValueError for what is none."""
-    if "parts" in data:
-        return Message.from_dict({"role": data["role"], "parts": data["parts"]})
-    role, content = data.get("role"), data.get("content") or ""
-    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
-        raise ValueError(f"{dict(data)!r:.200} is no message: it has no role, or no text")
-    if role == "tool":
-        result = ToolResultPart(str(data.get("tool_call_id") or ""), content, str(data.get("tool_name") or ""))
-        return Message("tool", (result,))
-    parts: list[Part] = [ThinkingPart(str(thinking))] if (thinking := data.get("thinking")) else []
-    parts += [TextPart(content)] if content else []
-    calls = cast("list[Mapping[str, Any]]", data.get("tool_calls") or [])
-    parts += [_call_of(call, number) for number, call in enumerate(calls, 1)]
-    return Message(role, tuple(parts))
-
-
 def arguments_of(call: ToolCallPart) -> dict[str, Any] | None:
     """The arguments of a call; None where they are no JSON object."""
     try:
@@ -61,17 +44,6 @@ def _plain_call(call: ToolCallPart) -> dict[str, Any]:
     arguments = arguments_of(call)
     function = {"name": call.name, "arguments": call.arguments if arguments is None else arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _call_of(call: Mapping[str, Any], number: int) -> ToolCallPart:
-    """A call of the log; one without an id, as Ollama writes them, is named by its number."""
-    function = call.get("function")
-    if not isinstance(function, Mapping):
-        raise ValueError(f"{dict(call)!r:.200} is no tool call: it has no function")
-    function = cast("Mapping[str, Any]", function)
-    arguments: Any = function.get("arguments") or {}
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCallPart(str(call.get("id") or f"call_{number}"), str(function.get("name") or ""), text)
 
 
 def _is_sealed(part: Part) -> bool:

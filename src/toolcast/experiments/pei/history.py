@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...agents.histories import repaired, says_something
+from ...message_dicts import message_from
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ..log_events import LogEvent
 from ..log_reading import LogError, read_log
-from ..plain_messages import message_of
 
 CYCLES: Final = 10
 """The cycles of a run that are assessed: the first ten, as published."""
@@ -83,7 +83,7 @@ def _last_requests(events: Iterable[LogEvent]) -> dict[int, _Request]:
 def _cycle(number: int, request: _Request, path: Path) -> _Cycle:
     payload = request.payload
     try:
-        said = [message_of(each) for each in (*payload["prompt_messages"], payload["response_message"])]
+        said = [message_from(each) for each in (*payload["prompt_messages"], payload["response_message"])]
         results = [ToolResultPart("", _text(each["output"]), str(each["tool_name"])) for each in request.results]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"

@@ -1,0 +1,161 @@
+"""Messages that are dicts, in the form of OpenAI's chat completions or as `Message.to_dict` writes them.
+
+    {"role": "user", "content": "Hi"}
+    {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {...}}]}
+    {"role": "assistant", "content": None, "tool_calls": [{"id": ..., "type": "function", "function": {...}}]}
+    {"role": "tool", "tool_call_id": ..., "content": "391"}
+
+Also read: the role `developer` (system), `thinking` and `reasoning_content`, and what Ollama writes: tool calls without
+ids, with an object as their arguments. Other keys, such as `name` and `annotations`, have no place in a `Message` and
+are left out; content of an unknown type is an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from .messages import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_ROLES: Final[Mapping[Any, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+_THINKING = ("thinking", "reasoning_content")
+_CONTENTS = ("content", "parts", "tool_calls", *_THINKING)
+
+
+def is_message_dict(value: object) -> bool:
+    """Return whether `value` is a dict with a role and something that a message holds."""
+    if not isinstance(value, Mapping):
+        return False
+    role: Any = value.get("role")
+    return isinstance(role, str) and role in _ROLES and any(key in value for key in _CONTENTS)
+
+
+def message_from(data: Mapping[str, Any]) -> Message:
+    """Return the message that `data` is. Raises `ValueError` if it is none, or holds what no message can."""
+    if not is_message_dict(data):
+        raise ValueError(
+            f"{dict(data)!r:.200} is no message: expected a 'role' ({', '.join(_ROLES)}) and 'content' or 'tool_calls'"
+        )
+    role = _ROLES[data["role"]]
+    if "parts" in data:
+        return Message.from_dict({"role": role, "parts": data["parts"]})
+    if role == "tool":
+        return Message(role, (_result(data),))
+    parts: list[Part] = [ThinkingPart(str(data[key])) for key in _THINKING if data.get(key)]
+    parts += [*_contents(data.get("content")), *_contents(data.get("refusal"))]
+    calls: Any = data.get("tool_calls") or []
+    parts += [_call(call, number) for number, call in enumerate(calls, 1)]
+    return Message(role, tuple(parts))
+
+
+def _result(data: Mapping[str, Any]) -> ToolResultPart:
+    parts = list(_contents(data.get("content")))
+    images = tuple(part for part in parts if isinstance(part, ImagePart))
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    if len(images) + len(texts) < len(parts):
+        raise ValueError("a tool result takes text and images")
+    name = data.get("tool_name") or data.get("name") or ""
+    return ToolResultPart(str(data.get("tool_call_id") or ""), "\n".join(texts), str(name), images=images)
+
+
+def _call(call: Any, number: int) -> ToolCallPart:
+    function: Any = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise ValueError(f"{call!r:.200} is no tool call: expected a 'function' with 'name' and 'arguments'")
+    given = cast("Mapping[str, Any]", function)
+    arguments: Any = given.get("arguments") or {}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCallPart(str(call.get("id") or f"call_{number}"), str(given.get("name") or ""), text)
+
+
+def _contents(content: Any) -> Iterator[Part]:
+    if isinstance(content, str):
+        if content:
+            yield TextPart(content)
+    elif isinstance(content, (list, tuple)):
+        yield from map(_part, cast("list[Any]", content))
+    elif content is not None:
+        raise ValueError(f"content: expected str or a list of parts, got {type(content).__name__}")
+
+
+def _part(part: Any) -> Part:
+    if isinstance(part, str):
+        return TextPart(part)
+    kind: Any = part.get("type") if isinstance(part, Mapping) else None
+    read = _PARTS.get(kind) if isinstance(kind, str) else None
+    if read is None:
+        raise ValueError(f"{part!r:.200} is no part of a message: expected a type of {', '.join(_PARTS)}")
+    value = part.get(kind)
+    if value is None:
+        raise ValueError(f"{part!r:.200} has no {kind!r}")
+    return read(value)
+
+
+def _text(value: Any) -> TextPart:
+    return TextPart(str(value))
+
+
+def _image(value: Any) -> ImagePart:
+    image = value if isinstance(value, Mapping) else {"url": value}
+    url, detail = _given(image, "url"), image.get("detail")
+    if not url.startswith("data:"):
+        return ImagePart(url=url, detail=detail)
+    data, media_type = _data(url)
+    return ImagePart(data=data, media_type=media_type or "image/png", detail=detail)
+
+
+def _audio(value: Any) -> AudioPart:
+    return AudioPart(data=_decoded(_given(value, "data")), media_type=f"audio/{_given(value, 'format')}")
+
+
+def _file(value: Any) -> DocumentPart:
+    data, media_type = _data(_given(value, "file_data"))
+    return DocumentPart(data=data, media_type=media_type or "application/pdf", name=value.get("filename"))
+
+
+def _given(value: Any, key: str) -> str:
+    found: Any = value.get(key) if isinstance(value, Mapping) else None
+    if not isinstance(found, str) or not found:
+        raise ValueError(f"{value!r:.200} has no {key!r}")
+    return found
+
+
+def _data(url: str) -> tuple[bytes, str]:
+    """Return the bytes of a base64 `data:` URL and its media type; of plain base64 the bytes, and no type."""
+    head, comma, data = url.partition(",")
+    return _decoded(data if comma else head), head.removeprefix("data:").removesuffix(";base64") if comma else ""
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{data!r:.40} is not base64: {error}") from error
+
+
+_PARTS: Final[Mapping[str, Callable[[Any], Part]]] = {
+    "text": _text,
+    "refusal": _text,
+    "image_url": _image,
+    "input_audio": _audio,
+    "file": _file,
+}

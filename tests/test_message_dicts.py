@@ -1,0 +1,180 @@
+"""message_dicts.py: messages in the form of OpenAI's chat completions, wherever a message is expected."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from albums import SEA, Album
+from faces import Face
+from toolcast import (
+    AudioPart,
+    DocumentPart,
+    Engine,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    ToolResultPart,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
+from toolcast.agents.chat_events import QueueMessage, said
+from toolcast.errors import PromptError
+from toolcast.message_dicts import message_from
+from toolcast.prompts import ChatPromptTemplate, PromptTemplate
+from toolcast.testing import ScriptedLLM
+
+PNG = base64.b64encode(b"png").decode()
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"a": "{x}"}'}}
+
+READ: list[tuple[dict[str, Any], Message]] = [
+    ({"role": "user", "content": "Hi {x}"}, user("Hi {x}")),
+    ({"role": "system", "content": "Be brief."}, system("Be brief.")),
+    ({"role": "developer", "content": "Be brief."}, system("Be brief.")),
+    ({"role": "assistant", "content": "Ho", "refusal": None, "annotations": [], "audio": None}, assistant("Ho")),
+    ({"role": "assistant", "content": None, "refusal": "No."}, assistant("No.")),
+    ({"role": "user", "content": ["a", {"type": "text", "text": "b"}]}, user("a", "b")),
+    (
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.org/a", "detail": "low"}}]},
+        user(ImagePart(url="https://x.org/a", detail="low")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "image_url", "image_url": "https://x.org/a"}]},
+        user(ImagePart(url="https://x.org/a")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{PNG}"}}]},
+        user(ImagePart(data=b"png", media_type="image/gif")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": PNG, "format": "mp3"}}]},
+        user(AudioPart(data=b"png", media_type="audio/mp3")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "file", "file": {"file_data": PNG, "filename": "a.pdf"}}]},
+        user(DocumentPart(data=b"png", media_type="application/pdf", name="a.pdf")),
+    ),
+    (
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        assistant(ToolCallPart("c1", "find", '{"a": "{x}"}')),
+    ),
+    (
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "find", "arguments": {"a": 1}}}]},
+        assistant(ToolCallPart("call_1", "find", '{"a": 1}')),
+    ),
+    (
+        {"role": "assistant", "content": "Ho", "reasoning_content": "hm"},
+        assistant(ThinkingPart("hm"), TextPart("Ho")),
+    ),
+    ({"role": "tool", "tool_call_id": "c1", "content": "391"}, tool_result("c1", "391")),
+    (
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "name": "find",
+            "content": [
+                {"type": "text", "text": "a"},
+                {"type": "text", "text": "b"},
+                {"type": "image_url", "image_url": {"url": f"data:;base64,{PNG}"}},
+            ],
+        },
+        Message(
+            "tool", (ToolResultPart("c1", "a\nb", "find", images=(ImagePart(data=b"png", media_type="image/png"),)),)
+        ),
+    ),
+    (
+        user("Hi", ImagePart(data=b"png", media_type="image/png")).to_dict(),
+        user("Hi", ImagePart(data=b"png", media_type="image/png")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), READ)
+def test_a_dict_is_the_message_that_it_says(data: dict[str, Any], message: Message) -> None:
+    assert message_from(data) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "is no message: expected a 'role'"),
+        ({"role": "robot", "content": "x"}, "is no message"),
+        ({"role": ["user"], "content": "x"}, "is no message"),
+        ({"role": "user"}, "'content' or 'tool_calls'"),
+        ({"role": "user", "content": 5}, "content: expected str or a list of parts, got int"),
+        ({"role": "user", "content": [5]}, "5 is no part"),
+        ({"role": "user", "content": [{"type": "video", "video": {}}]}, "expected a type of text, refusal, image_url"),
+        ({"role": "user", "content": [{"type": ["text"]}]}, "is no part"),
+        ({"role": "user", "content": [{"type": "text"}]}, "has no 'text'"),
+        (
+            {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "?", "format": "wav"}}]},
+            "not base64",
+        ),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}, "has no 'file_data'"),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": "?"}]}, "has no 'data'"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_data": "data:x;base64,é"}}]}, "is not base64"),
+        ({"role": "assistant", "tool_calls": [{"name": "x"}]}, "is no tool call"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "is no tool call"),
+        (
+            {"role": "tool", "content": [{"type": "file", "file": {"file_data": PNG}}]},
+            "a tool result takes text and images",
+        ),
+    ],
+)
+def test_what_is_no_message_is_an_error_that_says_where(data: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        message_from(data)
+    with pytest.raises(ValueError, match=rf"messages\[1\]: .*{why}"):
+        ScriptedLLM().chat([user("a"), data])
+    if data.get("role") in ("user", "assistant", "tool") and len(data) > 1:
+        with pytest.raises(PromptError, match=why):
+            ChatPromptTemplate([data])
+        with pytest.raises(PromptError, match=why):
+            PromptTemplate("{x}").format_messages(x=data)
+
+
+def test_llms_take_dicts_alone_and_among_others(face: Face) -> None:
+    llm = ScriptedLLM("a", "b")
+    face.chat(llm, {"role": "user", "content": "Hi"})
+    face.chat(llm, [system("s"), "u", {"role": "assistant", "content": None, "tool_calls": [CALL]}])
+    assert llm.requests[0].messages == (user("Hi"),)
+    assert llm.requests[1].messages[2] == assistant(ToolCallPart("c1", "find", '{"a": "{x}"}'))
+
+
+def test_prompts_take_dicts_as_data(face: Face) -> None:
+    llm = ScriptedLLM(SEA)
+    prompt = [{"role": "system", "content": "Answer {like} this"}, "{history}", ("user", "About {topic}")]
+    make = ToolOrchestratingLLM(Album, prompt, llm)
+    history = [{"role": "user", "content": "{a}"}, assistant("b")]
+    assert face.call(make, topic="the sea", history=history) == SEA
+    assert llm.requests[0].messages == (
+        system("Answer {like} this"),
+        user("{a}"),
+        assistant("b"),
+        user("About the sea"),
+    )
+    assert PromptTemplate("{x}").format_messages(x=history[0]) == [user("{a}")]
+    with pytest.raises(PromptError, match="must be all that its message consists of"):
+        PromptTemplate("a {x}").format_messages(x=history[0])
+
+
+def test_a_dict_that_is_no_message_is_still_a_value() -> None:
+    assert PromptTemplate("{x}").format(x={"role": "pilot", "content": "a"}) == "{'role': 'pilot', 'content': 'a'}"
+    assert PromptTemplate("{x}").format(x={"role": "user"}) == "{'role': 'user'}"
+
+
+def test_engines_and_chats_take_dicts() -> None:
+    llm = ScriptedLLM("a", "b")
+    engine = Engine(llm, history=[{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}])
+    engine.inject({"role": "user", "content": "3"})
+    engine.submit({"role": "user", "content": "4"})
+    assert [message.text for message in llm.requests[0].messages] == ["1", "2", "3", "4"]
+    assert QueueMessage({"role": "user", "content": "5"}) == QueueMessage("5")
+    assert said({"type": "QUEUE_MESSAGE", "message": {"role": "user", "content": "5"}}) == QueueMessage("5")
