@@ -199,8 +199,10 @@ def bench_peers(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """The fast suite with far longer fuzzing."""
+    """The fast suite with far longer fuzzing, and 5 million inputs across protocols (posargs: tests alone)."""
     env = Environment(session, "tests", *project("test"))
+    if not session.posargs:
+        env.script("tests/cross_fuzz.py", "--inputs", "5000000")
     wanted = session.posargs or ["tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs"))]
     env.run("pytest", "--timeout=3600", *wanted, HYPOTHESIS_PROFILE="nightly")
 

@@ -17,6 +17,7 @@ from toolcast.events import (
     TextDelta,
     ToolCallDelta,
     ToolCallDone,
+    ToolCallReset,
     ToolCallStart,
     UsageReport,
 )
@@ -294,3 +295,25 @@ def test_noise_costs_nothing() -> None:
     )
     assert decoder.feed(b"")[-1] == Finish("tool_use")
     assert decoder.close() == []
+
+
+def test_calls_that_came_as_calls_keep_ids_of_their_own() -> None:
+    called = _call("call_1", "sing", "{}")
+    reset = ToolCallReset("call_1")
+    decoder = ForcedDecoder(
+        _Inner(TextDelta('{"a'), called[0], reset, *called[1:], TextDelta('": 1}'), last=(Finish("tool_use"),)),
+        ForcedCalls(BARE),
+    )
+    assert decoder.feed(b"") + decoder.close() == [
+        ToolCallStart("call_1", "add"),
+        ToolCallDelta("call_1", '{"a'),
+        ToolCallStart("call_1_2", "sing"),
+        ToolCallReset("call_1_2"),
+        ToolCallDelta("call_1_2", "{}"),
+        ToolCallDone("call_1_2", "sing", "{}"),
+        ToolCallDelta("call_1", '": 1}'),
+        ToolCallDone("call_1", "add", '{"a": 1}'),
+        Finish("tool_use"),
+    ]
+    decoder = ForcedDecoder(_Inner(*called, TextDelta("{}"), Finish("tool_use")), ForcedCalls(BARE))
+    assert decoder.feed(b"")[3] == ToolCallStart("call_2", "add")

@@ -791,6 +791,11 @@ def test_one_document_gives_the_same_events(answer: dict[str, Any], expected: li
     assert (finish.stop_reason, finish.model) == (stop, "m1")
 
 
+def test_of_a_list_of_documents_the_first_answer_counts() -> None:
+    answers = [{"status": "completed", "output": [message(text)]} for text in ("Hi", "Ho")]
+    assert decode(json.dumps(answers).encode()) == [TextDelta("Hi"), Finish("end_turn", None, "completed")]
+
+
 FAULT = {"type": "insufficient_quota", "code": "insufficient_quota", "message": "no money sk-secret"}
 SLOW = {"code": "rate_limit_exceeded", "message": "slow"}
 BOOM = {"code": "server_error", "message": "boom"}

@@ -165,8 +165,11 @@ class AnswerDecoder(ABC):
             if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
                 raise self._truncated() from error
             raise self._unreadable(body) from error
-        read = [self._message(as_dict(part), out) for part in as_list(document) or [document]]
-        if not any(read):
+        is_answer = False
+        for part in as_list(document) or [document]:
+            if not self._over:
+                is_answer |= self._message(as_dict(part), out)
+        if not is_answer:
             raise self._unreadable(body)
         if not self._over:
             self._end(out)

@@ -15,7 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..errors import BadRequest, LLMError, MalformedEvent
-from ..events import Event, Finish, RawEvent, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from ..events import (
+    Event,
+    Finish,
+    RawEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+)
 from ..messages import Message, TextPart
 from ..parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
 from .wire import Conversation, Decoder, NamedTool, Terms, ToolSpec
@@ -170,6 +179,7 @@ class CallsInText:
     def __init__(self, calls: ForcedCalls) -> None:
         self._calls = calls
         self._damaged = False
+        self._renamed: dict[str, str] = {}  # calls that came as calls, under an id that a call in the text has
         self.failure: LLMError | None = None
 
     def of(self, events: list[Event]) -> list[Event]:
@@ -184,9 +194,25 @@ class CallsInText:
                     out.append(event)
                 case Finish():
                     self._finish(event, out)
+                case ToolCallStart() | ToolCallDelta() | ToolCallReset() | ToolCallDone():
+                    out.append(self._with_own_id(event))
                 case _:
                     out.append(event)
         return out
+
+    def _with_own_id(
+        self, event: ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone
+    ) -> ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone:
+        """Return an event of a call that came as a call, under an id that no call in the text has."""
+        if type(event) is ToolCallStart:
+            id, number = event.id, 1
+            while id in self._calls.ids:
+                number += 1
+                id = f"{event.id}_{number}"
+            self._calls.ids.add(id)
+            self._renamed[event.id] = id
+        own = self._renamed.get(event.id, event.id)
+        return event if own == event.id else replace(event, id=own)
 
     def _finish(self, event: Finish, out: list[Event]) -> None:
         if self._damaged:
@@ -209,6 +235,9 @@ class ForcedCalls:
         self._before = before
         self.count: int = 0
         """The number of calls begun."""
+        self.ids: set[str] = set()
+        """The ids of all calls of the answer, those that came as calls included."""
+        self._id = ""
         self._blank: str = ""
         self._is_text = False
         self._reading: _Calls | None = None
@@ -227,7 +256,7 @@ class ForcedCalls:
             self._reading.feed(text, out)
         else:
             self._bare.append(text)
-            out.append(ToolCallDelta(self._id(), text))
+            out.append(ToolCallDelta(self._id, text))
         return out
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -236,7 +265,7 @@ class ForcedCalls:
         if self._bare:
             arguments = "".join(self._bare)
             name = self._form.tools[0].name
-            out.append(ToolCallDone(self._id(), name, arguments, cut and not _is_whole(arguments)))
+            out.append(ToolCallDone(self._id, name, arguments, cut and not _is_whole(arguments)))
         elif self._reading is not None:
             self._reading.finish(out, cut=cut)
         elif self._blank:
@@ -251,8 +280,13 @@ class ForcedCalls:
     def started(self, name: str, out: list[Event]) -> str:
         """Announce a call and give its id."""
         self.count += 1
-        out.append(ToolCallStart(self._id(), name))
-        return self._id()
+        number = self._before + self.count
+        while (id := f"call_{number}") in self.ids:
+            number += 1
+        self._id = id
+        self.ids.add(id)
+        out.append(ToolCallStart(id, name))
+        return id
 
     def _begin(self, text: str, out: list[Event]) -> str:
         """What is left of `text` once its first character has told what the answer is."""
@@ -270,9 +304,6 @@ class ForcedCalls:
             only = self._form.only
             self._reading = _Calls(self, 3 if self._form.is_list else 1, only.name if only else None)
         return start
-
-    def _id(self) -> str:
-        return f"call_{self._before + self.count}"
 
 
 def _is_whole(text: str) -> bool:

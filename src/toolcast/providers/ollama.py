@@ -59,6 +59,8 @@ _STOP: dict[str, StopReason] = {
 }
 
 
+# So many bytes of a body are shown if it is not Ollama's.
+_START = 200
 # Fields of a line of `/api/generate`, which has no `message`.
 _GENERATED = ("response", "thinking")
 
@@ -252,8 +254,8 @@ class OllamaDecoder:
             return [TextDelta(text)]
         out: list[Event] = []
         try:
-            if len(self._first) < 200:
-                self._first += data[:200]
+            if len(self._first) < _START:
+                self._first = (self._first + data)[:_START]
             for line in self._lines.feed(data):
                 self._line(line, out)
         except LLMError as error:
