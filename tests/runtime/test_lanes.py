@@ -117,7 +117,6 @@ def test_a_client_of_the_users_is_the_only_lane_and_stays() -> None:
 
 def test_how_a_lane_sends() -> None:
     assert Lane(Way()).send("request") == "request"
-    assert Lane(httpx.AsyncHTTPTransport()).send.__name__ == "handle_async_request"
 
 
 def test_a_place_is_read_once() -> None:
@@ -311,3 +310,66 @@ def test_a_users_client_looks_at_redirects(server: Loopback) -> None:
 def test_a_connection_to_an_address_is_for_one_name_only() -> None:
     origins = {place_of(httpx, "https://127.0.0.1/", name).origin for name in (None, "a.example", "b.example")}
     assert len(origins) == 3
+
+
+# vcrpy replaces `handle_request` of the transport's class for as long as a cassette is in use, respx (as it is set up)
+# that of httpcore's pools.
+
+
+def test_a_replaced_transport_method_is_used_and_left_again(server: Loopback) -> None:
+    """A connection that is kept open must not keep the method of its first request."""
+    network = HttpxNetwork()
+
+    def replaced(self: object, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"from a cassette", request=request)
+
+    for _ in range(2):
+        server.answer(whole(b"real"))
+    assert fetch(network, server) == b"real"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx.HTTPTransport, "handle_request", replaced)
+        assert fetch(network, server) == b"from a cassette"
+    assert fetch(network, server) == b"real"
+    assert len(server.requests) == 2
+    network.close()
+
+
+async def test_a_replaced_async_transport_method_is_used_and_left_again(server: Loopback) -> None:
+    network = HttpxNetwork()
+
+    async def replaced(self: object, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"from a cassette", request=request)
+
+    for _ in range(2):
+        server.answer(whole(b"real"))
+    assert await afetch(network, server) == b"real"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", replaced)
+        assert await afetch(network, server) == b"from a cassette"
+    assert await afetch(network, server) == b"real"
+    assert len(server.requests) == 2
+    await network.aclose()
+
+
+@pytest.mark.parametrize("way", ["client", "proxy"])
+def test_a_replaced_method_of_a_client_is_used_and_left_again(
+    server: Loopback, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of a user, or the one that is made where the environment names a proxy."""
+
+    def replaced(self: object, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"from a cassette", request=request)
+
+    if way == "proxy":
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for _ in range(2):
+        server.answer(whole(b"real"))
+    with httpx.Client() as client:
+        network = HttpxNetwork(client if way == "client" else None)
+        assert fetch(network, server) == b"real"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(httpx.HTTPTransport, "handle_request", replaced)
+            assert fetch(network, server) == b"from a cassette"
+        assert fetch(network, server) == b"real"
+        network.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from base64 import b64encode
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from sys import maxsize
 from time import monotonic
 from types import ModuleType
@@ -52,23 +52,26 @@ def place_of(library: ModuleType, url: str, tls_name: str | None = None) -> Plac
 
 
 class Lane:
-    """One transport or client, and the origin it was last used for. `send` takes a request of the library.
+    """One transport or client, and the origin it was last used for.
 
     `stream` is the network stream of its one connection, where that is known.
     """
 
-    __slots__ = ("origin", "send", "since", "stream", "way")
+    __slots__ = ("origin", "since", "stream", "way")
 
     def __init__(self, way: Any) -> None:
         self.way: Any = way
-        self.send: Callable[[Any], Any] = (
-            partial(way.send, stream=True, follow_redirects=False)
-            if hasattr(way, "send")
-            else getattr(way, "handle_async_request", None) or way.handle_request
-        )
         self.origin: str = ""
         self.since: float = 0.0
         self.stream: Any = None
+
+    def send(self, request: Any) -> Any:
+        """Send a request of the library. Return its response, or what to await for it."""
+        way = self.way
+        if hasattr(way, "send"):
+            return way.send(request, stream=True, follow_redirects=False)
+        # Looked up at each request: vcrpy and others replace the method of the class for as long as a test lasts.
+        return (getattr(way, "handle_async_request", None) or way.handle_request)(request)
 
 
 class Lanes:
