@@ -6,8 +6,8 @@ Streamed and whole calls end here alike, so both give the same object and the sa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pydantic
@@ -35,6 +35,7 @@ REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
 
 _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
 _SHOWN = 400
+_HIDDEN = "(hidden, as hide_input_in_errors or a secret type in the output asks for)"
 _FORM = "call the tool, or write its JSON where you were asked for that"
 
 
@@ -76,10 +77,17 @@ class Reader:
         """The valid calls of `response`; raises the error that says why there are none, or not all."""
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
-            raise _located(_stopped(stop, response), response)  # whatever it holds: the service took it back
+            raise _located(
+                _stopped(stop, response, self.hides_input), response
+            )  # whatever it holds: the service took it back
         if not calls:
             return [self._read_text(response)]
         return self._read_calls(calls if self.parallel else calls[:1], response)
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether what the model wrote is to stay out of errors and of what it is told."""
+        return any(tool.hides_input for tool in self.tools.values())
 
     def value_of(self, call: ToolCallPart) -> Any:
         """The object that a complete call makes; None where its arguments are not valid, or it is a function's."""
@@ -142,7 +150,7 @@ class Reader:
         # Which of several tools was meant is not known; only what is no JSON fits none of them.
         named = errors if len(self.tools) == 1 else [error for error in errors if is_no_json(_cause(error))]
         error = named[0] if named else None
-        raise _located(_no_call(response, error), response) from error
+        raise _located(_no_call(response, error, self.hides_input), response) from error
 
     def _try_text(self, tool: CallableTool, text: str) -> ReadCall | ValidationError | None:
         """Return what `text` holds for this tool, why its JSON does not fit, or None where it holds no JSON."""
@@ -165,14 +173,19 @@ def _cause(error: ValidationError) -> pydantic.ValidationError:
     return cast("pydantic.ValidationError", error.__cause__)
 
 
-def reask(history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain) -> list[Message]:
-    """The messages that ask again, with what was wrong as the result of each call."""
+def reask(
+    history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain, *, hide_input: bool = False
+) -> list[Message]:
+    """Return the messages that ask again, with what was wrong as the result of each call.
+
+    With `hide_input` they contain nothing of the answer but the names of its calls.
+    """
     said = response.message
     words = explained(error)
     if not said.tool_calls:
-        shown = assistant(*said.parts) if said.parts else assistant("(no answer)")
+        shown = assistant(*said.parts) if said.parts and not hide_input else assistant("(no answer)")
         return [*history, shown, user(f"{words}\nAnswer again: {_FORM}.")]
-    readable = tuple(_readable(part) if isinstance(part, ToolCallPart) else part for part in said.parts)
+    readable = tuple(_bare(said) if hide_input else map(_readable_part, said.parts))
     results = [
         tool_result(call, words if index == 0 else "Not used, call again.", is_error=True)
         for index, call in enumerate(said.tool_calls)
@@ -194,6 +207,19 @@ def explained(error: CallError | TryAgain) -> str:
     return error.message if isinstance(error, CallError) else str(error)
 
 
+def _bare(said: Message) -> Iterator[Part]:
+    """The calls without their arguments, and thoughts, which a service may want back with the calls."""
+    for part in said.parts:
+        if isinstance(part, ToolCallPart):
+            yield replace(part, arguments="{}")
+        elif isinstance(part, ThinkingPart) and (part.signature or part.redacted or part.opaque):
+            yield part
+
+
+def _readable_part(part: Part) -> Part:
+    return _readable(part) if isinstance(part, ToolCallPart) else part
+
+
 def _readable(call: ToolCallPart) -> ToolCallPart:
     """`call` as every service takes it back: its arguments a JSON object, empty where they were none."""
     try:
@@ -211,27 +237,24 @@ def _cut_off(call: ToolCallPart) -> OutputTruncated:
     )
 
 
-def _stopped(stop: type[CallError], response: ChatResponse) -> CallError:
+def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
     calls = response.message.tool_calls
     partial = calls[0].arguments if calls else None
-    said = _shortened(response.text or partial or "")
+    said = _HIDDEN if hide_input else _shortened(response.text or partial or "")
     return stop(f"the answer was stopped ({response.stop_reason}); it said: {said}", partial=partial)
 
 
-def _no_call(response: ChatResponse, error: ValidationError | None) -> CallError:
+def _no_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:
     text = response.text
+    shown = _HIDDEN if hide_input else _shortened(text)
     if response.stop_reason == "max_tokens":
         return OutputTruncated(
             "max_tokens ended the answer before it held the object; allow more with "
-            f"settings=Settings(max_tokens=...). The text was: {_shortened(text)}",
+            f"settings=Settings(max_tokens=...). The text was: {shown}",
             partial=text,
         )
     why = "" if error is None else f". Read as JSON, {error.message}"
-    wrote = (
-        f"The model wrote: {_shortened(text)}"
-        if text.strip()
-        else f"The answer was empty: {_without_content(response)}"
-    )
+    wrote = f"The model wrote: {shown}" if text.strip() else f"The answer was empty: {_without_content(response)}"
     return NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}{why}")
 
 

@@ -56,7 +56,7 @@ class Recipe:
 
     def again(self, response: ChatResponse, error: CallError | TryAgain) -> Recipe:
         """The same call, asking again with what was wrong."""
-        messages = tuple(reask(self.ask.messages, response, error))
+        messages = tuple(reask(self.ask.messages, response, error, hide_input=self.reader.hides_input))
         return replace(self, ask=replace(self.ask, messages=messages), max_attempts=self.max_attempts - 1)
 
     def output(self, values: Sequence[Any]) -> Any:

@@ -323,9 +323,10 @@ class ObjectFlow:
 
     def _skip(self, event: RawEvent) -> None:
         self._move_on()
-        logger.warning("Failed to parse streaming response: skipped %.120r", event.data)
+        shown = "(hidden)" if self._recipe.reader.hides_input else repr(event.data)
+        logger.warning("Failed to parse streaming response: skipped %.120s", shown)
         if not event.repeated:
-            self._damage = self._damage or repr(event.data)[:200]
+            self._damage = self._damage or shown[:200]
         self.trace.step("received", "unreadable", "skipped", "more")
 
     def _move_on(self) -> None:

@@ -15,7 +15,6 @@ from .errors import ValidationError
 from .events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from .parsing.partials import MISSING, Growing
 from .parsing.plans import plan_for
-from .tool_texts import unfit
 from .tools import CallableTool, output_tools
 
 _TEXT = "text"
@@ -116,22 +115,21 @@ class StreamingObjectProcessor:
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:
-            if (failure := self.refusal(id, growing, error)) is not None:
-                raise failure from error
-            return False
+            failure = self.refusal(id, growing, error)
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # its traceback refers to this frame
+        return False
 
     def refusal(self, id: str, growing: Growing, error: pydantic.ValidationError) -> ValidationError | None:
         """The error of arguments that cannot become valid any more; None where they count as none at all."""
         if growing.text.strip() == "null":  # which stands for an empty object
             return None
-        failure = ValidationError(
-            f"{unfit(self._names[id], error)}; the answer was stopped early",
-            tool_name=self._names[id],
-            arguments=growing.text,
-        )
+        failure = self._tools[self._names[id]].unfit(error, growing.text, "; the answer was stopped early")
         failure.call_id = id
         failure.advice = "fail_fast=False reads it to its end"
-        failure.__cause__ = error
         return failure
 
     def _grew(self, event: ToolCallDelta) -> bool:

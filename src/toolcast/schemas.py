@@ -29,7 +29,7 @@ from typing_extensions import Doc, TypeAliasType, is_typeddict
 from .errors import OutputTypeError
 from .list_types import ALIASES, as_lists, explain_lazy
 from .parsing import arguments as parsing
-from .parsing.core_schemas import CAN_SKIP_PREBUILT, Strictness, listed, sourced, without_prebuilt
+from .parsing.core_schemas import CAN_SKIP_PREBUILT, Strictness, hides_input, listed, sourced, without_prebuilt
 from .providers.wire import legal_name
 
 Schema: TypeAlias = dict[str, Any]
@@ -61,6 +61,11 @@ class Shape:
     def wrapped(self) -> bool:
         """Whether the arguments are `{"value": ...}`."""
         return self.wrapper is not None
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether the type asks for its input to stay out of errors."""
+        return self.validator.hides_input
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
         """The value of the arguments `text`, and its repairs. Raises Pydantic's `ValidationError`."""
@@ -117,6 +122,11 @@ class TypeValidator:
             if (why := explain(not CAN_SKIP_PREBUILT)) is not None:
                 raise unusable(owner, why)
             self.validator = without_prebuilt(changed, None)
+
+    @cached_property
+    def hides_input(self) -> bool:
+        """Whether the type asks for its input to stay out of errors."""
+        return hides_input(self._schema)
 
     @cached_property
     def _strictness(self) -> Strictness:

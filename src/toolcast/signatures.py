@@ -84,6 +84,11 @@ class Signature:
         arguments: BaseModel = self._validator.validator.validate_python(value)
         return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
 
+    @property
+    def hides_input(self) -> bool:
+        """Whether a parameter's type asks for its input to stay out of errors."""
+        return self._validator.hides_input
+
     @cached_property
     def typed_dict(self) -> Any:
         """The arguments as a `TypedDict`, of which anything may still be missing."""

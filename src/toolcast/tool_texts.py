@@ -159,11 +159,12 @@ def pictured(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:
     return "\n".join(texts), images
 
 
-def unfit(name: str, error: pydantic.ValidationError) -> str:
-    """What is wrong with the arguments for the tool `name`."""
+def unfit(name: str, error: pydantic.ValidationError, *, hide_input: bool = False) -> str:
+    """Return what is wrong with the arguments for the tool `name`."""
     faults = error.errors(include_url=False)
     shown = [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}, got {_shortened(fault['input'])}"
+        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
+        + ("" if hide_input else f", got {_shortened(fault['input'])}")
         for fault in faults[:_SHOWN_FAULTS]
     ]
     more = f"; and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""

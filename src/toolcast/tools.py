@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema, to_json
@@ -27,6 +27,7 @@ from typing_extensions import Unpack
 from .errors import OutputTypeError, ValidationError
 from .messages import ImagePart, ToolResultPart
 from .parsing import arguments as parsing
+from .parsing.records import located
 from .providers.wire import ToolSpec, legal_name
 from .runtime.cancelled_groups import ungrouped
 from .runtime.crossing import awaited_in_thread, called_in_thread
@@ -86,6 +87,11 @@ class ToolOutput:
 
 class Source(Protocol):
     """Where a tool's arguments come from and what they are."""
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether the arguments are to stay out of errors."""
+        ...
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
         """The value of the arguments `text`, and its repairs; raises Pydantic's `ValidationError`."""
@@ -183,6 +189,11 @@ class CallableTool:
         return self.fill is not None
 
     @property
+    def hides_input(self) -> bool:
+        """Whether a type in the arguments says `hide_input_in_errors` or is secret: then no error shows them."""
+        return self.source.hides_input
+
+    @property
     def runs_in_parallel(self) -> bool:
         """Whether it may run beside others: as `parallel` says, otherwise where it is read-only."""
         return self.read_only if self.parallel is None else self.parallel
@@ -193,10 +204,26 @@ class CallableTool:
         `context` reaches Pydantic's validators. No arguments at all are an empty object.
         """
         text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
+        read = self._read("{}" if text.strip() in ("", "null") else text, context)
+        if isinstance(read, Read):
+            return read
+        # Outside of the `except`: what led to it would be its context, with an input that may have to stay hidden.
+        raise self.unfit(read, text)
+
+    def _read(self, text: str, context: Any) -> Read | pydantic.ValidationError:
         try:
-            return Read(*self.source.read("{}" if text.strip() in ("", "null") else text, context))
+            return Read(*self.source.read(text, context))
         except pydantic.ValidationError as error:
-            raise ValidationError(unfit(self.name, error), tool_name=self.name, arguments=text) from error
+            return error
+
+    def unfit(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
+        """Return the error for the arguments `text`, which do not fit; `note` is put at the end of its message."""
+        if self.hides_input:
+            error = located(error, (), error.title, hide_input=True)
+        words = unfit(self.name, error, hide_input=self.hides_input)
+        failure = ValidationError(words + note, tool_name=self.name, arguments=text)
+        failure.__cause__ = error
+        return failure
 
     def arguments_for(self, value: Any) -> str | None:
         """The JSON text that a model would have written to get `value`; None if that does not fit."""
@@ -364,6 +391,8 @@ def _is_annotated(method: Function) -> bool:
 
 class _Values:
     """The arguments are the texts of a prompt's holes."""
+
+    hides_input: ClassVar[bool] = False
 
     def __init__(self, holes: Iterable[str]) -> None:
         fields = {hole: core_schema.typed_dict_field(core_schema.str_schema()) for hole in holes}

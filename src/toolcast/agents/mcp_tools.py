@@ -15,7 +15,7 @@ import unicodedata
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema, to_json
 from pydantic_core.core_schema import ExtraBehavior
@@ -44,6 +44,8 @@ DEPTH: Final = 50
 
 class Arguments:
     """The arguments that a JSON Schema describes: an object, checked at its top."""
+
+    hides_input: ClassVar[bool] = False
 
     def __init__(self, schema: Schema) -> None:
         properties: Schema = schema.get("properties", {})

@@ -233,10 +233,14 @@ def kept(message: Message, jobs: Iterable[Job]) -> Message:
     """`message` as the history keeps it, the arguments of its calls JSON objects, as every service wants them back.
 
     What was read leniently is kept as it was read. What could not be read is kept as cut off, so that it never runs.
+    Of a call that does not fit and whose type hides its input, the arguments are not kept.
     """
     changed: dict[str, ToolCallPart] = {}
     for job in jobs:
         call = job.call
+        if job.error is not None and job.tool is not None and job.tool.hides_input:
+            changed[call.id] = replace(call, arguments="{}")
+            continue
         if _is_plain_object(call.arguments):
             continue
         if job.error is None:

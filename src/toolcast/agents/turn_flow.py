@@ -217,10 +217,12 @@ class TurnFlow:
         calls = response.message.tool_calls
         uses = bool(calls) and response.stop_reason == "tool_use"
         jobs = self._jobs(response) if uses else jobs_of(calls, self._setup.by_name)
+        typed = self._task.typed
         if says_something(response.message):
-            self._transcript.add(kept(response.message, jobs))
-        if self._task.typed is not None:
-            self._task.typed.check()
+            hidden = not calls and typed is not None and typed.hides(response)
+            self._transcript.add(assistant("(no answer)") if hidden else kept(response.message, jobs))
+        if typed is not None:
+            typed.check()
         if uses:
             self._limits.call(calls, self._outside.now())
             self._use(jobs)

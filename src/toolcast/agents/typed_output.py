@@ -8,6 +8,7 @@ its call. A function is a tool like any other, permitted and run like them; what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..answers import ReadCall, Reader, explained
@@ -59,6 +60,16 @@ class TypedOutput:
         self.check()
         return None if fault is None else f"{fault}\n{_AGAIN}"
 
+    def hides(self, response: ChatResponse) -> bool:
+        """Return whether the answer is not valid and its type asks for it to be shown to no one."""
+        if not self._reader.hides_input:
+            return False
+        try:
+            self._reader.read(response)
+        except (CallError, TryAgain):
+            return True
+        return False
+
     def check(self) -> None:
         """Raises what was wrong with the last answer, if the model was told often enough."""
         if self._failure is not None:
@@ -89,7 +100,7 @@ class TypedOutput:
             return self._running
         fault = self._tried(lambda: self._reader.read_call(call, response), response)
         if fault is not None:
-            return _answered(call, fault)
+            return replace(_answered(call, fault), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
         return Job(call, self._reader.tools[call.name], Read(self.output), done=True, made=made)
 

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, cast, get_args, get_origin
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
@@ -41,6 +41,42 @@ _HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbe
 _SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
 _NO_SCHEMAS = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields", "function"}
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
+
+
+_SECRETS: Final = (pydantic.SecretStr, pydantic.SecretBytes)
+
+
+def hides_input(schema: Any) -> bool:
+    """Return whether the type, or any type in it, is secret or says `hide_input_in_errors`.
+
+    One is enough: the input of an error may be the whole object around the place of the fault.
+    """
+    ahead, seen = [schema], set[int]()
+    while ahead:
+        part = ahead.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, LISTS):
+            ahead.extend(part)
+        elif isinstance(part, dict):
+            inside: Schema = part
+            if _is_hidden(inside):
+                return True
+            ahead.extend(value for key, value in inside.items() if key not in _NO_VALIDATION)
+    return False
+
+
+def _is_hidden(schema: Schema) -> bool:
+    config: Any = schema.get("config")
+    cls: Any = schema.get("cls")
+    # `Secret[int]` is a schema of `int` inside of functions of the class.
+    name = getattr(schema.get("function"), "__qualname__", "")
+    return (
+        (isinstance(config, dict) and cast("Schema", config).get("hide_input_in_errors") is True)
+        or (isinstance(cls, type) and issubclass(cls, _SECRETS))
+        or name.startswith("Secret.__get_pydantic_core_schema__.")
+    )
 
 
 class _Marker(enum.Enum):

@@ -41,6 +41,7 @@ from .core_schemas import (
     bare,
     fields_of,
     has_functions,
+    hides_input,
     hints_of,
     inside,
     is_leaf,
@@ -140,6 +141,11 @@ class Node:
     def validator(self) -> SchemaValidator:
         """Validates the complete value from its own JSON text."""
         return self.source.validator(self.schema)
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether the type asks for its input to stay out of errors."""
+        return hides_input([self.schema, self.source.definitions])
 
     @cached_property
     def shape(self) -> Shape | None:

@@ -167,15 +167,15 @@ def location(frame: Frame) -> Steps:
     return tuple(steps[1:])
 
 
-def located(error: ValidationError, prefix: Steps, title: str) -> ValidationError:
-    """The error as the root would have given it: under its title, with the whole way to the place."""
+def located(error: ValidationError, prefix: Steps, title: str, *, hide_input: bool = False) -> ValidationError:
+    """Return the error as the root would have given it: under its title, with the whole way to the place."""
     details: list[InitErrorDetails] = []
     for line in error.errors(include_url=False):
         detail = InitErrorDetails(type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"])
         if "ctx" in line:
             detail["ctx"] = line["ctx"]
         details.append(detail)
-    return ValidationError.from_exception_data(title, details, input_type="json")
+    return ValidationError.from_exception_data(title, details, input_type="json", hide_input=hide_input)
 
 
 def _type_of(line: ErrorDetails) -> str | PydanticCustomError:

@@ -325,7 +325,7 @@ class Walk:
             if firm and self._fail_fast:
                 named = node is None or frame.asks(node) is not None  # the error itself names the key
                 place = (*location(frame), *(() if named or frame.parent is None else (frame.loc,)))
-                self.error = located(error, place, self._plan.validator.title)
+                self.error = located(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
                 raise self.error from None
         except TooEarly:
             frame.odd = True

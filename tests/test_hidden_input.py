@@ -1,0 +1,231 @@
+"""Types that say `hide_input_in_errors`, or are secret: what a model wrote for them shows in no error and no retry."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from dataclasses import dataclass as plain_dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, SecretStr, field_validator
+from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
+
+from chunks import delta, sse
+from faces import Face
+from toolcast import (
+    CallError,
+    Engine,
+    NoToolCallError,
+    OpenAI,
+    Session,
+    ToolOrchestratingLLM,
+    TryAgain,
+    ValidationError,
+)
+from toolcast.messages import ToolCallPart
+from toolcast.parsing.core_schemas import hides_input
+from toolcast.parsing.partials import Growing, plan_for
+from toolcast.schemas import shape_of
+from toolcast.stores.memory import MemoryStore
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+
+HALVES = ("hunter", "2-cAnArY")
+WORD = "".join(HALVES)
+
+
+class Login(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+    password: str = Field(min_length=40)
+
+
+class Account(BaseModel):
+    login: Login
+    name: str = ""
+
+
+class Vault(BaseModel):
+    key: SecretStr = Field(min_length=40)
+
+
+class Bytes(BaseModel):
+    key: SecretBytes = Field(min_length=40)
+
+
+class Number(BaseModel):
+    key: Secret[int]
+
+
+class Custom(BaseModel):
+    key: SecretStr
+
+    @field_validator("key")
+    @classmethod
+    def too_short(cls, value: SecretStr) -> SecretStr:
+        raise ValueError("too short")
+
+
+@dataclass(config=ConfigDict(hide_input_in_errors=True))
+class Record:
+    password: str = Field(min_length=40)
+
+
+class Typed(TypedDict):
+    login: Login
+
+
+class Node(BaseModel):
+    key: SecretStr | None = None
+    children: list[Node] = []
+
+
+OUTPUTS: list[tuple[Any, Any]] = [
+    (Login, {"password": WORD}),
+    (Account, {"login": {"password": WORD}}),
+    (Account, {"name": WORD}),
+    (Vault, {"key": WORD}),
+    (Bytes, {"key": WORD}),
+    (Number, {"key": WORD}),
+    (Custom, {"key": WORD}),
+    (Record, {"password": WORD}),
+    (Typed, {"login": {"password": WORD}}),
+    (Node, {"children": [{"children": WORD}]}),
+    (list[Login], {"value": [{"password": WORD}]}),
+    (Login | None, {"value": {"password": WORD}}),
+]
+
+
+def everything(error: BaseException) -> str:
+    """What `error` and all that led to it show, also where a traceback leaves it out."""
+    texts = traceback.format_exception(error)
+    link: BaseException | None = error
+    while link is not None:
+        texts += [str(link), repr(link)]
+        link = link.__cause__ or link.__context__
+    return "".join(texts)
+
+
+@pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_in_errors(output: Any, wrong: Any, streamed: bool, face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    make = ToolOrchestratingLLM(output, "x", ScriptedLLM(wrong))
+    if streamed:
+        error = face.stream(make).error
+    else:
+        with pytest.raises(ValidationError) as caught:
+            face.call(make)
+        error = caught.value
+    assert isinstance(error, ValidationError)
+    assert error.error_count() == 1
+    assert WORD not in everything(error) + caplog.text
+
+
+def test_the_input_shows_where_no_type_hides_it(face: Face) -> None:
+    class Open(BaseModel):
+        password: str = Field(min_length=40)
+
+    with pytest.raises(ValidationError) as caught:
+        face.call(ToolOrchestratingLLM(Open, "x", ScriptedLLM({"password": WORD})))
+    assert f"got {WORD!r}" in str(caught.value)
+    assert not hides_input(shape_of(Open).adapter.core_schema)
+
+
+@pytest.mark.parametrize("answer", ["words with {word}", '{{"password": "{word}"}}', '[{{"password": "{word}"'])
+def test_in_an_answer_without_a_call(answer: str, face: Face) -> None:
+    llm = ScriptedLLM(*[answer.format(word=WORD)] * 2)
+    with pytest.raises(NoToolCallError, match="The model wrote: \\(hidden") as caught:
+        face.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=2))
+    assert WORD not in everything(caught.value)
+    assert WORD not in str(llm.requests[1].messages)
+
+
+@pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
+def test_when_asking_again(output: Any, wrong: Any, face: Face) -> None:
+    llm = ScriptedLLM(wrong, wrong)
+    with pytest.raises(ValidationError):
+        face.call(ToolOrchestratingLLM(output, "x", llm, max_attempts=2))
+    again = llm.requests[1].messages
+    assert WORD not in str(again)
+    assert [len(message.tool_calls) for message in again] == [0, 1, 0]
+    assert "The arguments were not valid" in str(again[-1])
+
+
+def test_when_asking_again_after_a_validator_that_wants_another_try(face: Face) -> None:
+    class Picky(BaseModel):
+        key: SecretStr
+
+        @field_validator("key")
+        @classmethod
+        def another(cls, value: SecretStr) -> SecretStr:
+            raise TryAgain("another one, please")
+
+    llm = ScriptedLLM({"key": WORD}, {"key": WORD})
+    with pytest.raises(CallError):
+        face.call(ToolOrchestratingLLM(Picky, "x", llm, max_attempts=2))
+    assert WORD not in str(llm.requests[1].messages)
+
+
+def called(name: str, arguments: Any) -> ToolCallPart:
+    return ToolCallPart("c1", name, json.dumps(arguments))
+
+
+def store(login: Login) -> str:
+    """Stores a login."""
+    return "stored"
+
+
+@pytest.mark.parametrize("wrong", [{"login": {"password": WORD}}, {"password": WORD}])
+def test_in_a_session_and_its_store(wrong: Any) -> None:
+    kept = MemoryStore()
+    llm = ScriptedLLM(called("store", wrong), "done")
+    session = Session(Engine(llm, [store]), store=kept)
+    assert session.run("go").text == "done"
+    result = session.engine.history[-2]
+    assert "the arguments for store do not fit" in str(result)
+    assert WORD not in str(session.engine.history)
+    assert WORD not in str([kept.read(name) for name in kept.ids()])
+
+
+def test_what_fits_is_kept() -> None:
+    llm = ScriptedLLM(called("store", {"login": {"password": WORD * 4}}), "done")
+    engine = Engine(llm, [store])
+    assert engine.submit("go").text == "done"
+    assert WORD in str(engine.history)
+
+
+@pytest.mark.parametrize("wrong", [called("Login", {"password": WORD}), json.dumps({"password": WORD})])
+def test_in_the_typed_result_of_an_agent(wrong: Any) -> None:
+    llm = ScriptedLLM(wrong, {"password": "x" * 40})
+    engine = Engine(llm)
+    assert engine.submit("go", output_cls=Login).output == Login(password="x" * 40)
+    assert WORD not in str(engine.history)
+    assert WORD not in str(llm.requests[1].messages)
+
+
+def test_in_a_damaged_event(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    damaged = f'data: {{"choices": [{{"delta": {{"content": "{WORD}\n\n'.encode()
+    network = ReplayNetwork(Recorded([damaged, sse(delta(content="x"), delta("stop"))]))
+    llm = OpenAI("m", api_key="k", network=network)
+    seen = face.stream(ToolOrchestratingLLM(Login, "x", llm))
+    assert seen.error is not None
+    assert WORD not in everything(seen.error) + caplog.text
+    assert "skipped (hidden)" in caplog.text
+
+
+def test_in_a_value_that_grows() -> None:
+    growing = Growing(plan_for(Account))
+    with pytest.raises(ValueError, match=r"login\.password") as caught:
+        growing.feed(json.dumps({"login": {"password": WORD}, "name": "x"}))
+    assert WORD not in str(caught.value)
+
+
+def test_types_that_hide_nothing() -> None:
+    @plain_dataclass
+    class Plain:
+        name: str
+        more: list[dict[str, int]] | None = None
+
+    assert not hides_input(shape_of(Plain).adapter.core_schema)
