@@ -39,7 +39,7 @@ from typing_extensions import TypedDict
 
 from shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
-from toolcast.parsing import arguments
+from toolcast.parsing import arguments, lenient_json
 from toolcast.parsing.arguments import decode_once, read
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partials import Growing, plan_for
@@ -163,6 +163,87 @@ def test_what_pydantic_alone_takes_is_refused(text: str, why: str) -> None:
 )
 def test_what_only_looks_lax_is_read(text: str) -> None:
     assert read(ANYTHING, text) == (json.loads(text), ())
+
+
+LONG: list[Any] = [
+    {f"key{number:05}": number for number in range(20_000)},
+    {f"key{number:05}": {} for number in range(20_000)},
+    {f"key{number:05}": "Infinity, NaN, 1e400 \\" for number in range(10_000)},
+    [1234567890123456789] * 10_000,
+    [[[[[[]]]]]] * 5_000,
+    ["1" * 5_000, 10**300],
+]
+
+
+class Counting:
+    """A validator that counts its validations, each of which is to be the only one."""
+
+    def __init__(self) -> None:
+        self.validations = 0
+
+    def validate_json(self, text: str, *, context: Any = None) -> Any:
+        self.validations += 1
+        return ANYTHING.validate_json(text, context=context)
+
+
+@pytest.mark.parametrize("value", LONG, ids=["numbers", "empty", "strings", "digits", "nested", "run"])
+@pytest.mark.parametrize("around", ["%s", "```json\n%s\n```", "Here: %s!"])
+def test_a_long_valid_text_costs_one_validation_by_pydantic(
+    monkeypatch: pytest.MonkeyPatch, value: Any, around: str
+) -> None:
+    """No part of it is read in Python: neither by a JSONStream nor by the steps of the lenient reader."""
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("read in Python")
+
+    monkeypatch.setattr(arguments, "JSONStream", refuse)
+    monkeypatch.setattr(lenient_json, "_is_value", refuse)
+    counting = Counting()
+    assert read(counting, around % json.dumps(value))[0] == value
+    assert counting.validations == (1 if around == "%s" else 2)
+
+
+def test_a_long_value_in_quotes_is_not_read_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "JSONStream", None)
+    songs = [{"name": "a", "n": 1234567890}] * 10_000
+    value, repairs = read(validator_of(dict[str, list[dict[str, str | int]]]), json.dumps({"a": json.dumps(songs)}))
+    assert value == {"a": songs}
+    assert len(repairs) == 1
+
+
+def _texts(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    members = st.lists(inner, max_size=3)
+    return members.map(lambda texts: f"[{', '.join(texts)}]") | members.map(
+        lambda texts: "{" + ",".join(f'"{index}[NaN": {text}' for index, text in enumerate(texts)) + "}"
+    )
+
+
+LEAVES = [
+    "1e400",
+    "-1E+400",
+    "1e-400",
+    "NaN",
+    "-Infinity",
+    '"NaN"',
+    '"\\""',
+    '"1e400 \\\\"',
+    "9" * 310,
+    "9" * 310 + ".5",
+    "1e20",
+]
+
+
+@given(st.recursive(st.sampled_from(LEAVES), _texts, max_leaves=6), st.sampled_from([0, 197, 198, 199, 200, 201]))
+def test_what_pydantic_takes_is_refused_exactly_where_a_json_stream_refuses_it(text: str, depth: int) -> None:
+    text = f"[[{'[]' * 150}], {'[' * depth}{text}{']' * depth}]"
+    stream = JSONStream()
+    try:
+        stream.feed(text)
+        stream.close()
+    except JSONStreamError:
+        assert refused(Any, text)
+    else:
+        assert read(ANYTHING, text)[1] == ()
 
 
 NOT_JSON = [

@@ -2,7 +2,8 @@
 
 Strategy: strict first. Pydantic reads JSON itself, faster than anything here could, but takes `NaN`,
 `Infinity`, numbers that overflow a float and one level of nesting too much. A cheap look at the text says
-whether any of these can be in it, and only then a `JSONStream` decides. What validates is returned as it is.
+whether any of these can be in it, an exact one whether it is, and only then a `JSONStream` says where: no text that
+is valid goes through it. What validates is returned as it is.
 
 Where validation failed, and only then, strings are JSON-decoded that stand where something else is required:
 `{"songs": "[...]"}`, or a whole answer in quotation marks, as some models and proxies send them. The errors
@@ -16,6 +17,7 @@ does not validate either, the first error stands.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,13 +28,21 @@ from pydantic_core import ErrorDetails, ValidationError, from_json
 from .json_stream import JSONStream, JSONStreamError, Path
 from .lenient_json import lenient
 
-# A number too large for a float has three digits of exponent, or hundreds of digits in a row. Of 200 digits
-# in a row, every 50th are four in a row.
+# A hint that Pydantic may take what is not JSON: a number too large for a float has three digits of exponent, or
+# hundreds of digits in a row. Of 200 digits in a row, every 50th are four in a row.
 _big_exponent = re.compile(r"[0-9][eE]\+?[0-9]{3}").search
 _long_run = re.compile(r"[0-9]{4}").search
 # Pydantic allows one level more than JSONStream, if what is there is empty.
 _empty_container = re.compile(r"[\[{][ \t\n\r]*[\]}]").search
+_MAX_DEPTH = 200
 
+# The same, exactly. Each of these looks at a character once: a run of digits is entered at its beginning only.
+_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_large_number = re.compile(
+    r"(?<![0-9.])[0-9]++(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|(?<![0-9.])[0-9]{200,}+(?:\.[0-9]++)?(?:[eE]\+?[0-9]++)?"
+)
+_no_bracket = re.compile(r"[^\[\]]+")
+_as_square = str.maketrans("{}", "[]")
 _number_like = re.compile(r"-?(?:NaN|Infinity|[0-9][0-9.eE+-]*)").match
 _SHOWN_NUMBER = 40
 
@@ -87,7 +97,7 @@ def read(
 
 
 def _read_strictly(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
-    error = _not_strict(text) if _may_be_lax(text) else None
+    error = _not_strict(text) if _is_lax(text) else None
     if error is not None:
         title = getattr(validator, "title", "JSON")
         details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _why(text, error)}
@@ -135,13 +145,34 @@ def is_prose(error: ValidationError) -> bool:
     return is_no_json(error) and not any("number" in fault.get("ctx", {}) for fault in faults)
 
 
+def _is_lax(text: str) -> bool:
+    """Return whether `text` has what Pydantic takes and JSON does not allow; for what Pydantic refuses, anything.
+
+    All of the work is done by regular expressions and methods of strings, at a fraction of the cost of a `JSONStream`.
+    """
+    if not _may_be_lax(text):
+        return False
+    bare = _string.sub("", text)
+    if "NaN" in bare or "Infinity" in bare:
+        return True
+    if any(math.isinf(float(number[0])) for number in _large_number.finditer(bare) if not number[0].isdecimal()):
+        return True
+    brackets = _no_bracket.sub("", bare.translate(_as_square))
+    for _ in range(_MAX_DEPTH):
+        brackets = brackets.replace("[]", "")  # one level, the innermost
+        if not brackets:
+            return False
+    return True
+
+
 def _may_be_lax(text: str) -> bool:
+    """Return whether `text` may be lax, at next to no cost."""
     return (
         "NaN" in text
         or "Infinity" in text
         or _big_exponent(text) is not None
         or _long_run(text[::50]) is not None
-        or (text.count("[") + text.count("{") > 200 and _empty_container(text) is not None)
+        or (text.count("[") + text.count("{") > _MAX_DEPTH and _empty_container(text) is not None)
     )
 
 
@@ -166,8 +197,9 @@ def _decoded(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[st
     decoded: dict[Path, Any] = {}
     for details in wanting:
         place = _place(root, details)
-        if place is not None and place not in decoded and _holds_another_type(details["input"]):
-            decoded[place] = from_json(details["input"])
+        if place is not None and place not in decoded:
+            with suppress(ValueError):
+                decoded[place] = _another_type(details["input"])
     for place, value in decoded.items():
         container: Any = root
         for part in place[:-1]:
@@ -185,8 +217,11 @@ def _wants_another_type(details: ErrorDetails) -> bool:
     return kind.endswith("_type") or kind in _OTHER_TYPE_WANTED
 
 
-def _holds_another_type(text: str) -> bool:
-    return not text.lstrip().startswith('"') and _not_strict(text) is None
+def _another_type(text: str) -> Any:
+    """Return what the JSON in `text` is. Raises `ValueError` if it is no JSON, or a string again."""
+    if text.lstrip().startswith('"') or _is_lax(text):
+        raise ValueError("no JSON, or a string")
+    return from_json(text)
 
 
 def _place(root: list[Any], details: ErrorDetails) -> Path | None:

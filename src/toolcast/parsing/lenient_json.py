@@ -13,9 +13,9 @@ The form may be guessed, what is missing never. So there is no value at all wher
 * brackets of the prose do not pair, or enclose a value;
 * what stands beside the value is JSON too: a bracket that closes nothing, but in `{"a": 1}}`; a key; another member.
 
-No character is read twice. What did not fit ends a reading, and as nothing in it had closed, all brackets it had opened
-are of the prose; the search goes on behind them. At most `_MAX_BRACKETS` are looked at outside of values, and at most
-`_MAX_DEPTH` may be open in one.
+What needs no repair is read by Pydantic. Otherwise no character is read twice: what did not fit ends a reading, and as
+nothing in it had closed, all brackets it had opened are of the prose; the search goes on behind them. At most
+`_MAX_BRACKETS` are looked at outside of values, and at most `_MAX_DEPTH` may be open in one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
+
+from pydantic_core import from_json
 
 _MAX_DEPTH: Final = 200  # as a JSONStream has it
 _MAX_BRACKETS: Final = 1_000
@@ -76,7 +79,7 @@ class Lenient(NamedTuple):
 def lenient(text: str) -> Lenient | None:
     """The one JSON object or array that `text` holds; None where there is none, several, or only a part of one."""
     try:
-        found, outside = _search(text)
+        found, outside = _strict_inside(text) or _search(text)
         chosen = _chosen(found)
         around = _repairs_around(outside, more=len(chosen) < len(found))
     except _NoValueError:
@@ -92,6 +95,23 @@ class _NoValueError(Exception):
 
 class _ProseError(Exception):
     """This bracket is one of the prose."""
+
+
+def _strict_inside(text: str) -> tuple[list[Lenient], list[str]] | None:
+    """Return what `_search` does if there is nothing to repair between the first bracket and the last; else None.
+
+    So a long answer in a fence costs little more than one without.
+    """
+    first = _bracket(text)
+    if first is None or first[0] not in _CLOSER:
+        return None
+    start, end = first.start(), text.rfind(_CLOSER[first[0]]) + 1
+    if _bracket(text, end):
+        return None
+    with suppress(ValueError, TypeError):  # the second for half a surrogate pair
+        from_json(text[start:end])
+        return [Lenient(text[start:end], ())], [text[:start], text[end:]]
+    return None
 
 
 def _search(text: str) -> tuple[list[Lenient], list[str]]:
