@@ -79,6 +79,7 @@ def link(url: str, words: str) -> str:
         ("two\nlines\n\nand more", "<p>two\nlines</p><p>and more</p>"),
         ("# One\n### Three #", "<h3>One</h3><h5>Three</h5>"),
         ("#no heading", "<p>#no heading</p>"),
+        ("# About C#\n## ##\n### a ## b ###  ", "<h3>About C#</h3><h4></h4><h5>a ## b</h5>"),
         ("**b** *i* ~~d~~ `c`", "<p><strong>b</strong> <em>i</em> <del>d</del> <code>c</code></p>"),
         ("__b__ _i_", "<p><strong>b</strong> <em>i</em></p>"),
         ("***both***", "<p><strong><em>both</em></strong></p>"),
@@ -148,23 +149,41 @@ def test_text_that_grows_becomes_what_it_is_as_a_whole(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "piece",
     [
-        "*" * 4000,
-        "[" * 4000,
-        "`" * 4001,
-        "_a" * 3000,
-        "**a *b " * 2000,
-        "[a](" * 2000,
-        "> " * 2000,
-        "|" * 4000,
-        "- " * 2000,
-        "\\" * 3001,
+        *("*", "[", "`", "_a", "**a *b ", "[a](", "> ", "|", "- ", "\\", " ", "-", "#", ":", "- - ", "1. ", "~", "<"),
+        *(
+            "# a",
+            "*a",
+            "*a **b",
+            "`a``",
+            "[a",
+            "](",
+            "| a | b |\n",
+            "|-",
+            "| -",
+            "```",
+            "``` a",
+            "_a __b ",
+            "~~a ~",
+            "a\n",
+        ),
+        *("-\n", ">\n", "a|\n-|\n", "***a", "**a ", "\t", "=", "[[](", "[a]"),
     ],
 )
-def test_no_text_is_too_odd(page: Page, text: str) -> None:
-    """It is shown, with nothing lost but marks, in a time that a person does not notice."""
-    assert page.evaluate(RENDERED, text)
+def test_no_text_is_too_odd(page: Page, piece: str) -> None:
+    """A hundred thousand characters are shown, with nothing lost but marks."""
+    for begin, end in (
+        ("", ""),
+        ("", "x"),
+        ("# a", "x"),
+        ("a | b\n", "x"),
+        ("```", "`"),
+        ("", "**b" * 10_000),
+        ("", "](x)"),
+    ):
+        text = f"{begin}{piece * (100_000 // len(piece))}{end}"
+        assert page.evaluate(RENDERED, text) or text.isspace()
 
 
 @pytest.mark.parametrize(

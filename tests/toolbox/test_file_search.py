@@ -278,7 +278,14 @@ def test_any_text_is_a_glob(glob: str) -> None:
         assert "cannot be read" in str(error)
 
 
-@pytest.mark.parametrize("glob", ["[z-a]", "a" * 1_001, "\ud800"])
+def test_a_glob_that_is_too_long_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for the end of each bracket takes the square of the length."""
+    monkeypatch.setattr(file_search, "_translated", lambda glob: pytest.fail("it was taken apart"))
+    with pytest.raises(TryAgain, match="the glob is longer than 1000 characters"):
+        glob_fits("[" * 100_000)
+
+
+@pytest.mark.parametrize("glob", ["[z-a]", "\ud800"])
 def test_a_glob_that_is_none(glob: str) -> None:
     with pytest.raises(TryAgain, match=r"the glob '.*' cannot be read; it is made of \*, \?"):
         glob_fits(glob)

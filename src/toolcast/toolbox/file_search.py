@@ -247,6 +247,8 @@ def _steps(pattern: str) -> int:
 
 def glob_fits(glob: str) -> Fits:
     """Whether a glob fits a path as a whole: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` through folders."""
+    if len(glob) > _LONGEST_PATTERN:  # before it is taken apart
+        raise TryAgain(f"the glob is longer than {_LONGEST_PATTERN} characters")
     try:
         fits = pattern_fits(rf"(?s)\A(?:{_translated(glob.removeprefix('./'))})\z")
     except TryAgain:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from apps.repl.emulated import Emulated
+from toolcast.apps.repl import rich_screen
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import Screen
 
@@ -254,6 +255,13 @@ def test_of_what_does_not_fit_yet_the_end_is_shown(bench: Bench) -> None:
     assert " r39" in shown
     assert " r20" not in shown
     assert len(bench.lines) <= HEIGHT
+
+
+def test_a_long_line_of_dashes_is_looked_at_once() -> None:
+    """A pattern with two ways to match each dash would take minutes."""
+    assert rich_screen._TABLE_LINE.fullmatch("-" * 300_000 + "x") is None
+    assert all(rich_screen._TABLE_LINE.fullmatch(line) for line in ("|---|:-:|", " - ", "--- | ---"))
+    assert not any(rich_screen._TABLE_LINE.fullmatch(line) for line in ("", "| :", "|-a-|"))
 
 
 def test_what_is_drawn_often_is_drawn_at_a_measured_pace(bench: Bench) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -223,8 +226,47 @@ def test_a_conclusion_beats_an_echo_of_the_scale(level: int, form: str) -> None:
 
 @pytest.mark.fault(141)
 @pytest.mark.parametrize(
-    "piece", ["1 ", "so ", "level 3 and ", "\n6. a", " ", "I am 3 ", "not 3,", "1-2 ", "-", "9", "highest "]
+    "piece",
+    [
+        "1 ",
+        "so ",
+        "level 3 and ",
+        "\n6. a",
+        " ",
+        "I am 3 ",
+        "not 3,",
+        "1-2 ",
+        "-",
+        "9",
+        "highest ",
+        "7/10 ",
+        "8/10 7/10 ",
+    ],
 )
 def test_long_texts_are_read_in_the_time_that_their_length_takes(piece: str) -> None:
     text = piece * (100_000 // len(piece))
     assert rating_in(f"{text}\nFinal: 4") == 4
+
+
+def calls(text: str) -> int:
+    """How many functions are called to read `text`."""
+    count = 0
+
+    def notice(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(notice)
+    try:
+        rating_in(text)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("piece", ["7/10 ", "8/10 7/10 ", "I am at 3, not 4. ", "so level 5\n"])
+def test_an_evaluator_that_repeats_itself_is_looked_at_once(piece: str) -> None:
+    few, many = calls(piece * 1000), calls(piece * 2000)
+    assert many < 2.1 * few
+    assert many < 2 * len(piece * 2000)

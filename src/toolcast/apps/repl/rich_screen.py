@@ -33,7 +33,7 @@ _MARKDOWN: Final = {"thinking": "dim italic", "content": "none"}
 """The sections of Markdown, and their styles."""
 _ANSWER: Final = (*_MARKDOWN, "calls")
 _GAP: Final = Row("", 0)
-_TABLE_LINE: Final = re.compile(r"[ |:-]*-[ |:-]*")
+_TABLE_LINE: Final = re.compile(r"[ |:]*-[ |:-]*")
 
 
 class RichScreen:

@@ -165,9 +165,13 @@ def _found(text: str) -> list[tuple[_Way, int | None]]:
     for match in _NUMBER.finditer(text):
         numbers.append(_Number.at(match, text, last))
         last = last if match[0].isalpha() else match.end()
-    if len({number.level for number in numbers if number.is_item}) > 1:
-        numbers = [number for number in numbers if not number.is_item]  # a list, of the levels or of thoughts
-    return [(way, number.level) for number in numbers if (way := number.way) is not None]
+    # A model that repeats itself writes thousands of numbers with the same words around them: each is looked at once.
+    distinct = dict.fromkeys(numbers)
+    items = {number for number in distinct if number.is_item}
+    if len({number.level for number in items}) > 1:  # a list, of the levels or of thoughts
+        numbers = [number for number in numbers if number not in items]
+    ways = {number: (way, number.level) for number in distinct if (way := number.way) is not None}
+    return [ways[number] for number in numbers if number in ways]
 
 
 class _Number(NamedTuple):

@@ -31,12 +31,14 @@ export function markdown(text) {
   return blocks(text);
 }
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`\s]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+// No pattern has two ways to match the same characters: a line of 100,000 blanks takes as long as one of words.
+const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}>\s?(.*)$/;
-const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const DIVIDER = /^[\s|:-]*$/;
+const DIVIDING = /^:?-+:?$/;  // a cell of it
 
 function closes(line, mark) {
   const bare = line.trim();
@@ -73,7 +75,7 @@ function block(lines, at) {
   let match;
   if (line.trim() === "") return [null, at + 1];
   if ((match = FENCE.exec(line))) return fence(lines, at, match);
-  if ((match = HEADING.exec(line))) return [element(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline(match[2])), at + 1];
+  if ((match = HEADING.exec(line))) return [element(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline(heading(match[2]))), at + 1];
   if (RULE.test(line)) return [element("hr"), at + 1];
   if (QUOTE.test(line)) return quote(lines, at);
   if (ITEM.test(line)) return list(lines, at);
@@ -81,11 +83,19 @@ function block(lines, at) {
   return paragraph(lines, at);
 }
 
-function fence(lines, at, [, mark, language]) {
+// The text of a heading, without the signs that may close it.
+function heading(text) {
+  const whole = text.trim();
+  let end = whole.length;
+  while (whole[end - 1] === "#") end--;
+  return end === 0 || /\s/.test(whole[end - 1]) ? whole.slice(0, end).trimEnd() : whole;
+}
+
+function fence(lines, at, [, mark, words]) {
   let end = at + 1;
   while (end < lines.length && !closes(lines[end], mark)) end++;
   const code = element("code", {}, lines.slice(at + 1, end).join("\n"));
-  return [element("pre", { "data-language": language || null, tabindex: "0" }, code), end + 1];
+  return [element("pre", { "data-language": words.trim().split(/\s/, 1)[0] || null, tabindex: "0" }, code), end + 1];
 }
 
 function quote(lines, at) {
@@ -134,7 +144,9 @@ function list(lines, at) {
 }
 
 function isTable(line, next) {
-  return line.includes("|") && DIVIDER.test(next) && cells(line).length === cells(next).length;
+  if (!line.includes("|") || !DIVIDER.test(next)) return false;
+  const divider = cells(next);
+  return divider.every((cell) => DIVIDING.test(cell)) && cells(line).length === divider.length;
 }
 
 // The cells of a table's row. A pipe behind a backslash is text, also in code.
@@ -162,18 +174,43 @@ function table(lines, at) {
 
 const MARKS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
 
-// Emphasis, code and links. Where a mark was once sought in vain, it is not sought again: text costs what its length is.
+// Where the next of a mark stands. It remembers the last answer for each mark, since most questions have the same one:
+// text costs what its length is.
+class Marks {
+  constructor(text) {
+    this.text = text;
+    this.found = new Map();
+  }
+
+  // The place of the first `mark` from `from` on, or -1.
+  find(mark, from) {
+    return this.remembered(mark, from, () => this.text.indexOf(mark, from));
+  }
+
+  // The same for a sign that does not stand twice.
+  findSingle(mark, from) {
+    return this.remembered(`${mark} alone`, from, () => {
+      let at = this.text.indexOf(mark, from);
+      while (at !== -1 && this.text[at + 1] === mark) at = this.text.indexOf(mark, at + 2);
+      return at;
+    });
+  }
+
+  remembered(key, from, search) {
+    const last = this.found.get(key);
+    if (last && last.from <= from && (last.at === -1 || from <= last.at)) return last.at;
+    const at = search();
+    this.found.set(key, { from, at });
+    return at;
+  }
+}
+
+// Emphasis, code and links.
 function inline(text, depth = 0) {
   const out = [];
-  const absent = new Set();
+  const marks = new Marks(text);
   let plain = "", at = 0;
   const flush = () => { if (plain) out.push(plain); plain = ""; };
-  const find = (mark, from) => {
-    if (absent.has(mark)) return -1;
-    const found = text.indexOf(mark, from);
-    if (found === -1) absent.add(mark);
-    return found;
-  };
   while (at < text.length) {
     const special = /[\\`*_~[]/g;
     special.lastIndex = at;
@@ -181,7 +218,7 @@ function inline(text, depth = 0) {
     plain += text.slice(at, next);
     at = next;
     if (at === text.length) break;
-    const made = text[at] === "\\" ? escape(text, at) : text[at] === "`" ? code(text, at, find) : text[at] === "[" ? link(text, at, find) : marked(text, at, find, depth);
+    const made = text[at] === "\\" ? escape(text, at) : text[at] === "`" ? code(text, at, marks) : text[at] === "[" ? link(text, at, marks) : marked(text, at, marks, depth);
     if (typeof made[0] === "string") plain += made[0];
     else { flush(); out.push(made[0]); }
     at = made[1];
@@ -194,18 +231,18 @@ function escape(text, at) {
   return /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "") ? [text[at + 1], at + 2] : ["\\", at + 1];
 }
 
-function code(text, at, find) {
+function code(text, at, marks) {
   let end = at;
   while (text[end] === "`") end++;
   const mark = text.slice(at, end);
-  let found = find(mark, end);
-  while (found !== -1 && text[found + mark.length] === "`") found = find(mark, found + mark.length + 1);
+  let found = marks.find(mark, end);
+  while (found !== -1 && text[found + mark.length] === "`") found = marks.find(mark, found + mark.length + 1);
   return found === -1 ? [mark, end] : [element("code", {}, text.slice(end, found).trim() || " "), found + mark.length];
 }
 
-function link(text, at, find) {
-  const middle = find("](", at);
-  const end = middle === -1 ? -1 : find(")", middle);
+function link(text, at, marks) {
+  const middle = marks.find("](", at);
+  const end = middle === -1 ? -1 : marks.find(")", middle);
   if (end === -1 || middle - at > 1000) return ["[", at + 1];
   const words = text.slice(at + 1, middle);
   const url = address(text.slice(middle + 2, end).trim().split(/\s/)[0]);
@@ -222,13 +259,12 @@ function address(text) {
   }
 }
 
-function marked(text, at, find, depth) {
+function marked(text, at, marks, depth) {
   const [mark, name] = MARKS.find(([sign]) => text.startsWith(sign, at)) ?? [text[at], null];
   const begin = at + mark.length;
   const inWord = mark[0] === "_" && /\w/.test(text[at - 1] ?? "");
   if (name === null || inWord || depth > 6 || /\s|^$/.test(text[begin] ?? "")) return [mark, begin];
-  let end = find(mark, begin + 1);
-  if (mark === "*" || mark === "_") while (end !== -1 && text[end + 1] === mark) end = find(mark, end + 2);
+  let end = mark.length === 1 ? marks.findSingle(mark, begin + 1) : marks.find(mark, begin + 1);
   while (mark.length === 2 && end !== -1 && text[end + 2] === mark[0]) end++;
   if (end === -1 || /\s/.test(text[end - 1])) return [mark, begin];
   return [element(name, {}, ...inline(text.slice(begin, end), depth + 1)), end + mark.length];
