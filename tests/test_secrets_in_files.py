@@ -1,0 +1,155 @@
+"""A key stays out of what outlives a call: sessions, recordings, the debug log of the REPL, and crash reports.
+
+`test_secrets` looks into what a call leaves in the process; here are the sinks that go to a disk or to other people.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from pprint import pformat
+
+import pytest
+
+from albums import Album
+from apps.repl.ollama_server import OllamaServer, line, said
+from apps.repl.test_pipes import run
+from chunks import album_body, text_body
+from faces import Face
+from loopback import CLOSE, RESET, Loopback, Piece, whole
+from test_secrets import JSON, MARK, canary, dumped, echo, shown
+from toolcast import BadRequest, CallError, Engine, OpenAI, Session, ToolOrchestratingLLM
+from toolcast.stores.jsonl import JSONLStore
+from toolcast.stores.sqlite import SQLiteStore
+from toolcast.testing import Recorded, ReplayNetwork
+from user.session import command_environment, play
+
+
+def everything_in(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield every file below a folder with what it holds."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield f"the file {path.name}", path.read_bytes().decode("latin-1")
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+def test_in_a_recorded_exchange(face: Face) -> None:
+    """A `ReplayNetwork` keeps the requests, and a test may print, store or compare them."""
+    network = ReplayNetwork(Recorded([album_body()]), *[Recorded([b'{"error": {"message": "no"}}'], 400)])
+    llm = OpenAI("m-1", api_key=canary(), headers={"x-token": canary()}, network=network)
+    make = ToolOrchestratingLLM(Album, "x", llm)
+    face.call(make)
+    with pytest.raises(BadRequest):
+        face.call(make)
+    assert len(network.requests) == 2
+    for request in network.requests:
+        assert request.headers["authorization"].reveal() == f"Bearer {canary()}"  # type: ignore[union-attr]  # a Secret
+        shown("repr", f"{request!r} {request} {pformat(request)}")
+        shown("JSON", dumped(asdict(request)))
+        shown("a deep copy", repr(copy.deepcopy(request)))
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(request)
+    shown("the network", pformat(vars(network)))
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+@pytest.mark.parametrize("kind", [SQLiteStore, JSONLStore])
+def test_in_a_stored_session(kind: type[SQLiteStore] | type[JSONLStore], tmp_path: Path) -> None:
+    refused = f'{{"error": {{"message": "not with {canary()}"}}}}'.encode()
+    network = ReplayNetwork(
+        Recorded([text_body("Hello.")], headers={"content-type": "application/json"}), Recorded([refused], 401)
+    )
+    llm = OpenAI("m-1", api_key=canary(), network=network, max_retries=0)
+    store = kind(tmp_path / "store")
+    with Session(Engine(llm), id="a", store=store) as session:
+        session.run("Hi.")
+        with pytest.raises(CallError):
+            session.run("And?")
+    if isinstance(store, SQLiteStore):
+        store.close()
+    files = list(everything_in(tmp_path))
+    assert any("Hello." in text for _, text in files)
+    for where, text in files:
+        shown(where, text)
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+def test_in_an_error_that_is_sent_to_another_process() -> None:
+    refused = f'{{"error": {{"message": "not with {canary()}"}}}}'.encode()
+    llm = OpenAI("m-1", api_key=canary(), network=ReplayNetwork(Recorded([refused], 401)), max_retries=0)
+    with pytest.raises(CallError) as caught:
+        ToolOrchestratingLLM(Album, "x", llm)()
+    data = pickle.dumps(caught.value)
+    shown("a pickled error", data.decode("latin-1"))
+    again = pickle.loads(data)
+    shown("the error that came out", f"{again!r} {again} {pformat(vars(again))}")
+    assert type(again) is type(caught.value)
+
+
+CRASHES: dict[str, list[Piece]] = {
+    "a refusal with the key": echo(401),
+    "a failure with the key": echo(500),
+    "a lost connection": [RESET],
+    "no HTTP": [f"HTTQ {canary()}\r\n\r\n".encode(), CLOSE],
+    "a page with the key": [whole(f"<h1>{canary()}</h1>".encode(), 502, "content-type: text/html")],
+    "arguments that do not fit": [whole(album_body('{"title": 1}'), 200, JSON)],
+}
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+@pytest.mark.parametrize("crash", CRASHES)
+def test_in_a_crash_report(crash: str) -> None:
+    """A program that dies of the error, its report showing every frame with its variables in full."""
+    with Loopback() as server:
+        server.answer(*CRASHES[crash])
+        screen = play(
+            f"""
+            import os, rich.traceback
+            os.environ["OPENAI_API_KEY"] = "".join({[*canary()]!r})
+            rich.traceback.install(show_locals=True, locals_max_length=None, locals_max_string=None, width=500)
+            llm = OpenAI("m-1", base_url=sys.argv[1], max_retries=0)
+            make_album = ToolOrchestratingLLM(Album, "about {{topic}}", llm)
+            make_album(topic="the sea")
+            """,
+            server,
+        )
+        assert any(MARK in value for value in server.requests[0].headers.values())
+    assert screen.code == 1
+    assert "locals" in screen.err and "toolcast" in screen.err
+    shown("the report", screen.err + screen.out)
+
+
+FAILED_CHATS: dict[str, list[Piece]] = {
+    "401": [whole(f'{{"error": "not with {canary()}"}}'.encode(), 401, JSON)],
+    "a page": [whole(f"<h1>{canary()}</h1>".encode(), 502, "content-type: text/html")],
+    "in the middle": [
+        whole(line(said(content="Hel")) + f'{{"error": "not with {canary()}"}}\n'.encode(), 200, JSON),
+    ],
+    "no HTTP": [f"HTTQ {canary()}\r\n\r\n".encode(), CLOSE],
+    "reset": [RESET],
+}
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+@pytest.mark.parametrize("failure", FAILED_CHATS)
+def test_in_the_debug_log_of_the_repl_and_what_it_keeps(failure: str, tmp_path: Path) -> None:
+    with OllamaServer() as server:
+        server.answer(*FAILED_CHATS[failure])
+        env = command_environment(TOOLCAST_HOME=str(tmp_path / "home"), OLLAMA_HOST=server.host, OLLAMA_MODEL="m-1")
+        out, err, code = run("--debug", "--session", "s", "--token", canary(), typed="Hi", env=env)
+        assert any(MARK in value for value in server.requests[0].headers.values())
+    assert code == 1
+    assert "DEBUG: turn: streaming" in err and "toolcast.errors." in err
+    shown("the debug log", out + err)
+    files = list(everything_in(tmp_path))
+    assert files
+    for where, text in files:
+        shown(where, text)
