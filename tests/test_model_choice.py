@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
-from toolcast.model_choice import OLLAMA_MODEL, address, chosen
+from toolcast.guided_llama import GuidedLlamaCpp
+from toolcast.model_choice import OLLAMA_MODEL, address, chosen, chosen_for_chat
 from toolcast.providers.wire import Conversation, Secret
 from toolcast.ready_made import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
 from toolcast.service_llm import ServiceLLM
@@ -136,6 +137,14 @@ def test_the_embedded_model_is_nowhere_else(host: str | None, token: str | None)
 def test_a_provider_that_is_unknown(make: Callable[[str], object], name: str, told: str) -> None:
     with pytest.raises(UnsupportedLLMError, match=told):
         make(name)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [("local", GuidedLlamaCpp), ("local:some.gguf", LlamaCpp), ("llama3.2", Ollama), ("openai:gpt-5.4", OpenAI)],
+)
+def test_only_the_default_model_is_guided_in_a_chat(model: str, kind: type[ServiceLLM]) -> None:
+    assert type(chosen_for_chat(model)) is kind
 
 
 def test_a_file_is_no_provider() -> None:

@@ -17,6 +17,7 @@ import toolcast
 from albums import SEA, SHORT, Album
 from chunks import delta, sse, text_body
 from faces import Face
+from local_server import Local
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -42,9 +43,7 @@ from toolcast import (
     llm,
 )
 from toolcast.events import Event
-from toolcast.metadata import Progress
 from toolcast.providers.wire import Secret
-from toolcast.runtime import local_model, weights
 from toolcast.runtime.local_model import ServerOptions
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
 
@@ -63,55 +62,9 @@ def streamed(album: Album) -> Recorded:
     return Recorded(sse(*(delta(content=text[at : at + 4]) for at in range(0, len(text), 4)), delta("stop")))
 
 
-class FakeLocalServer:
-    """A server that is at another address each time it is started."""
-
-    def __init__(self) -> None:
-        self.api_key = Secret("local-key")
-        self.port = 9000
-        self.running = False
-        self.threads: list[threading.Thread] = []
-
-    def ready(self) -> None:
-        self.threads.append(threading.current_thread())
-        if not self.running:
-            self.running = True
-            self.port += 1
-
-    def close(self) -> None:
-        self.running = False
-
-    @property
-    def base_url(self) -> str:
-        self.ready()
-        return f"http://127.0.0.1:{self.port}/v1"
-
-
-class Local:
-    """The fake server, and for which file and options it was asked."""
-
-    def __init__(self) -> None:
-        self.server = FakeLocalServer()
-        self.asked: list[tuple[Path, ServerOptions | None]] = []
-        self.pulled: list[str] = []
-
-    def running(self, path: Path, options: ServerOptions | None = None) -> FakeLocalServer:
-        self.asked.append((path, options))
-        return self.server
-
-    def pull(self, name: str, *, progress: Progress | None = None) -> Path:
-        self.pulled.append(name)
-        if progress is not None:
-            progress(50, 100)
-        return Path("/cache") / f"{name}.gguf"
-
-
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> Local:
-    made = Local()
-    monkeypatch.setattr(local_model, "running", made.running)
-    monkeypatch.setattr(weights, "pull", made.pull)
-    return made
+    return Local.used_by(monkeypatch)
 
 
 def albums(*answers: Recorded | BaseException, **options: Any) -> tuple[Any, ReplayNetwork]:

@@ -55,6 +55,15 @@ def chosen(
     return Ollama(name or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
 
 
+def chosen_for_chat(model: str | None = None, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
+    """Return the LLM that `chosen` gives, or, for an embedded one that `toolcast pull` fetches, its guided form."""
+    from .guided_llama import GuidedLlamaCpp
+    from .runtime.weights import WEIGHTS
+
+    made = chosen(model, host, token)
+    return GuidedLlamaCpp(made.model) if isinstance(made, LlamaCpp) and made.model in WEIGHTS else made
+
+
 def provider_of(model: str) -> tuple[str, str]:
     """Return the provider that a name means, and its own name for the model.
 

@@ -270,7 +270,7 @@ class LlamaCpp(ServiceLLM):
         wire = await to_thread.run_sync(self._start) if outside.concurrent else self._start()
         probe = wire.preflight(conversation)
         if probe is not None:
-            error = wire.preflight_ok(conversation, await _fetched(probe, outside))
+            error = wire.preflight_ok(conversation, await fetched(probe, outside))
             if error is not None:
                 raise error
         return wire
@@ -303,8 +303,8 @@ class LlamaCpp(ServiceLLM):
         return LlamaCppWire(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
-async def _fetched(request: HTTPRequest, outside: Outside) -> bytes:
-    """The body of a short answer."""
+async def fetched(request: HTTPRequest, outside: Outside) -> bytes:
+    """Return the body of a short answer."""
     body = await outside.open(request, connect=10, read=60)
     try:
         content = bytearray()

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from apps.repl.driven import CTRL_C, CTRL_D, ENTER, Driven, driven
+from toolcast import Settings, system, user
+from toolcast.events import Finish
+from toolcast.guided_llama import GuidedLlamaCpp
+from toolcast.providers.repetition import REPETITION
 
 pytestmark = pytest.mark.networked
 
@@ -42,6 +46,39 @@ def test_a_conversation(terminal: Driven, tmp_path: Path) -> None:
     assert terminal.ends() == 0
     assert (tmp_path / "sessions.db").is_file()
     assert "+What is the capital of France?" in (tmp_path / "prompt_history").read_text().splitlines()
+
+
+TOOLS = '''
+from toolcast import CallableTool
+
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"{city}: sunny, 21 degrees"
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+tools = [CallableTool.from_function(tool).with_(read_only=True) for tool in (weather, multiply)]
+'''
+
+
+@pytest.mark.skipif("TOOLCAST_TEST_GGUF" in os.environ, reason="only the model that `toolcast pull` fetches is guided")
+def test_tools_are_called_where_they_are_needed(smollm2: Path, tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    with driven(tmp_path, "--tools", str(tmp_path / "tools.py")) as terminal:
+        assert "weather(city=" in answer_to(terminal, "What is the weather in Oslo?")
+        terminal.until('weather(city="Oslo")', "Oslo: sunny, 21 degrees")
+        assert "391" in answer_to(terminal, "What is 17 times 23?")
+        assert "multiply(" not in answer_to(terminal, "What is the capital of France?")
+
+
+@pytest.mark.skipif("TOOLCAST_TEST_GGUF" in os.environ, reason="only the model that `toolcast pull` fetches is guided")
+def test_an_answer_that_repeats_itself_is_ended(smollm2: Path) -> None:
+    exact = Settings(temperature=0, extra={"cache_prompt": False})
+    with GuidedLlamaCpp(settings=exact) as llm:
+        *_, end = llm.stream_chat([system("You are a helpful assistant."), user("la " * 16)])
+    assert end == Finish("other", raw=REPETITION)
 
 
 def test_ctrl_c_in_an_answer(terminal: Driven) -> None:

@@ -104,6 +104,7 @@ LAYERS = {
         "sources",
         "concurrency",
         "fallback",
+        "guided_llama",
         "asking",
         "llms",
         "model_choice",

@@ -54,6 +54,12 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (OutputDelta(1), (), []),
     (ErrorEvent(ValueError()), (), []),
     (Finish("end_turn"), (), [("end_answer",)]),
+    (
+        Finish("other", raw="repetition"),
+        (),
+        [("end_answer",), ("note", "The answer began to repeat itself, and was ended.")],
+    ),
+    (Finish("other", raw="odd"), (), [("end_answer",)]),
     (Finish("refusal"), (), [("end_answer",), ("note", "The model declined to answer.")]),
     (Restarted(2, "why"), (), [("end_answer",), ("note", "The model is asked again, what it said is void: why")]),
     (

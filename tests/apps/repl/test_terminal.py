@@ -277,7 +277,7 @@ from toolcast.apps import cli
 from toolcast.apps.repl import opening
 from toolcast.testing import ScriptedLLM
 text = "\\n\\n".join(f"Paragraph {n} of **this** text, " + "with words " * 9 for n in range(800))
-opening.chosen = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
+opening.chosen_for_chat = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
 sys.exit(cli.main())
 """
 

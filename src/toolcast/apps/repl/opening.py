@@ -16,7 +16,7 @@ from typing import TextIO
 
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
-from ...model_choice import chosen, provider_of
+from ...model_choice import chosen_for_chat, provider_of
 from ...states import Observer
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
@@ -53,12 +53,12 @@ class Options:
 
     def first_model(self) -> FunctionCallingLLM:
         """The LLM to begin with."""
-        return chosen(self.model, self.host, self.token)
+        return chosen_for_chat(self.model, self.host, self.token)
 
     def other_model(self, name: str) -> FunctionCallingLLM:
         """The LLM of that name. The host and the token were given for one provider, and no other gets them."""
         same = provider_of(name)[0] == (provider_of(self.model)[0] if self.model else "ollama")
-        return chosen(name, self.host if same else None, self.token if same else None)
+        return chosen_for_chat(name, self.host if same else None, self.token if same else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from ...events import (
     Finish,
     RawEvent,
     Restarted,
-    StopReason,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -27,14 +26,16 @@ from ...events import (
     ToolProgress,
     ToolResult,
 )
+from ...providers.repetition import REPETITION
 from .screen import Screen
 
-_CUT_SHORT: Final[Mapping[StopReason, str]] = {
+_CUT_SHORT: Final[Mapping[str, str]] = {
     "max_tokens": "The answer was cut off: it has reached the limit of its length. Say 'go on' for the rest.",
     "refusal": "The model declined to answer.",
     "content_filter": "A filter of the service ended the answer.",
+    REPETITION: "The answer began to repeat itself, and was ended.",
 }
-"""What is said of an answer that ended before its end."""
+"""The note on an answer that ended before its end, by its stop reason or the service's own word for that."""
 
 
 class _Route(NamedTuple):
@@ -123,5 +124,5 @@ class Routes:
 
     def _finish(self, event: Finish) -> None:
         self._screen.end_answer()
-        if words := _CUT_SHORT.get(event.stop_reason):
+        if words := _CUT_SHORT.get(event.stop_reason) or _CUT_SHORT.get(event.raw or ""):
             self._screen.note(words)

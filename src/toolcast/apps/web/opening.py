@@ -28,7 +28,7 @@ from ...agents.chat import AsyncChatMachine
 from ...agents.chat_events import LoadModel
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
-from ...model_choice import chosen
+from ...model_choice import chosen_for_chat
 from ...ready_made import LlamaCpp
 from ...toolbox.commands import command_tool
 from ...toolbox.fetching import fetch_tool
@@ -63,7 +63,7 @@ class Options:
         """What the chat's engine is made of."""
         root = str(Path.cwd())
         return Kit(
-            chosen(self.model),
+            chosen_for_chat(self.model),
             wanted=MODES[self.mode] if self.mode else None,
             builtin=(*file_tools(root), command_tool(root), fetch_tool()),
             own=tools_of(self.tools) if self.tools else (),
@@ -150,7 +150,7 @@ async def serve(options: Options, said: Callable[[str], object]) -> int:
             if options.opens_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-        async with AsyncChatMachine(engine, llms=chosen) as machine:
+        async with AsyncChatMachine(engine, llms=chosen_for_chat) as machine:
             app = make_app(machine, token=token, host=options.host, models=(model,))
             server = ChatServer(app, ready)
             machine.dispatch(LoadModel(model))
@@ -159,7 +159,7 @@ async def serve(options: Options, said: Callable[[str], object]) -> int:
 
 
 def name_of(llm: FunctionCallingLLM) -> str:
-    """The name that `chosen` gives the same model for."""
+    """The name that `chosen_for_chat` gives the same model for."""
     known = llm.metadata
     return f"{'local' if isinstance(llm, LlamaCpp) else known.provider}:{known.model_name}"
 
