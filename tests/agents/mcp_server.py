@@ -62,8 +62,8 @@ cancelled: defaultdict[str, anyio.Event] = defaultdict(anyio.Event)
 @server.tool()
 async def wait(key: str, context: Context[Any, Any]) -> str:
     """Nothing, until the call is cancelled."""
-    await context.report_progress(1, 2, "waiting")
     try:
+        await context.report_progress(1, 2, "waiting")  # after which the cancellation may come at once
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
         cancelled[key].set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -198,6 +199,28 @@ def test_ctrl_c_cancels_the_call(tools: Tools) -> None:
     with pytest.raises(KeyboardInterrupt):
         wait.run(wait.read({"key": "ctrl-c"}).value, context)
     assert tools["t_was_cancelled"].call({"key": "ctrl-c"}).content == "true"
+
+
+def test_ctrl_c_before_the_answer_is_waited_for_cancels_the_call(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may be so quick, or this thread so slow, that the call runs before its future is known here."""
+    runs = threading.Event()
+
+    def struck(future: Any) -> Any:
+        assert runs.wait(60)
+        raise KeyboardInterrupt
+
+    wait, context = tools["t_wait"], ToolContext[None](tell=lambda _: runs.set())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(mcp, "waited", struck)
+        wait.run(wait.read({"key": "early ctrl-c"}).value, context)
+    assert tools["t_was_cancelled"].call({"key": "early ctrl-c"}).content == "true"
+
+
+def test_what_ends_a_call_does_not_mind_a_closed_loop() -> None:
+    async def make() -> Any:
+        return mcp._canceller()
+
+    asyncio.run(make())()
 
 
 def test_a_call_that_takes_too_long(face: Face, server: MCPServer, tools: Tools) -> None:

@@ -8,16 +8,19 @@ next one; one that was closed stays closed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path, PurePath
 from re import ASCII, sub
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeVar
 from urllib.parse import urlsplit
 
+from ..cancellation import Cancellation
 from ..errors import MCPError, ToolTimeout
 from ..providers.wire import legal_name
 from ..tool_context import ToolContext
@@ -211,30 +214,47 @@ class _Remote:
         self._timeout = timeout
 
     def call(self, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolOutput:
-        future = self._begun(arguments, context)
-        forget = context.cancellation.then(future.cancel)
+        # Ctrl-C may come at any moment, also when the call has begun and its future is not known here yet.
+        leaving = Cancellation(context.cancellation)
         try:
-            return waited(future)
+            return waited(self._begun(arguments, context, leaving))
         except MCPError:
             context.check()
             raise
         finally:
-            forget()
+            leaving.cancel()
+            leaving.forget_parent()
 
     async def acall(self, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolOutput:
-        return await awaited(self._begun(arguments, context))
+        return await awaited(self._begun(arguments, context, Cancellation()))
 
-    def _begun(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Future[ToolOutput]:
+    def _begun(self, arguments: dict[str, Any], context: ToolContext[Any], leaving: Cancellation) -> Future[ToolOutput]:
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             context.emit({"progress": progress, "total": total, "message": message})
 
         async def ask(client: Client) -> ToolOutput:
             heard = tell if context.tell else None
             late = ToolTimeout(f"{in_a_line(self._name)} took longer than {self._timeout} s")
-            answer = client.call_tool(self._name, arguments, progress_callback=heard)
-            return output_of(await _within(self._timeout, answer, late), self._name)
+            forget = leaving.then(_canceller())
+            try:
+                answer = client.call_tool(self._name, arguments, progress_callback=heard)
+                return output_of(await _within(self._timeout, answer, late), self._name)
+            finally:
+                forget()
 
         return self._submit(ask)
+
+
+def _canceller() -> Callable[[], object]:
+    """Return what cancels the task that runs here. From any thread; harmless when its event loop is closed."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def cancel() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(task.cancel)
+
+    return cancel
 
 
 async def _nothing(client: Client) -> None: ...
