@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -26,6 +26,7 @@ from toolcast import (
     Settings,
     TextDelta,
     ToolCallPart,
+    ToolOrchestratingLLM,
     UnknownToolError,
     UnsupportedLLMError,
     assistant,
@@ -33,7 +34,8 @@ from toolcast import (
     system,
     user,
 )
-from toolcast.errors import OutputTypeError, StreamTruncated, ToolcastError
+from toolcast.agents.engine import Engine
+from toolcast.errors import OutputTypeError, StreamTruncated
 from toolcast.events import Event
 from toolcast.llms import AgentChatResponse
 from toolcast.providers.wire import NamedTool
@@ -193,8 +195,20 @@ def test_one_that_suspends_works_only_on_the_async_face() -> None:
         return (await Waiting().achat("Hello")).text
 
     assert anyio.run(main) == "Hello"
-    with pytest.raises(ToolcastError, match="async face"):
-        Waiting().chat("Hello")
+    ask = ToolOrchestratingLLM(int, "x", Waiting())
+    calls: list[Callable[[], object]] = [
+        lambda: Waiting().chat("Hello"),
+        lambda: next(iter(Waiting().stream_chat("Hello"))),
+        lambda: Waiting().predict_and_call([int], "Hello"),
+        ask,
+        lambda: ask.stream().final(),
+        lambda: Engine(Waiting()).submit("Hello"),
+    ]
+    for call_it in calls:
+        with pytest.raises(
+            toolcast.WouldSuspend, match="such as a custom LLM whose _events awaits I/O; await the async"
+        ):
+            call_it()
 
 
 def test_one_without_an_end_is_told_so(face: Face) -> None:

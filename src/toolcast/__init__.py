@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         UnknownToolError as UnknownToolError,
         UnsupportedLLMError as UnsupportedLLMError,
         ValidationError as ValidationError,
+        WouldSuspend as WouldSuspend,
     )
     from .events import (
         AgentEvent as AgentEvent,
@@ -312,7 +313,7 @@ _ROOMS = {
     "MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded "
     "PermissionDenied PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError "
     "SessionTaken StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain "
-    "TurnCancelled TurnStopped UnknownToolError UnsupportedLLMError ValidationError",
+    "TurnCancelled TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
     "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
     "ToolProgress ToolResult ToolStarted UsageReport",

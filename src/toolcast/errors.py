@@ -8,6 +8,7 @@
     ├── MissingOutputError (AttributeError)   there is no tool output to take a result from
     ├── StreamClosed                          a stream was used after it had been closed
     ├── StreamBusy                            a second view was begun on one stream
+    ├── WouldSuspend (RuntimeError)           a synchronous call met code that waits for an event loop
     ├── IllegalState                          an engine, a session or an elf cannot do this in the state it is in
     ├── SessionTaken                          the session is open elsewhere
     ├── PermissionDenied                      a tool may not run
@@ -75,6 +76,13 @@ class StreamClosed(ToolcastError):
 
 class StreamBusy(ToolcastError):
     """Another view of this stream has begun and owns it."""
+
+
+class WouldSuspend(ToolcastError, RuntimeError):
+    """A synchronous call met code that waits for an event loop, such as the `_events` of a custom LLM.
+
+    The async method of the same name (`acall`, `astream`, `achat`, ...) can run it.
+    """
 
 
 class IllegalState(ToolcastError):

@@ -15,7 +15,7 @@ import pytest
 import sniffio
 import trio
 
-from toolcast.errors import ToolcastError
+from toolcast.errors import ToolcastError, WouldSuspend
 from toolcast.runtime import without_loop
 
 PLACES = ["no loop", "asyncio", "trio"]
@@ -131,7 +131,7 @@ def test_what_suspends_is_closed_and_reported(place: str, wait: Callable[[], Awa
 
     def attempt() -> Any:
         hooks = sys.get_asyncgen_hooks()
-        with pytest.raises(without_loop.WouldSuspend, match="use the async face") as caught:
+        with pytest.raises(WouldSuspend, match="await the async method instead") as caught:
             without_loop.run(suspends())
         assert sys.get_asyncgen_hooks() == hooks
         return caught.value
@@ -161,7 +161,7 @@ def test_what_suspends_without_any_loop() -> None:
     async def waits() -> None:
         await suspend()
 
-    with pytest.raises(without_loop.WouldSuspend):
+    with pytest.raises(WouldSuspend):
         without_loop.run(waits())
 
 
@@ -178,5 +178,5 @@ def test_what_asks_for_a_running_loop_is_told_the_async_face() -> None:
     async def asks() -> None:
         await asyncio.sleep(1)
 
-    with pytest.raises(without_loop.WouldSuspend, match="async face"):
+    with pytest.raises(WouldSuspend, match="async method"):
         without_loop.run(asks())

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
+from ..errors import WouldSuspend
 from . import without_loop
 from .alarms import Alarm
 from .cancelled_groups import ungrouped
@@ -209,7 +210,7 @@ def _spawn_in_trio(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
         sys.modules["trio"].lowlevel.spawn_system_task(_alone, call)
     except RuntimeError:
         # In its last moments trio takes no new tasks. What waits for nothing can be closed all the same.
-        with suppress(without_loop.WouldSuspend):
+        with suppress(WouldSuspend):
             without_loop.run(_alone(call))
 
 

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
+from ..errors import WouldSuspend
 from . import without_loop
 from .waiting import Waiters
 
@@ -131,7 +132,7 @@ class SideJob:
 def _run(job: SideJob, main: Main) -> None:
     try:
         without_loop.run(job.work(main))
-    except without_loop.WouldSuspend as error:
+    except WouldSuspend as error:
         job.error = error
     finally:
         job.end()

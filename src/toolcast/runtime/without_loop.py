@@ -19,16 +19,15 @@ from contextlib import suppress
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import ToolcastError
+from ..errors import WouldSuspend
 
 T = TypeVar("T")
 
 
-class WouldSuspend(ToolcastError, RuntimeError):
-    """Something in a synchronous call waits for an event loop; only the async face can run it."""
-
-
-_ADVICE = "a synchronous call met code that waits for an event loop; use the async face: acall, astream, achat, ..."
+_ADVICE = (
+    "a synchronous call met code that waits for an event loop, such as a custom LLM whose _events awaits I/O; "
+    "await the async method instead: acall, astream, achat, asubmit, ..."
+)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
