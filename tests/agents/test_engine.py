@@ -38,7 +38,7 @@ from toolcast.events import (
     ToolStarted,
     UsageReport,
 )
-from toolcast.messages import Message, ToolCallPart, assistant, tool_result, user
+from toolcast.messages import Message, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_context import ToolContext
@@ -369,6 +369,15 @@ def test_an_empty_answer_to_tool_results_ends_the_turn_with_a_warning(
     check(engine)
     assert turning.submit(engine, "Hi?").text == "Hello."
     check(engine)
+
+
+def test_a_paused_turn_keeps_the_calls_that_the_service_runs(turning: Turning) -> None:
+    searching = {"anthropic": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}}
+    engine = Engine(llm := scripted([ThinkingDelta(opaque=searching), Finish("pause")], "Found."))
+    assert turning.submit(engine, "Search.").end == "pause"
+    assert engine.history[-1].parts == (ThinkingPart(opaque=searching),)
+    assert turning.submit(engine).text == "Found."
+    assert llm.requests[1].messages[-1] == Message("assistant", (ThinkingPart(opaque=searching),))
 
 
 # One at a time

@@ -35,6 +35,7 @@ from toolcast.messages import (
     DocumentPart,
     ImagePart,
     Message,
+    Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -773,7 +774,9 @@ DOCUMENTS = [
                  [USED, TextDelta("Hi"),
                   RawEvent({"type": "content_block_delta", "index": "content 0",
                             "delta": {"type": "citations_delta", "citation": {"n": 1}}}),
+                  ThinkingDelta(opaque={"anthropic": {"type": "text", "citations": [{"n": 1}], "characters": 2}}),
                   RawEvent({"type": "content_block_start", "index": "content 1", "content_block": {"type": "x"}}),
+                  ThinkingDelta(opaque={"anthropic": {"type": "x"}}),
                   RawEvent({"type": "content_block_start", "index": "content 2", "content_block": None}),
                   Finish("other", "m1")], id="citations, unknown blocks, no stop reason"),
     pytest.param(whole(stop_reason="refusal", stop_details={"explanation": "No."}),
@@ -867,9 +870,68 @@ def test_the_model_that_took_over_is_the_one_that_answers() -> None:
     assert decode(stream(taken, done(), *end())) == [
         USED,
         RawEvent(taken),
+        ThinkingDelta(opaque={"anthropic": taken["content_block"]}),
         told(5),
         Finish("end_turn", "m2", "end_turn"),
     ]
+
+
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "n": 1}]}
+CALLER = {"type": "code_execution", "tool_id": "s"}
+
+
+def test_blocks_of_the_services_own_tools_go_back_as_they_came() -> None:
+    """A paused turn: the call of a server tool in pieces, its result, cited text, a call that the code made."""
+    sent = stream(
+        *text("Let me look. "),
+        begin("server_tool_use", 1, id="s", name="web_search", input={}),
+        *(more(1, partial_json=piece) for piece in ('{"query": ', '"Oslo"}')),
+        *(done(1), begin(SEARCHED["type"], 2, **{k: v for k, v in SEARCHED.items() if k != "type"}), done(2)),
+        *(begin("text", 3, text=""), more(3, text="It "), more(3, text="is "), done(3)),
+        *(begin("text", 4, text="", citations=[]), more(4, text="Oslo"), more(4, text=".")),
+        *({"type": "content_block_delta", "index": 4, "delta": {"type": "citations_delta", "citation": {"n": n}}}
+          for n in (1, 2)),
+        *(done(4), begin("compaction", 5, content=None)),
+        {"type": "content_block_delta", "index": 5, "delta": {"type": "compaction_delta", "content": "Short.", "n": 1}},
+        *(done(5), done(5), begin("tool_use", 6, id="x", name="f", input={}, caller=CALLER)),
+        *(more(6, partial_json=A), done(6)),
+        *(begin("server_tool_use", 7, id="t", name="web_search", input={}), more(7, partial_json='{"q'), done(7)),
+        *end("pause_turn"),
+    )  # fmt: skip
+    folded = Accumulator()
+    for event in decode(sent):
+        folded.apply(event)
+    response = folded.response()
+    assert (response.stop_reason, response.text) == ("pause", "Let me look. It is Oslo.")
+    blocks = [
+        {"type": "text", "text": "Let me look. "},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "Oslo"}},
+        SEARCHED,
+        {"type": "text", "text": "It is "},
+        {"type": "text", "text": "Oslo.", "citations": [{"n": 1}, {"n": 2}]},
+        {"type": "compaction", "content": "Short.", "n": 1},
+        {"type": "tool_use", "id": "x", "name": "f", "input": {"a": 1}, "caller": CALLER},
+    ]
+    assert body(user("Hi"), response.message)["messages"][1]["content"] == blocks
+    stored = Message.from_dict(response.message.to_dict())
+    assert body(user("Hi"), stored)["messages"][1]["content"] == blocks
+
+
+@pytest.mark.parametrize(
+    ("parts", "content"),
+    [
+        ((TextPart("ab"),), [{"type": "text", "text": "ab", "citations": [1]}]),
+        ((TextPart("  ab"),), [{"type": "text", "text": "ab", "citations": [1]}]),
+        ((TextPart("a"),), [{"type": "text", "text": "a"}]),
+        ((TextPart("ab"), ToolCallPart("x", "f")), None),
+    ],
+)
+def test_citations_of_text_that_was_changed_are_left_out(parts: tuple[Part, ...], content: Any) -> None:
+    cited = ThinkingPart(opaque={"anthropic": {"type": "text", "citations": [1], "characters": 2}})
+    back = body(user("Hi"), Message("assistant", (*parts, cited)))["messages"][1]["content"]
+    assert back == (
+        content or [{"type": "text", "text": "ab"}, {"type": "tool_use", "id": "x", "name": "f", "input": {}}]
+    )
 
 
 def test_generated_ids_go_on_from_the_calls_before() -> None:

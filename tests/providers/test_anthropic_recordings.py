@@ -24,6 +24,7 @@ from toolcast.messages import (
     ToolCallPart,
     ToolResultPart,
     system,
+    user,
 )
 from toolcast.providers.anthropic import AnthropicWire
 from toolcast.providers.wire import Conversation, NamedTool, ToolChoice, ToolSpec
@@ -204,7 +205,7 @@ def test_a_whole_answer_gives_what_it_says(path: Path) -> None:
     assert [json.loads(call.arguments) for call in response.message.tool_calls] == [
         block["input"] for block in blocks if block["type"] == "tool_use"
     ]
-    thoughts = [part for part in response.message.parts if isinstance(part, ThinkingPart)]
+    thoughts = [part for part in response.message.parts if isinstance(part, ThinkingPart) and not part.opaque]
     assert [(part.text, part.signature) for part in thoughts] == [
         (block["thinking"], block["signature"]) for block in blocks if block["type"] == "thinking"
     ]
@@ -247,6 +248,43 @@ def test_a_stream_said_whole_gives_the_same_response(path: Path) -> None:
         assert calls == [(call.id, call.name, json.loads(call.arguments)) for call in whole.message.tool_calls]
 
 
+@needs_shared
+@pytest.mark.parametrize("path", CLAUDE.files, ids=lambda path: path.name)
+def test_every_block_goes_back_as_it_came(path: Path) -> None:
+    """The blocks of the service's own tools, citations and callers included; blank text is refused, and left out."""
+    bodies = [json.dumps(joined(body)).encode() for body in answers_in(path) if is_whole(body)]
+    if beside(path, "response").is_file():
+        bodies.append(beside(path, "response").read_bytes())
+    for body in bodies:
+        response = CLAUDE.response(body)
+        message = response.message
+        if message.parts and response.stop_reason != "refusal":  # whose text is the explanation beside the content
+            request = CLAUDE.wire.request(Conversation("m", (user("Hi"), message, user("And?"))), Settings())
+            assert list(merged(json.loads(request.body)["messages"][1]["content"])) == list(
+                merged(json.loads(body)["content"])
+            )
+
+
+def is_whole(body: bytes) -> bool:
+    return body.count(b"message_start") == 2 and b'"stop_reason":"max_tokens"' not in body
+
+
+def merged(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The blocks, texts without citations joined, since where one of them ends says nothing."""
+    text = ""
+    for block in blocks:
+        block = {name: value for name, value in block.items() if name != "citations" or value}
+        if block.keys() == {"type", "text"}:
+            text += block["text"]
+            continue
+        if text.strip():
+            yield {"type": "text", "text": text}
+        text = ""
+        yield block
+    if text.strip():
+        yield {"type": "text", "text": text}
+
+
 def joined(body: bytes) -> dict[str, Any]:
     message: dict[str, Any] = {}
     pieces: dict[int, str] = {}
@@ -265,6 +303,10 @@ def joined(body: bytes) -> dict[str, Any]:
                         block[kind[:-6]] += delta[kind[:-6]]
                     case "signature_delta":
                         block["signature"] = delta["signature"]
+                    case "citations_delta":
+                        block.setdefault("citations", []).append(delta["citation"])
+                    case "compaction_delta":
+                        block["content"] = delta["content"]
                     case _:
                         pass
             case "content_block_stop":
@@ -289,7 +331,7 @@ DIFFERENCES: dict[str, str] = {
     "system": "one text is sent as a text and not as a list of one block",
     "tool_result.content": "a result of one text is sent as a text and not as a list of one block",
     "tool_result.is_error": "false is what it is anyway, so it is not sent",
-    "server blocks": "blocks of the service's own tools have no place in a message; see the page on Anthropic",
+    "server blocks": "in these messages, which no answer was read for, blocks of the service's own tools are left out",
 }
 
 

@@ -93,11 +93,19 @@ def repaired(history: Sequence[Message], words: str) -> tuple[Message, ...]:
 
 
 def says_something(message: Message) -> bool:
-    """Whether there is anything in `message` but thoughts and blanks, which some services take for nothing."""
-    return any(
-        bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, ThinkingPart)
-        for part in message.parts
-    )
+    """Return True if there is anything in `message` but thoughts and blanks, which some services take for nothing."""
+    return any(map(_says_something, message.parts))
+
+
+def _says_something(part: Part) -> bool:
+    match part:
+        case TextPart():
+            return bool(part.text.strip())
+        case ThinkingPart():
+            # Anthropic's calls of server tools and their results are kept in thoughts without words.
+            return part.opaque is not None and "anthropic" in part.opaque
+        case _:
+            return True
 
 
 _MEDIA = 4_000

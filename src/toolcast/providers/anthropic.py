@@ -238,7 +238,7 @@ class AnthropicFrame(Frame):
         turns: list[dict[str, Any]] = []
         for message in unique_ids(messages):
             role = "assistant" if message.role == "assistant" else "user"
-            blocks = list(self._blocks(message))
+            blocks = self._blocks(message)
             if blocks and turns and turns[-1]["role"] == role:
                 turns[-1]["content"] += blocks
             elif blocks:
@@ -253,11 +253,15 @@ class AnthropicFrame(Frame):
             last["text"] = last["text"].rstrip()  # an answer to go on from must not end in a blank
         return turns
 
-    def _blocks(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _blocks(self, message: Message) -> list[dict[str, Any]]:
         only(self.provider, message.parts, *_TAKES[message.role])
+        blocks: list[dict[str, Any]] = []
         for part in message.parts:
-            if block := self._block(part):
-                yield block
+            if (cited := _citations(part)) is not None:
+                _cite(blocks, cited)
+            elif block := self._block(part):
+                blocks.append(block)
+        return blocks
 
     def _block(self, part: Part) -> dict[str, Any] | None:
         match part:
@@ -267,7 +271,7 @@ class AnthropicFrame(Frame):
                 return _thought(part)
             case ToolCallPart():
                 id, name = legal_name(part.id), legal_name(part.name)
-                return {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part)}
+                return {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part), **_own(part)}
             case ToolResultPart():
                 return self._result(part)
             case ImagePart():
@@ -309,8 +313,35 @@ def _is_no_result(block: Mapping[str, Any]) -> bool:
     return bool(block["type"] != "tool_result")
 
 
+def _own(part: ThinkingPart | ToolCallPart) -> dict[str, Any]:
+    """Return what the service wants back with a part; empty for a part of another service."""
+    return dict((part.opaque or {}).get("anthropic") or {})
+
+
+def _citations(part: Part) -> dict[str, Any] | None:
+    """Return the citations of the text before a part, as the decoder keeps them; None for any other part."""
+    own = _own(part) if isinstance(part, ThinkingPart) else {}
+    return own if own.get("type") == "text" else None
+
+
+def _cite(blocks: list[dict[str, Any]], cited: Mapping[str, Any]) -> None:
+    """Give the end of the last text its citations, as a block of its own; leave them out if that text has changed."""
+    length = cited.get("characters") or 0
+    last = blocks[-1] if blocks else {}
+    if last.get("type") != "text" or "citations" in last or not 0 < length <= len(last["text"]):
+        return
+    before, text = last["text"][:-length], last["text"][-length:]
+    if before.strip():
+        last["text"] = before
+    else:
+        blocks.pop()  # blank text is refused
+    blocks.append({"type": "text", "text": text, "citations": cited["citations"]})
+
+
 def _thought(part: ThinkingPart) -> dict[str, Any] | None:
-    """A thought as it came; None for one without a signature, which is another model's."""
+    """Return a thought, or a block that is kept in one, as it came; None without a signature: it is another model's."""
+    if own := _own(part):
+        return own
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.redacted}
     if part.signature:

@@ -4,6 +4,10 @@ The protocol says where each block begins and ends, and is taken at its word, wi
 ended before its arguments are whole JSON waits for the stop reason: some servers end all blocks at once when a limit
 cuts the answer. And what the answer has cost is told with its first content, not before: until then it can be asked
 for again. A whole message is read as the stream that it would have been.
+
+Blocks of other kinds (calls of tools that the service runs, their results, compaction, and whatever is new) are passed
+on as `RawEvent`s. The service wants them back unchanged, so a complete one also becomes a part of the message: a
+thought without words whose `opaque` is the block. The citations of a text block follow the text in the same way.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from jiter import from_json
 
 from ..errors import MalformedEvent
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ..pieces import Pieces
 from ..usage import Usage
-from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
+from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls
 from .wire import Conversation
@@ -47,7 +52,9 @@ class AnthropicDecoder(AnswerDecoder):
         self._calls = OpenCalls(conversation)
         self._given: dict[Any, str] = {}  # arguments that came with the start of a call
         self._waiting: set[Any] = set()  # blocks of calls that have ended, and wait for the stop reason
-        self._unread: set[Any] = set()  # blocks of kinds that are passed on unread
+        self._unread: dict[Any, _Block] = {}  # open blocks of kinds that are passed on unread
+        self._citations: list[object] = []  # of the text block that is open
+        self._text_length = 0
         self._signature: str | None = None
         self._id: str | None = None
         self._stop: str | None = None
@@ -55,7 +62,11 @@ class AnthropicDecoder(AnswerDecoder):
         self._untold = False  # there is usage that was not reported yet
 
     def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        return self._calls.last.grow if kind is ToolCallDelta else said
+        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+
+    def _more_text(self, text: str) -> list[Event]:
+        self._text_length += len(text)
+        return [TextDelta(text)]
 
     def _in_call(self) -> bool:
         return bool(self._calls)
@@ -80,6 +91,8 @@ class AnthropicDecoder(AnswerDecoder):
                     self._report(out)
                 self._deltas[what](self, chunk, delta, out)
                 return
+            if type(delta) is dict and (block := self._unread.get(_key(chunk))) is not None:
+                block.grow(delta)
         elif isinstance(kind, str) and (reader := self._readers.get(kind)) is not None:
             reader(self, chunk, out)
             return
@@ -97,7 +110,11 @@ class AnthropicDecoder(AnswerDecoder):
         text = delta.get("text")
         if text and type(text) is str:
             self._spoken = True
-            out.append(TextDelta(text))
+            out += self._more_text(text)
+
+    def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        self._citations.append(delta.get("citation"))
+        self._pass_on(chunk, out)
 
     def _arguments(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         text = as_str(delta.get("partial_json"))
@@ -111,6 +128,7 @@ class AnthropicDecoder(AnswerDecoder):
                 f"a piece of a tool call came for block {index!r}, which is no tool call that is open. "
                 "Send the request again."
             )
+        self._unread[index].grow({"input": text})
         out.append(RawEvent(chunk))
 
     def _thought(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
@@ -123,6 +141,7 @@ class AnthropicDecoder(AnswerDecoder):
 
     _deltas: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], dict[str, Any], list[Event]], None]]] = {
         "text_delta": _text,
+        "citations_delta": _cite,
         "input_json_delta": _arguments,
         "thinking_delta": _thought,
         "signature_delta": _sign,
@@ -134,8 +153,9 @@ class AnthropicDecoder(AnswerDecoder):
         block = as_dict(chunk.get("content_block"))
         kind, index = block.get("type"), _key(chunk)
         self._end_thought(out)
-        self._unread.discard(index)
+        self._unread.pop(index, None)
         if kind == "text":
+            self._text_length = 0
             if block.get("text"):
                 self._report(out)
                 self._text(chunk, block, out)
@@ -152,7 +172,7 @@ class AnthropicDecoder(AnswerDecoder):
             self._call(index, block, out)
         else:
             self._spoken = True
-            self._unread.add(index)
+            self._unread[index] = _Block(block)
             self._pass_on(chunk, out)
             if kind == "fallback":  # from here on another model answers
                 self._model = as_str(as_dict(block.get("to")).get("model")) or self._model
@@ -164,13 +184,27 @@ class AnthropicDecoder(AnswerDecoder):
         if index in self._calls:
             raise MalformedEvent(f"two tool calls were begun as block {index!r}. Send the request again.")
         self._spoken = True
-        self._calls.start(index, block.get("id"), as_str(block.get("name")), out)
+        call = self._calls.start(index, block.get("id"), as_str(block.get("name")), out)
+        if more := {name: value for name, value in block.items() if name not in _CALL}:
+            call.opaque = {"anthropic": more}
         if given := block.get("input"):
             self._given[index] = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
     def _block_end(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self._end_thought(out)
-        self._end_call(_key(chunk), out)
+        self._end_citations(out)
+        index = _key(chunk)
+        self._end_call(index, out)
+        if index in self._unread and (block := self._unread[index].whole()) is not None:
+            out.append(ThinkingDelta(opaque={"anthropic": block}))
+            self._unread[index] = _Block({})  # the end of a block may come twice
+
+    def _end_citations(self, out: list[Event]) -> None:
+        """Keep the citations of a text block, with the number of characters that they belong to."""
+        if self._citations and self._text_length:
+            cited = {"type": "text", "citations": self._citations, "characters": self._text_length}
+            out.append(ThinkingDelta(opaque={"anthropic": cited}))
+        self._citations = []
 
     def _end_call(self, index: Any, out: list[Event]) -> None:
         """End the call of this block, if its arguments are whole. A call without any waits too: it may be cut."""
@@ -205,7 +239,7 @@ class AnthropicDecoder(AnswerDecoder):
             self._block(start, out)
             for citation in as_list(as_dict(block).get("citations")):
                 delta = {"type": "citations_delta", "citation": citation}
-                self._pass_on({"type": "content_block_delta", "index": start["index"], "delta": delta}, out)
+                self._cite({"type": "content_block_delta", "index": start["index"], "delta": delta}, delta, out)
             self._block_end(start, out)
         if message.get("stop_reason"):
             self._change({"delta": message}, out)
@@ -258,6 +292,41 @@ class AnthropicDecoder(AnswerDecoder):
         self._calls.finish(out, cut=told not in ("tool_use", "end_turn"))
         out.append(Finish(_stop_reason(told, called=bool(self._calls.count)), self._model, self._stop))
         self._over = True
+
+
+# The fields of a tool call that are read.
+_CALL = frozenset(("type", "id", "name", "input"))
+
+
+class _Block:
+    """A block of a kind that is passed on unread, as it grows."""
+
+    __slots__ = ("_begun", "_grown")
+
+    def __init__(self, begun: dict[str, Any]) -> None:
+        self._begun = begun
+        self._grown: dict[str, Pieces] = {}
+
+    def grow(self, delta: dict[str, Any]) -> None:
+        """Add the fields of a delta: text to the text before it, anything else in its place."""
+        for name, value in delta.items():
+            if isinstance(value, str) and name != "type":
+                self._grown.setdefault(name, Pieces()).add(value)
+            elif name != "type":
+                self._begun = {**self._begun, name: value}
+
+    def whole(self) -> dict[str, Any] | None:
+        """Return the block with all that was added; None if it has no type, or its input is no whole JSON object."""
+        block = dict(self._begun)
+        for name, pieces in self._grown.items():
+            text = pieces.whole()
+            if name != "input":
+                block[name] = as_str(block.get(name)) + text
+            elif _is_object(text):
+                block[name] = from_json(text.encode("utf-8", "replace"))
+            else:
+                return None
+        return block if isinstance(block.get("type"), str) else None
 
 
 def _stop_reason(told: StopReason, *, called: bool) -> StopReason:
