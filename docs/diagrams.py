@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolcast.agents.chat_transitions import diagram
-from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TOOL_CALL, TURN, Table, mermaid
+from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN, Table, mermaid
 
 DOCS = Path(__file__).parent
 PAGES: dict[Path, dict[str, Table]] = {
     DOCS / "states.md": {
+        "ORCHESTRATOR": ORCHESTRATOR,
         "CALL": CALL,
         "TOOL_CALL": TOOL_CALL,
         "STREAM": STREAM,

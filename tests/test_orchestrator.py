@@ -19,6 +19,7 @@ from toolcast import (
     ChatResponse,
     Configs,
     Finish,
+    MissingLLMError,
     NoToolCallError,
     OpenAI,
     OutputTruncated,
@@ -31,6 +32,7 @@ from toolcast import (
     ToolOrchestratingLLM,
     TryAgain,
     UnknownToolError,
+    UnsupportedLLMError,
     ValidationError,
     is_partial,
     user,
@@ -789,3 +791,40 @@ def test_a_variable_may_have_the_name_of_an_option(face: Face) -> None:
     llm = ScriptedLLM(SEA)
     assert face.call(ToolOrchestratingLLM(Album, "{llm} {seed}", llm), llm="a", seed="b") == SEA
     assert llm.requests[0].messages == (user("a b"),)
+
+
+def test_the_states_of_the_object_itself() -> None:
+    seen: list[str] = []
+
+    class Seen(ToolOrchestratingLLM[Any]):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            seen.append(self.state)
+
+    assert Seen.__new__(Seen).state == "uninitialized"
+    make = Seen(Album, "a", ScriptedLLM(SEA))
+    assert list(dict.fromkeys(seen)) == ["validating", "ready"]
+    seen.clear()
+    make.prompt = "about {topic}"
+    assert list(dict.fromkeys(seen)) == ["updating_prompt", "ready"]
+    with pytest.raises(PromptError):
+        make.prompt = 5  # type: ignore[assignment]  # what is refused
+    assert make.state == "ready"
+    assert make(topic="b") == SEA
+    assert make.with_(prompt="c").state == "ready"
+    broken = Seen.__new__(Seen)
+    with pytest.raises(PromptError):
+        broken.__init__(Album, 5, ScriptedLLM())  # type: ignore[misc, call-overload]  # what is refused
+    assert broken.state == "error"
+
+
+def test_the_llm_is_validated_before_the_prompt() -> None:
+    silent = ScriptedLLM(function_calling=False)
+    with pytest.raises(UnsupportedLLMError):
+        ToolOrchestratingLLM(Album, "{", silent)
+    with pytest.raises(MissingLLMError):
+        ToolOrchestratingLLM(Album, "{")
+    with pytest.raises(UnsupportedLLMError):
+        ToolOrchestratingLLM(Album, "x", ScriptedLLM()).with_(prompt="{", llm=silent)
+    with pytest.raises(PromptError):
+        ToolOrchestratingLLM(Album, "x", ScriptedLLM()).with_(prompt="{", max_attempts=0)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolcast.states import CALL, CYCLE, ELF, REPL, SESSION, STREAM, TOOL_CALL, TURN, Trace, mermaid
+from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN, Trace, mermaid
 
 CALLS = pytest.mark.parametrize("table", [CALL, STREAM], ids=["call", "stream"])
 TABLES = pytest.mark.parametrize(
     "table",
-    [CALL, TOOL_CALL, STREAM, TURN, SESSION, ELF, REPL, CYCLE],
-    ids=["call", "tool_call", "stream", "turn", "session", "elf", "repl", "cycle"],
+    [ORCHESTRATOR, CALL, TOOL_CALL, STREAM, TURN, SESSION, ELF, REPL, CYCLE],
+    ids=["orchestrator", "call", "tool_call", "stream", "turn", "session", "elf", "repl", "cycle"],
 )
 
 

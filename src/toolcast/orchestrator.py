@@ -7,9 +7,11 @@ prompt. An instance holds no state of any call, so one serves any number of thre
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
+from threading import RLock
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
 from typing_extensions import TypeForm, Unpack
@@ -28,7 +30,7 @@ from .providers.wire import HTTPRequest, Mode, ToolChoice
 from .ready_made import chosen_llm
 from .runtime import without_loop
 from .settings import Settings
-from .states import CALL, STREAM, Observer, Table, Trace
+from .states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from .streams import AsyncObjectStream, ObjectStream
 from .tools import CallableTool, output_tools
 
@@ -83,6 +85,8 @@ class ToolOrchestratingLLM(Generic[T]):
     how the model is held to the schema, where that is not left to the LLM: `"tool_call"`, `"json_schema"` (the
     service's own schema output) or `"prompted"` (in words, for models that have neither).
     """
+
+    _state: str = next(iter(ORCHESTRATOR))
 
     @overload
     def __init__(
@@ -158,21 +162,31 @@ class ToolOrchestratingLLM(Generic[T]):
         observer: Observer | None = None,
         mode: Mode | None = None,
     ) -> None:
-        self._llm = chosen_llm(llm)
-        self._mode: Mode | None = mode
-        self._prompt = as_prompt(prompt)
-        self._output_cls = output_cls
-        self._tools = output_tools(output_cls)
-        self._by_name = {tool.name: tool for tool in self._tools}
-        self._validation_context: Any = None
-        self._fail_fast = True
-        self._settings = settings
-        self._observer = observer
-        self._verbose = verbose
-        self._parallel = allow_parallel_tool_calls
-        self._max_attempts = _at_least_one(max_attempts)
-        self._tool_choice = tool_choice
-        self._settle()
+        with self._lifecycle("init_called", "validated"):
+            self._llm = chosen_llm(llm)
+            self._mode: Mode | None = mode
+            _check(self._llm, mode)
+            self._prompt = as_prompt(prompt)
+            self._output_cls = output_cls
+            self._tools = output_tools(output_cls)
+            self._by_name = {tool.name: tool for tool in self._tools}
+            self._validation_context: Any = None
+            self._fail_fast = True
+            self._settings = settings
+            self._observer = observer
+            self._verbose = verbose
+            self._parallel = allow_parallel_tool_calls
+            self._max_attempts = _at_least_one(max_attempts)
+            self._tool_choice = tool_choice
+            self._settle()
+
+    @property
+    def state(self) -> str:
+        """The state of the object itself: `uninitialized`, `validating`, `ready`, `updating_prompt` or `error`.
+
+        It is `ready` also while calls are made, whose states an `observer` gets and `stream.state` shows.
+        """
+        return self._state
 
     @property
     def output_cls(self) -> Any:
@@ -206,7 +220,8 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @prompt.setter
     def prompt(self, prompt: Prompt) -> None:
-        self._prompt = as_prompt(prompt)
+        with _UPDATING, self._lifecycle("prompt_set", "prompt_updated"):
+            self._prompt = as_prompt(prompt)
 
     @overload
     def __call__(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
@@ -251,11 +266,16 @@ class ToolOrchestratingLLM(Generic[T]):
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
         """A changed copy. `validation_context` reaches Pydantic's validators; `fail_fast=False` reads on to the end."""
         other = copy(self)
-        for name, value in changes.items():
-            change = _CHANGES.get(name)
-            if change is None:
+        other._state = "ready"
+        given: dict[str, Any] = {**changes}
+        for name in given:
+            if name not in _CHANGES:
                 raise TypeError(f"with_() cannot change {name!r}; it can change: {', '.join(_CHANGES)}")
-            setattr(other, *change(value))
+        for name, change in _CHANGES.items():
+            if name in given:
+                setattr(other, *change(given[name]))
+            if name == "mode":  # the LLM is checked first, as it is when the object is made
+                _check(other._llm, other._mode)
         other._settle()
         return other
 
@@ -293,6 +313,17 @@ class ToolOrchestratingLLM(Generic[T]):
         """This call as a tool for a model: its arguments are the values of the prompt's holes."""
         return CallableTool.from_call(self, self._prompt.holes, name, description, self._tools[0])
 
+    @contextmanager
+    def _lifecycle(self, begin: str, end: str) -> Iterator[None]:
+        """Walk `ORCHESTRATOR` along the event `begin`, and then `end` or `failed`."""
+        self._state = ORCHESTRATOR[self._state][begin]
+        try:
+            yield
+        except BaseException:
+            self._state = ORCHESTRATOR[self._state]["failed"]
+            raise
+        self._state = ORCHESTRATOR[self._state][end]
+
     # What a call is made of.
 
     def _trace(self, table: Table) -> Trace:
@@ -321,7 +352,6 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _settle(self) -> None:
         """Work out, once for all calls, what follows from how this was made."""
-        _check(self._llm, self._mode)
         choice = self._tool_choice
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
@@ -384,10 +414,13 @@ def _at_least_one(attempts: int) -> int:
     return attempts
 
 
+_UPDATING = RLock()
+"""Held while a prompt is replaced, so that two threads do it one after the other."""
 _SETTINGS = frozenset(field.name for field in fields(Settings))
 _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
-    "prompt": lambda value: ("_prompt", as_prompt(value)),
     "llm": lambda value: ("_llm", chosen_llm(value)),
+    "mode": lambda value: ("_mode", value),
+    "prompt": lambda value: ("_prompt", as_prompt(value)),
     "tool_choice": lambda value: ("_tool_choice", value),
     "allow_parallel_tool_calls": lambda value: ("_parallel", value),
     "verbose": lambda value: ("_verbose", value),
@@ -396,5 +429,4 @@ _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "observer": lambda value: ("_observer", value),
     "validation_context": lambda value: ("_validation_context", value),
     "fail_fast": lambda value: ("_fail_fast", value),
-    "mode": lambda value: ("_mode", value),
 }

@@ -20,6 +20,15 @@ Observer: TypeAlias = Callable[[str, State], object]
 
 _ENDS = {"failed": "error", "closed": "closed"}
 
+ORCHESTRATOR: Table = {
+    "uninitialized": {"init_called": "validating"},
+    "validating": {"validated": "ready", "failed": "error"},
+    "ready": {"prompt_set": "updating_prompt"},
+    "updating_prompt": {"prompt_updated": "ready", "failed": "ready"},
+    "error": {},
+}
+"""A `ToolOrchestratingLLM` itself. Its calls, any number of them at once, have states of their own."""
+
 CALL: Table = {
     "ready": {"called": "creating_tool"},
     "creating_tool": {"tool_created": "formatting_prompt", **_ENDS},
