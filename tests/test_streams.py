@@ -38,7 +38,9 @@ def test_pulling_events_by_hand() -> None:
     with pytest.raises(LookupError):
         _ = stream.current
     assert stream.next()
-    assert (stream.state, stream.current) == ("has_event", TextDelta("Hell"))
+    assert stream.state == "has_event"
+    assert (stream.current, stream.state) == (TextDelta("Hell"), "open")
+    assert (stream.current, stream.state) == (TextDelta("Hell"), "open")
     while stream.next():
         pass
     assert (stream.state, stream.err) == ("exhausted", None)
@@ -83,7 +85,8 @@ def test_awaiting_events_by_hand(backend: str) -> None:
     async def main() -> None:
         stream = ScriptedLLM("Hello").astream_chat("hi")
         assert await stream.next()
-        assert stream.current == TextDelta("Hell")
+        assert stream.state == "has_event"
+        assert (stream.current, stream.state) == (TextDelta("Hell"), "open")
         while await stream.next():
             pass
         assert stream.state == "exhausted"

@@ -36,9 +36,10 @@ class _EventState:
 
     @property
     def current(self) -> Event:
-        """The event that the last successful `next()` moved to."""
-        if self._current is None or self.state != "has_event":
+        """The event that the last successful `next()` moved to. Reading it makes the state `open` again."""
+        if self._current is None or self._over:
             raise LookupError(f"no current event in state {self.state!r}: call next() first")
+        self.state = "open"
         return self._current
 
     @property
@@ -79,8 +80,8 @@ class _EventState:
 class EventStream(_EventState):
     """The events of one answer, pulled: `next()`, `current`, `err`, `close()`, or simply iterated.
 
-    States: `open`, `has_event`, `exhausted`, `errored`, `closed`. `next()` gives False at the end and sets
-    `err` on failure; iterating raises instead.
+    States: `open`, `has_event` (until `current` is read), `exhausted`, `errored`, `closed`. `next()` gives False at
+    the end and sets `err` on failure; iterating raises instead.
     """
 
     def next(self) -> bool:
