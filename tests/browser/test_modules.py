@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 import pytest
 
 from browser.held_llm import HeldLLM
 from browser.served import served
+from toolcast.terminal_text import exposed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,6 +40,7 @@ GROWING = """async text => {
     }
     return wrong;
 }"""
+SEEN = "async text => (await import('/assets/dom.js')).seen(text)"
 INDENTED = "async text => (await import('/assets/dom.js')).indented(text)"
 
 
@@ -201,6 +204,14 @@ def test_no_text_is_too_odd(page: Page, piece: str) -> None:
 )
 def test_json_keeps_its_tokens(page: Page, text: str, shown: str) -> None:
     assert page.evaluate(INDENTED, text) == shown
+
+
+def test_what_the_page_and_the_terminal_expose_is_the_same(page: Page) -> None:
+    text = "".join(
+        map(chr, (*range(0xD800), *range(0xE000, 0xFFFE), *range(0xE0000, 0xE1000), 0x1D173, 0x1F600, 0xF0000))
+    )
+    assigned = "".join(sign for sign in text if category(sign) not in ("Cn", "Cf") or exposed(sign) != sign)
+    assert page.evaluate(SEEN, assigned) == exposed(assigned)
 
 
 @pytest.mark.parametrize("data", [{"a": [1, {"b": 'c\n\t"{'}], "d": {}, "e": [[]]}, "text", 5, None, "\u2028\u202e"])

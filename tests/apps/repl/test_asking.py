@@ -73,3 +73,12 @@ def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
     screen = ScriptedScreen("n")
     asked(screen, PermissionRequest("c1", "f", "{x"))
     assert screen.notes.endswith("\n{x")
+
+
+def test_what_cannot_be_seen_is_spelt_out() -> None:
+    request = PermissionRequest("c1", "send\u200b", '{"to": "bob\u2060\U000e0041@x\u00a0"}')
+    screen = ScriptedScreen("e", '{"to": "b"}')
+    asked(screen, request)
+    shown = '{\n  "to": "bob\\u2060\\udb40\\udc41@x\\u00a0"\n}'
+    assert screen.notes == f"The model wants to call send\\u200b:\n{shown}"
+    assert screen.prompts[1] == ("arguments: ", '{"to": "bob\\u2060\\udb40\\udc41@x\\u00a0"}')

@@ -62,3 +62,13 @@ def test_of_what_a_running_tool_says_the_end_is_kept() -> None:
 def test_the_whole() -> None:
     assert ShownCall("f", '{"a": "é"}', result="1\n2\n").whole == 'f {\n  "a": "é"\n}\n1\n2'
     assert ShownCall("f", "{broken").whole == "f {broken"
+
+
+def test_what_cannot_be_seen_is_spelt_out() -> None:
+    call = ShownCall("f\u200b")
+    call.grow('{"a":\u00a0"\u3000b"}')
+    assert call.growing == 'f\\u200b {"a":\\u00a0"\\u3000b"}'
+    call = ShownCall("f\u200b", '{"a": "x\u00ady"}', result="❤\ufe0f")
+    assert call.folded == 'f\\u200b(a="x\\u00ady")'
+    assert call.whole == 'f\\u200b {\n  "a": "x\\u00ady"\n}\n❤\ufe0f'
+    assert ShownCall("f", "no JSON\u200b").folded == "f no JSON\\u200b"

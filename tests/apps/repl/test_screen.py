@@ -133,3 +133,10 @@ def test_on_a_terminal_an_answer_controls_nothing() -> None:
     streams = Streams(seen=True)
     streams.screen.content("\x1b[2J")
     assert streams.out == "\\x1b[2J"
+
+
+def test_what_cannot_be_seen_of_a_call_is_spelt_out() -> None:
+    streams = Streams()
+    streams.screen.call_complete("c1", "send\u200b", '{"to": "bob\u2060"}')
+    streams.screen.call_result("c1", "send\u200b", "sent", False)
+    assert streams.err == '> send\\u200b {"to": "bob\\u2060"}\n< send\\u200b: sent\n'

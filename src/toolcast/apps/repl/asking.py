@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from ...approvals import Answer, PermissionRequest
+from ...terminal_text import exposed
 from ...toolbox.questions import Question
 from .screen import Screen
 
@@ -22,7 +23,7 @@ _Answering: TypeAlias = Callable[[Screen, PermissionRequest, str], Answer | None
 
 def asked(screen: Screen, request: PermissionRequest) -> Answer:
     """What the person says to `request`."""
-    screen.note(f"The model wants to call {request.tool}:\n{_laid_out(request.arguments)}")
+    screen.note(exposed(f"The model wants to call {request.tool}:\n{_laid_out(request.arguments)}"))
     try:
         while True:
             said = screen.read(QUESTION)
@@ -58,7 +59,7 @@ def _always(screen: Screen, request: PermissionRequest, rest: str) -> Answer | N
 
 def _edit(screen: Screen, request: PermissionRequest, rest: str) -> Answer | None:
     """The answer with the arguments that the person makes of the model's; None where they are no arguments."""
-    text = rest or screen.read("arguments: ", request.arguments)
+    text = rest or screen.read("arguments: ", exposed(request.arguments))
     if text is None:
         return request.deny(_GONE)
     try:

@@ -19,6 +19,7 @@ from ...agents.histories import estimated_tokens
 from ...errors import ToolcastError
 from ...messages import Message, system, user
 from ...ready_made import LlamaCpp, providers
+from ...terminal_text import exposed
 from ...tools import CallableTool
 from .modes import MODES
 
@@ -105,7 +106,7 @@ def _model(repl: Repl, argument: str) -> None:
 
 def _tools(repl: Repl, argument: str) -> None:
     engine = repl.conversation.engine
-    rows = [f"{tool.name}: {tool.description.partition(chr(10))[0]}" for tool in engine.tools]
+    rows = [exposed(f"{tool.name}: {tool.description.partition(chr(10))[0]}") for tool in engine.tools]
     mode = repl.conversation.kit.mode
     repl.screen.note("\n".join([f"Mode {mode.name}: {mode.summary}.", *(rows or ["No tools are offered."])]))
 

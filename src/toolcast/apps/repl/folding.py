@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from ...terminal_text import exposed
+
 SHOWN_VALUE: Final = 60
 """How many characters of an argument are shown."""
 SHOWN_LINES: Final = 4
@@ -44,16 +46,18 @@ class ShownCall:
     @property
     def growing(self) -> str:
         """The call while its arguments arrive, on one line."""
-        return f"{self.name} {_shortened(' '.join(self.arguments.split()), self.count)}"
+        # `split` would take the blanks that are none for blanks.
+        return f"{exposed(self.name)} {_shortened(' '.join(exposed(self.arguments).split()), self.count)}"
 
     @property
     def folded(self) -> str:
         """The call when it is whole: each argument, as far as it fits."""
         given = _object(self.arguments)
         if given is None:
-            return f"{self.name} {_shortened(self.arguments, len(self.arguments))}"
+            return exposed(f"{self.name} {_shortened(self.arguments, len(self.arguments))}")
         values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items()}
-        return f"{self.name}({', '.join(f'{key}={_shortened(text, len(text))}' for key, text in values.items())})"
+        shown = ", ".join(f"{key}={_shortened(text, len(text))}" for key, text in values.items())
+        return exposed(f"{self.name}({shown})")
 
     @property
     def folded_result(self) -> list[str]:
@@ -69,7 +73,7 @@ class ShownCall:
         """All of it."""
         given = _object(self.arguments)
         laid_out = self.arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False)
-        return f"{self.name} {laid_out}\n{self.result}".rstrip("\n")
+        return f"{exposed(f'{self.name} {laid_out}')}\n{self.result}".rstrip("\n")
 
 
 def _object(arguments: str) -> Mapping[str, Any] | None:

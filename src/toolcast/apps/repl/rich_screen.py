@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.text import Text
 
-from ...terminal_text import visible
+from ...terminal_text import exposed, visible
 from .folding import ShownCall
 from .live_markdown import Block, LiveMarkdown
 from .live_rows import LiveRows, Row
@@ -110,7 +110,7 @@ class RichScreen:
         call = self._calls.setdefault(id, ShownCall(name))
         call.result = content
         first, *lines = call.folded_result
-        named = first if id == self._last_call else f"{call.name}: {first}"
+        named = first if id == self._last_call else f"{exposed(call.name)}: {first}"
         self._last_call = ""
         shown = "\n".join((f"  ⎿ {named}", *(f"    {line}" for line in lines)))
         self._draw(self._cut(shown, "red" if is_error else "dim"))

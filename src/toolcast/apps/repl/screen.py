@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol, TextIO
 
-from ...terminal_text import visible
+from ...terminal_text import exposed, visible
 
 
 class Screen(Protocol):
@@ -122,7 +122,7 @@ class PlainScreen:
 
     def call_complete(self, id: str, name: str, arguments: str) -> None:
         """The call, on one line."""
-        self._line(f"> {name} {arguments}")
+        self._line(exposed(f"> {name} {arguments}"))
 
     def call_progress(self, id: str, name: str, text: str) -> None:
         """What the running tool says, as it comes."""
@@ -132,7 +132,7 @@ class PlainScreen:
         """The beginning of the result, on one line."""
         shown = " ".join(content.split())
         cut = f"{shown[:LONGEST_RESULT]} ..." if len(shown) > LONGEST_RESULT else shown
-        self._line(f"{'!' if is_error else '<'} {name}: {cut}")
+        self._line(f"{'!' if is_error else '<'} {exposed(name)}: {cut}")
 
     def error(self, message: str, hint: str = "") -> None:
         """The error and what to do, on one line."""

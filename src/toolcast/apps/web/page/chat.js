@@ -4,7 +4,7 @@
 // the connection breaks, the browser makes it again, and the server goes on where it broke, or begins with a snapshot.
 
 import { Diagram } from "./diagram.js";
-import { element, soon } from "./dom.js";
+import { element, seen, soon } from "./dom.js";
 import { Log } from "./messages.js";
 
 const $ = (id) => document.getElementById(id);
@@ -110,7 +110,7 @@ function textOf(message) {
 
 function drawFacts() {
   const { input_tokens = 0, output_tokens = 0 } = context.usage;
-  $("fact-tools").textContent = context.tools.join(", ") || "none";
+  $("fact-tools").textContent = seen(context.tools.join(", ")) || "none";
   $("fact-rounds").textContent = `${context.rounds} of ${context.max_rounds}`;
   $("fact-tokens").textContent = `${input_tokens.toLocaleString("en")} in, ${output_tokens.toLocaleString("en")} out`;
 }

@@ -25,7 +25,8 @@ export function drawAll() {
   for (const draw of draws) draw();
 }
 
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+// What cannot be seen, and every blank but the one; as `exposed` in terminal_text.py.
+const UNSEEN = /(?![ \t\n])[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cs}\p{Co}\p{Z}\u2800\ufff9-\ufffb]/gu;
 
 // The same JSON, indented. Its tokens stay as they are: who is asked about a call must see what it was made with, so that
 // a number keeps its digits, a repeated key is seen twice, and what would be invisible or turn text around is spelt out.
@@ -67,5 +68,5 @@ function isJson(text) {
 }
 
 export function seen(text) {
-  return text.replace(UNSEEN, (sign) => "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0"));
+  return text.replace(UNSEEN, (sign) => sign.split("").map((unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
 }
