@@ -53,6 +53,35 @@ async def test_without_the_token_there_is_nothing(path: str, given: str) -> None
     assert TOKEN not in refused.text
 
 
+@pytest.mark.parametrize(
+    "query", [f"?token=x&token={TOKEN}", f"?token={TOKEN}&token=x", f"?token={TOKEN}&token={TOKEN}"]
+)
+async def test_of_two_tokens_none_counts(query: str) -> None:
+    async with asking() as (client, _):
+        refused = await client.get(f"/models{query}")
+    assert refused.status_code == 400
+    assert "given more than once" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("Host", "127.0.0.1:8765"),
+        ("Authorization", f"Bearer {TOKEN}"),
+        ("Origin", HERE),
+        ("Sec-Fetch-Site", "same-origin"),
+        ("Content-Type", "application/json"),
+    ],
+)
+@pytest.mark.parametrize("second", ["x", None])
+async def test_of_two_headers_none_counts(name: str, first: str, second: str | None) -> None:
+    others = [(key, value) for key, value in RIGHT.items() if key != name]
+    async with asking() as (client, machine):
+        headers = [*others, (name, first), (name, second or first)]
+        refused = await client.post("/dispatch", json=SAID, headers=headers)
+        assert (refused.status_code, machine.state) == (400, "ready")
+
+
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
 async def test_the_token_in_the_address_lets_nobody_change_anything(header: str) -> None:
     async with asking() as (client, machine):
@@ -77,6 +106,14 @@ async def test_the_token_may_be_in_a_header_everywhere() -> None:
         "[]",
         "a b",
         "127.0.0.1@evil.example:1",
+        "evil@127.0.0.1",
+        "evil:x@127.0.0.1:8765",
+        "127.0.0.1/evil",
+        "127.0.0.1?evil",
+        "127.0.0.1#evil",
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "127.0.0.1 ",
     ],
 )
 async def test_a_name_that_is_not_meant_is_refused(host: str) -> None:

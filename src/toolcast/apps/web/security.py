@@ -9,6 +9,7 @@ form can send. The page in turn may load nothing but its own scripts and styles,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from hmac import compare_digest
@@ -65,16 +66,23 @@ class Hosts:
         self._names = {"localhost", host.lower()} | ({gethostname().lower()} if self._everywhere else set[str]())
 
     def __contains__(self, header: object) -> bool:
-        """Whether a request's Host `header` names this server."""
+        """Return whether a request's Host `header` names this server."""
         name = _hostname(str(header))
+        if not name:
+            return False
         address = _address(name)
         if address is None:
             return name in self._names or name.endswith(".localhost")
         return self._everywhere or address.is_loopback or name in self._names
 
 
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+"""A Host header, RFC 9110 section 7.2: an address or a name, and perhaps a port; neither user nor path."""
+
+
 def _hostname(header: str) -> str:
-    return _split(f"//{header}").hostname or ""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _split(url: str) -> SplitResult:
@@ -111,6 +119,11 @@ class Guard:
         app = self._app if broken is None else JSONResponse({"error": broken.words}, status_code=broken.status)
         await app(scope, receive, _with_headers(send))
 
+    def is_unambiguous(self, request: Request) -> bool:
+        """Return whether nothing that decides is given twice: of two values others might read the other one."""
+        given = [*(request.headers.getlist(name) for name in _DECIDING), request.query_params.getlist(TOKEN)]
+        return all(len(values) < 2 for values in given)
+
     def knows_host(self, request: Request) -> bool:
         """Whether the request is for a name that is meant."""
         return request.headers.get("host", "") in self._hosts
@@ -140,7 +153,10 @@ class _Rule(NamedTuple):
     words: str
 
 
+_DECIDING: Final = ("host", "origin", "sec-fetch-site", "authorization", "content-type")
+
 _RULES: Final = (
+    _Rule(Guard.is_unambiguous, 400, "a header, or the token, is given more than once"),
     _Rule(Guard.knows_host, 421, "this server is not asked under that name: use the address that it has printed"),
     _Rule(Guard.is_from_here, 403, "only the page itself may ask for this"),
     _Rule(Guard.knows_token, 403, "the token is missing or wrong: open the address that the server has printed"),
