@@ -3,6 +3,7 @@
 Sessions share environments under `.nox/`, so that a fresh clone installs little and installs it once:
 
 * `house`: lint, shape, types
+* `audit`: the library alone, and beside it the tools of the audit
 * `tests`: tests, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
@@ -16,6 +17,7 @@ had, pip otherwise. `nox --install-only` prepares without running.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -209,6 +211,7 @@ def nightly(session: nox.Session) -> None:
     env = Environment(session, "tests", *project("test"))
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
+        session.notify("audit")
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
     env.run("pytest", "--timeout=5400", *(session.posargs or FAST), **more)
@@ -239,6 +242,27 @@ def matrix(session: nox.Session) -> None:
 def mutation(session: nox.Session) -> None:
     """Changes the parsers, one place at a time, and counts the changes that their tests notice."""
     Environment(session, "tests", *project("test")).script("tests/mutate.py", *session.posargs)
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Known vulnerabilities of the run-time dependencies, and an SBOM of them, `.nox/sbom.cdx.json`."""
+    library = Environment(session, "audit/library", *project())
+    tools = Environment(session, "audit/tools", *PYPROJECT["dependency-groups"]["audit"])
+    packages = next(library.folder.glob("lib*/**/site-packages"))
+    bill = ROOT / ".nox" / "sbom.cdx.json"
+    tools.run("cyclonedx_py", "environment", str(library.bin / "python"), "--of", "JSON", "-o", str(bill))
+    command = [str(tools.bin / "python"), "-m", "pip_audit", "--path", str(packages), "-f", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        audited = json.loads(done.stdout)["dependencies"]
+    except ValueError:
+        session.warn(f"the service of the audit cannot be reached: NOT AUDITED\n{done.stderr[-1000:]}")
+        return
+    if vulnerable := [found for found in audited if found.get("vulns")]:
+        session.error(json.dumps(vulnerable, indent=1))
+    if missed := [found["name"] for found in audited if "skip_reason" in found and found["name"] != "toolcast"]:
+        session.warn(f"NOT AUDITED, as the service does not tell of them: {', '.join(missed)}")
 
 
 def house(session: nox.Session) -> Environment:

@@ -95,6 +95,16 @@ def test_an_event_over_the_limit(pieces: list[bytes]) -> None:
         events(pieces, limit=32)
 
 
+@pytest.mark.fault(53)
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b"\r\n\r\n"])
+def test_an_event_may_be_as_long_as_the_limit(end: bytes) -> None:
+    body = b"data: " + b"x" * 26
+    assert events([body + end], limit=len(body + end)) == [("", b"x" * 26)]
+    assert events([body[:9], body[9:] + end], limit=len(body + end)) == [("", b"x" * 26)]
+    with pytest.raises(LimitExceeded):
+        events([body + end], limit=25)
+
+
 def test_many_events_together_may_pass_the_limit() -> None:
     assert len(events([b"data: a\n\n" + b"data: b\n\n" * 20], limit=32)) == 21
 

@@ -69,6 +69,7 @@ def test_a_wheel_or_the_bare_file_given_by_hand(wheel: Path, tmp_path: Path) -> 
     assert _left_over(path) == []
 
 
+@pytest.mark.fault(149)
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shape.source import MODULES, Module, walk, where
+from shape.source import MODULES, Module, project_files, walk, where
+from toolcast.runtime.weights import WEIGHTS
 
 # (module, function) -> whose code it is.
 EXECUTES = {
@@ -87,3 +88,12 @@ def test_every_cache_has_a_limit() -> None:
                 if not given or ast.unparse(given[0]) == "None":
                     unlimited.append(where(module, call.lineno))
     assert unlimited == []
+
+
+@pytest.mark.fault(149)
+def test_the_hashes_of_the_weights_stand_in_one_place() -> None:
+    hashes = [found for weights in WEIGHTS.values() for found in (weights.sha256, weights.wheel_sha256)]
+    texts = {path: path.read_bytes() for path in project_files()}
+    for found in hashes:
+        places = [path for path, text in texts.items() if found.encode() in text]
+        assert [path.name for path in places] == ["weights.py"]
