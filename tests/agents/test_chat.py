@@ -11,7 +11,7 @@ import pytest
 from chat_faces import PATIENCE, Act, Chat, ChatFace, Stage
 from chatting import CALL, ROADS, answer
 from toolcast.agents.chat import AsyncChatMachine, ChatChange, ChatMachine
-from toolcast.agents.chat_actions import BROKEN_OFF
+from toolcast.agents.chat_actions import BROKEN_OFF, Draft
 from toolcast.agents.chat_context import STATES, ChatContext, ChatError, ChatState
 from toolcast.agents.chat_events import (
     ApproveToolCall,
@@ -40,12 +40,15 @@ from toolcast.agents.chat_events import (
     ToolSearchFailure,
     ToolSearchSuccess,
 )
+from toolcast.agents.chat_transitions import ACTIONS
 from toolcast.agents.engine import Engine
 from toolcast.agents.histories import faults
+from toolcast.agents.permissions import Permissions, Rule
 from toolcast.errors import IllegalState, RateLimited
 from toolcast.messages import ToolResultPart, assistant, user
 from toolcast.testing import ScriptedLLM
-from turning import results
+from toolcast.tools import CallableTool
+from turning import call, results
 
 GIVEN = ToolCallSuccess(ToolResultPart("a", "42", "look"))
 
@@ -688,6 +691,67 @@ def test_nothing_begins_in_a_chat_that_is_closed() -> None:
     chat.subscribe(lambda change: chat.close())
     chat.dispatch(QueueMessage("Hello."))
     assert (chat.state, stage.is_empty) == ("idle", True)
+
+
+# Permissions and actions.
+
+
+def test_a_chat_asks_about_all_but_read_only_tools_where_the_engine_has_no_permissions(chats: ChatFace) -> None:
+    sent: list[str] = []
+
+    def mail(text: str) -> str:
+        """Send a mail."""
+        sent.append(text)
+        return "sent"
+
+    look = CallableTool.from_function(lambda: "seen", "look", "Look.").with_(read_only=True)
+    answers = [[call("a", "look"), call("b", "mail", '{"text": "Hi."}')], "Done."]
+    engine = Engine(ScriptedLLM(*answers), [mail, look])
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    assert chats.until(chat, "waiting_for_tool_approval") == "waiting_for_tool_approval"
+    assert ([request.tool for request in chat.context.pending], sent) == (["mail"], [])
+    chats.dispatch(chat, ApproveToolCall())
+    assert chats.until(chat, "ready") == "ready"
+    assert (sent, chat.context.messages[-1].text) == (["Hi."], "Done.")
+    assert engine.permissions.mode == "bypass"  # the engine keeps its own default
+
+
+@pytest.mark.parametrize("permissions", [Permissions("bypass"), Permissions(rules=[Rule("mail", "allow")])])
+def test_a_chat_does_not_ask_where_the_engine_has_permissions_that_allow_it(
+    chats: ChatFace, permissions: Permissions
+) -> None:
+    def mail() -> str:
+        """Send a mail."""
+        return "sent"
+
+    chat = chats.open(engine=Engine(ScriptedLLM(call("a", "mail"), "Done."), [mail], permissions=permissions))
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    assert chats.until(chat, "ready", "waiting_for_tool_approval") == "ready"
+    assert chat.context.messages[-1].text == "Done."
+
+
+def test_actions_can_be_replaced_one_by_one(chats: ChatFace) -> None:
+    done: list[str] = []
+
+    def append_chunk(draft: Draft, event: StreamChunk) -> None:
+        done.append(str(event.content))
+        ACTIONS["append_chunk"](draft, event)
+
+    def deliver_queue(draft: Draft, event: ChatEvent) -> None:
+        done.append(event.type)
+        ACTIONS["deliver_queue"](draft, event)
+
+    play = Play(chats, actions={"append_chunk": append_chunk, "deliver_queue": deliver_queue})
+    play.to("streaming_response")
+    play.face.dispatch(play.chat, StreamChunk("Hi."), StreamComplete())
+    assert done == ["QUEUE_MESSAGE", "Hi."]
+    assert (play.state, play.texts[-1]) == ("ready", "Hi.")
+
+
+def test_an_action_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"actions= has 'dance'; the actions are .*start_tool_search"):
+        ChatMachine(Engine(ScriptedLLM()), actions={"dance": ACTIONS["enqueue"]})
 
 
 # Snapshots.

@@ -169,7 +169,7 @@ def test_a_tool_may_close_the_chat_that_it_runs_for() -> None:
         closed.set()
         return "gone"
 
-    chat = ChatMachine(Engine(ScriptedLLM(call("a", "leave")), [leave]))
+    chat = ChatMachine(Engine(ScriptedLLM(call("a", "leave")), [leave], permissions=Permissions("bypass")))
     chat.dispatch(QueueMessage("Go."))
     chat.dispatch("LOAD_MODEL")
     assert closed.wait(PATIENCE)
@@ -341,7 +341,7 @@ def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(ch
         """Fail."""
         raise LookupError("gone")
 
-    engine = Engine(ScriptedLLM(call("a", "fail"), "I see."), [fail])
+    engine = Engine(ScriptedLLM(call("a", "fail"), "I see."), [fail], permissions=Permissions("bypass"))
     chat = chats.open(engine=engine)
     chats.dispatch(chat, QueueMessage("Go."), LoadModel())
     chats.until(chat, "ready")
@@ -357,7 +357,7 @@ def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(ch
 
 
 def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatFace) -> None:
-    engine = Engine(ScriptedLLM(*[call("a", "look")] * 5), [look], max_repeats=2)
+    engine = Engine(ScriptedLLM(*[call("a", "look")] * 5), [look], max_repeats=2, permissions=Permissions("bypass"))
     chat = chats.open(engine=engine)
     chats.dispatch(chat, QueueMessage("Go."), LoadModel())
     chats.until(chat, "ready")
@@ -379,7 +379,7 @@ def test_seconds_are_counted_while_something_is_done(chats: ChatFace) -> None:
 
     llm = ScriptedLLM(*[call("a", "sleep")] * 5)
     llm.clock = clock
-    engine = Engine(llm, [sleep], budget=Budget(seconds=10))
+    engine = Engine(llm, [sleep], budget=Budget(seconds=10), permissions=Permissions("bypass"))
     chat = chats.open(engine=engine)
     chats.dispatch(chat, QueueMessage("Go."), LoadModel())
     chats.until(chat, "ready")
@@ -414,7 +414,9 @@ def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatFace, at: int | N
         return "They read."
 
     llm = Narrow(*[call("call_0", "read"), "Fine."] * 6)
-    engine = Engine(llm, [read], compaction=Compaction(keep=300, at=at, summarise=summarise))
+    engine = Engine(
+        llm, [read], compaction=Compaction(keep=300, at=at, summarise=summarise), permissions=Permissions("bypass")
+    )
     chat = chats.open(engine=engine)
     chats.dispatch(chat, LoadModel())
     chats.until(chat, "ready")

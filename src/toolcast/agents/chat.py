@@ -28,8 +28,9 @@ from .chat_actions import Effect, Order
 from .chat_context import STATES, ChatContext, ChatState, differences, read_snapshot
 from .chat_effects import FAILURES, CoreWork, Perform, Work, is_loop_ending
 from .chat_events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, said, told
-from .chat_transitions import transition
+from .chat_transitions import ACTIONS, Action, transition
 from .engine import Engine
+from .permissions import UNGUARDED, Permissions
 from .tool_search import LexicalSearch, ToolSearch
 
 logger: Final = logging.getLogger("toolcast")
@@ -102,19 +103,35 @@ class _Chat:
         search: ToolSearch | None = None,
         llms: Callable[[str], FunctionCallingLLM] = llm,
         perform: Mapping[Order, Perform] | None = None,
+        actions: Mapping[str, Action] | None = None,
     ) -> None:
-        """A chat with the model, tools, permissions and limits of `engine`, which begins with its history.
+        """Create a chat with the model, tools, permissions, limits and history of `engine`.
 
-        What the permissions would ask somebody, the chat waits for. `search` chooses the tools that the model is
-        offered, `llms` makes the models that are loaded by name. `perform` takes the place of work of its own.
+        The chat waits where the permissions ask for an approval. An engine without `permissions=` runs its tools
+        unasked; in a chat with it, only read-only tools do, and every other call waits.
+
+        Args:
+            engine: The engine.
+            search: Finds the tools that the model is offered.
+            llms: Makes the LLM for the name in a LOAD_MODEL event.
+            perform: Functions that replace kinds of work: `{"generate": my_generate}`.
+            actions: Functions that replace actions of the transition table, by the names in `ACTIONS`
+                (chat_transitions.py). They take the `Draft` of the next context and the event.
+
+        Raises:
+            ValueError: If `perform` or `actions` has an unknown name.
         """
         setup = engine.setup
-        setup = replace(setup, permissions=replace(setup.permissions, approve="later"))
+        permissions = Permissions("auto") if setup.permissions is UNGUARDED else setup.permissions
+        setup = replace(setup, permissions=replace(permissions, approve="later"))
         core = CoreWork(setup, engine.transcript.spending, search or LexicalSearch(limit=OFFERED), llms)
         self.engine: Engine = engine
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}
         if unknown := self._perform.keys() - core.performs.keys():
             raise ValueError(f"perform= has {', '.join(map(repr, unknown))}; the orders are {', '.join(core.performs)}")
+        self._actions: Mapping[str, Action] = dict(actions or {})
+        if other := self._actions.keys() - ACTIONS.keys():
+            raise ValueError(f"actions= has {', '.join(map(repr, other))}; the actions are {', '.join(ACTIONS)}")
         self._now: tuple[ChatState, ChatContext] = (
             "idle",
             ChatContext(engine.history, max_rounds=setup.max_rounds),
@@ -206,7 +223,7 @@ class _Chat:
 
     def _apply(self, event: ChatEvent) -> ChatChange:
         state, before = self._now
-        came = transition(state, before, event)
+        came = transition(state, before, event, self._actions)
         self._now = (came.state, came.context)
         if came.ignored:
             logger.debug("the chat ignores %s while it is %s", event.type, state)

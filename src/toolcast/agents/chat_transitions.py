@@ -115,6 +115,8 @@ class Transition(NamedTuple):
 Guard: TypeAlias = Callable[[ChatContext, Any], bool]
 Action: TypeAlias = Callable[[Draft, Any], None]
 
+_NO_ACTIONS: Final[Mapping[str, Action]] = {}
+
 
 class Row(NamedTuple):
     """What follows on an event, if `guard` holds: the `actions`, in order, and the state `target`."""
@@ -124,8 +126,13 @@ class Row(NamedTuple):
     guard: Guard | None = None
 
 
-def transition(state: ChatState, context: ChatContext, event: ChatEvent) -> Transition:
-    """What comes of `event`. What cannot happen in `state` changes nothing, and is `ignored`."""
+def transition(
+    state: ChatState, context: ChatContext, event: ChatEvent, actions: Mapping[str, Action] = _NO_ACTIONS
+) -> Transition:
+    """Return what comes of `event`; an event that cannot happen in `state` changes nothing and is `ignored`.
+
+    `actions` replace those of the table, by their names.
+    """
     if isinstance(event, WorkEvent) and event.run not in (None, context.run):
         return Transition(state, context, ignored=True)
     row = _row(TABLE[state].get(type(event), ()), context, event)
@@ -134,7 +141,7 @@ def transition(state: ChatState, context: ChatContext, event: ChatEvent) -> Tran
     draft, path = Draft(context), list[ChatState]()
     while row is not None:
         for act in row.actions:
-            act(draft, event)
+            actions.get(act.__name__, act)(draft, event)
         path.append(row.target)
         row = _row(ALWAYS.get(row.target, ()), draft.context, event)
     return Transition(path[-1], draft.context, tuple(draft.effects), path=tuple(path))
@@ -259,6 +266,16 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
     },
 }
 """What follows on each event in each state."""
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    act.__name__: act
+    for rows in (*TABLE.values(), {LoadModel: ALWAYS["ready"]})
+    for choices in rows.values()
+    for row in choices
+    for act in row.actions
+}
+"""The actions by their names."""
 
 
 def diagram() -> Table:

@@ -35,7 +35,7 @@ from ..tools import CallableTool, as_tools
 from ..usage import Budget, Spending, Usage
 from .compaction import Compaction
 from .histories import faults, unanswered
-from .permissions import Permissions
+from .permissions import UNGUARDED, Permissions
 from .session_log import SessionState, difference, fold, opened
 from .setup import Setup, Task
 from .tool_phase import requests_for
@@ -86,7 +86,7 @@ class Engine:
         setup = Setup(
             llm=chosen_llm(llm),
             tools=as_tools(tools),
-            permissions=Permissions("bypass") if permissions is None else permissions,
+            permissions=UNGUARDED if permissions is None else permissions,
             max_rounds=max_rounds,
             settings=settings,
             instructions=(system(system_prompt),) if system_prompt else (),

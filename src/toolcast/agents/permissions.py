@@ -34,6 +34,7 @@ from .shell_commands import SimpleCommand, commands
 from .shell_words import UnparsedCommand
 
 __all__ = [
+    "UNGUARDED",
     "Approve",
     "AtLeast",
     "AtMost",
@@ -224,6 +225,10 @@ class Permissions:
         edits = self.mode == "accept_edits" and _is_one_of(facts.name, self.file_tools) and not facts.destructive
         reads = self.mode in ("plan", "auto", "accept_edits") and _only_reads(facts)
         return f"the mode {self.mode} lets {facts.name} run" if reads or edits else None
+
+
+UNGUARDED: Final = Permissions("bypass")
+"""The permissions of an engine that was given none: a chat replaces them, as a person is there to be asked."""
 
 
 def settled(request: PermissionRequest, said: object) -> Answer:
