@@ -199,7 +199,7 @@ def test_what_is_quick() -> None:
         ((pair for pair in [{}, {"a": ()}, {1, 2}]), '[{},{"a":[]},[1,2]]'),
         (math.nan, "NaN"),
         (object, json.dumps(str(object))),
-        ("\ud800a", "?a"),
+        ("\ud800a", "\ufffda"),
     ],
 )
 def test_what_is_hard_to_show(value: Any, text: str) -> None:

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeAlias, TypeGuard, cast, get_args
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError
 
 from .errors import PromptError
+from .json_text import json_text
 from .message_dicts import is_message_dict, message_from
 from .messages import (
     TAKEN,
@@ -365,7 +366,10 @@ def _text(value: object, hole: str) -> str:
 
 def _words(value: object) -> str:
     as_json = getattr(type(value), "model_dump_json", None)
-    return str(value) if as_json is None else str(as_json(value))
+    try:
+        return str(value) if as_json is None else str(as_json(value))
+    except PydanticSerializationError:
+        return json_text(value, by_alias=False)
 
 
 def _with_examples(drafts: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
@@ -395,7 +399,7 @@ def _own_call(value: object) -> Sequence[ToolCallPart]:
     """The call of a tool named as the class of `value`; none if that is no object and no list in JSON."""
     try:
         # round_trip leaves out computed fields, which no model would write.
-        text = to_json(value, by_alias=True, round_trip=True).decode()
+        text = json_text(value, by_alias=True, round_trip=True)
     except PydanticSerializationError:
         return ()
     if text[0] not in "{[":

@@ -22,11 +22,19 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic.types import Discriminator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError, SchemaValidator
+from pydantic_core import (
+    ErrorDetails,
+    InitErrorDetails,
+    PydanticCustomError,
+    PydanticSerializationError,
+    SchemaError,
+    SchemaValidator,
+)
 from pydantic_core.core_schema import ErrorType
 from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from .errors import OutputTypeError
+from .json_text import json_text
 from .list_types import ALIASES, as_lists, explain_lazy
 from .parsing import arguments as parsing
 from .parsing.core_schemas import CAN_SKIP_PREBUILT, Strictness, hides_input, listed, sourced, without_prebuilt
@@ -85,7 +93,10 @@ class Shape:
         """The arguments that would be read as `value`. Raises Pydantic's `ValidationError`."""
         valid = self.validator.validator.validate_python(value)
         # round_trip leaves out computed fields, which no model would write.
-        text = self.adapter.dump_json(valid, by_alias=True, round_trip=True, warnings=False).decode()
+        try:
+            text = self.adapter.dump_json(valid, by_alias=True, round_trip=True, warnings=False).decode()
+        except PydanticSerializationError:  # half of a surrogate pair
+            text = json_text(self.adapter.dump_python(valid, by_alias=True, round_trip=True, warnings=False))
         return f'{{"value":{text}}}' if self.wrapped else text
 
 

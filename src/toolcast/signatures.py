@@ -20,10 +20,11 @@ from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import SchemaError
+from pydantic_core import PydanticSerializationError, SchemaError
 from typing_extensions import Doc, TypedDict
 
 from .docstrings import Docstring, parse
+from .json_text import json_text
 from .list_types import as_lists, explain_lazy
 from .schemas import Schema, ToolSchema, TypeValidator, enclosing_locals, tidy, unusable
 from .tool_context import ToolContext
@@ -82,7 +83,10 @@ class Signature:
     def dump(self, value: object) -> str:
         """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
         arguments: BaseModel = self._validator.validator.validate_python(value)
-        return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
+        try:
+            return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
+        except PydanticSerializationError:  # half of a surrogate pair
+            return json_text(arguments.model_dump(by_alias=True, round_trip=True, exclude_unset=True))
 
     @property
     def hides_input(self) -> bool:

@@ -18,9 +18,9 @@ from itertools import islice, takewhile
 from typing import Any, Final, cast
 
 import pydantic
-from pydantic_core import to_json
 
 from .errors import CallError, ToolcastError, TryAgain
+from .json_text import json_text, sound_text
 from .messages import ImagePart, TextPart
 
 REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
@@ -142,7 +142,7 @@ def cut(text: str, limit: int | None) -> str:
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}... [{len(text) - limit} characters left out]"
     # Half a surrogate pair, as from a file's name, cannot be sent to anybody.
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    return sound_text(text)
 
 
 def pictured(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:
@@ -202,7 +202,7 @@ def _safe(words: str) -> str:
 
 def _whole(result: Any) -> str:
     try:
-        return to_json(result, by_alias=True, bytes_mode="base64", fallback=str).decode()
+        return json_text(result, by_alias=True, bytes_mode="base64", fallback=str)
     except ValueError:  # a value that refers to itself
         return str(result)
 

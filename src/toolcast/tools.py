@@ -21,10 +21,11 @@ from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 import pydantic
-from pydantic_core import SchemaValidator, core_schema, to_json
+from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Unpack
 
 from .errors import OutputTypeError, ValidationError
+from .json_text import json_text
 from .messages import ImagePart, ToolResultPart
 from .parsing import arguments as parsing
 from .parsing.records import located
@@ -203,7 +204,7 @@ class CallableTool:
 
         `context` reaches Pydantic's validators. No arguments at all are an empty object.
         """
-        text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
+        text = arguments if isinstance(arguments, str) else json_text(arguments)
         read = self._read("{}" if text.strip() in ("", "null") else text, context)
         if isinstance(read, Read):
             return read
@@ -409,7 +410,7 @@ class _Values:
         return BoundCall((), values), repairs
 
     def dump(self, value: Any) -> str:
-        return to_json(self._validator.validate_python(value)).decode()
+        return json_text(self._validator.validate_python(value))
 
 
 class _Noting:

@@ -290,6 +290,12 @@ BAD: list[Any] = [
     {"kind": "turn", "turns": 1, "end": 1},
     {"kind": "turn", "turns": 1},
     opened("other", 1.0),
+    opened("a", float("inf")),
+    {
+        "kind": "usage",
+        "usage": Usage().to_dict(),
+        "spent": {"usage": Usage().to_dict(), "tool_calls": 1, "seconds": float("inf")},
+    },
 ]
 
 

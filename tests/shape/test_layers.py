@@ -19,6 +19,7 @@ LAYERS = {
     "values": [
         "errors",
         "metadata",
+        "json_text",
         "settings",
         "configs",
         "message_dicts",

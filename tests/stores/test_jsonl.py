@@ -79,7 +79,10 @@ def test_any_batches_cut_anywhere(
     assert store.read("a") in prefixes(batches)
 
 
-@pytest.mark.parametrize("line", ["", "{", '{"n": 1}', "[1]", "[{}, []]", "7", "[" * 100_000, "\x00\x00"])
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", '{"n": 1}', "[1]", "[{}, []]", "7", "[" * 100_000, "\x00\x00", '[{"n": Infinity}]', '[{"n": 1e400}]'],
+)
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     store, path = store_of(tmp_path, BATCHES)
     lines = path.read_text("utf-8").split("\n")

@@ -68,7 +68,7 @@ def test_a_newer_file_is_refused(store: SQLiteStore, path: Path) -> None:
         SQLiteStore(path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "7", "", "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", "[]", "7", "", "[" * 100_000, '{"n": NaN}', '{"n": -1e400}'])
 def test_a_damaged_record_is_named(store: SQLiteStore, path: Path, text: str) -> None:
     store.append("a", [{}, {}])
     execute(path, f"UPDATE records SET record = '{text}' WHERE number = 2")

@@ -268,13 +268,9 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
 """What follows on each event in each state."""
 
 
-ACTIONS: Final[Mapping[str, Action]] = {
-    act.__name__: act
-    for rows in (*TABLE.values(), {LoadModel: ALWAYS["ready"]})
-    for choices in rows.values()
-    for row in choices
-    for act in row.actions
-}
+_ROWS: Final = [row for rows in TABLE.values() for choices in rows.values() for row in choices]
+
+ACTIONS: Final[Mapping[str, Action]] = {act.__name__: act for row in (*_ROWS, *ALWAYS["ready"]) for act in row.actions}
 """The actions by their names."""
 
 

@@ -17,10 +17,11 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from pydantic_core import CoreSchema, SchemaValidator, core_schema, to_json
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from pydantic_core.core_schema import ExtraBehavior
 
 from ..errors import MCPToolError
+from ..json_text import json_text
 from ..messages import ImagePart
 from ..parsing import arguments as parsing
 from ..schemas import Schema
@@ -64,7 +65,7 @@ class Arguments:
 
     def dump(self, value: Any) -> str:
         """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
-        return to_json(self._validator.validate_python(value)).decode()
+        return json_text(self._validator.validate_python(value))
 
 
 def passed(call: BoundCall, context: ToolContext[Any]) -> BoundCall:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from ..errors import ToolcastError
@@ -268,4 +269,6 @@ def _is(kind: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
     """`value`, if it is of that type. Else raises `TypeError`."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{str(value)[:50]!r} is a {type(value).__name__}, which was not to be expected there")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is not a number in JSON")
     return value

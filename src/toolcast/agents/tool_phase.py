@@ -14,12 +14,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
 from ..errors import PermissionDenied, ToolcastError
 from ..events import AgentEvent, ToolProgress, ToolResult, ToolStarted
+from ..json_text import json_text
 from ..messages import Message, ToolCallPart
 from ..runtime.tool_runner import Job, ToolRun, groups, read_call
 from ..tool_context import ToolContext
@@ -245,7 +246,7 @@ def kept(message: Message, jobs: Iterable[Job]) -> Message:
             continue
         if job.error is None:
             try:
-                job.call = changed[call.id] = replace(call, arguments=to_json(seen(_arguments(job))).decode())
+                job.call = changed[call.id] = replace(call, arguments=json_text(seen(_arguments(job))))
                 continue
             except ValueError as error:  # what cannot be written cannot be shown to anybody
                 job.error = _denied(str(error))
@@ -260,7 +261,7 @@ def _is_plain_object(text: str) -> bool:
     """Whether `text` is a JSON object that says nothing twice: whoever is asked about it must see what will run."""
     try:
         value = from_json(text)
-    except ValueError:
+    except (TypeError, ValueError):  # a str with half of a surrogate pair is a TypeError
         return False
     return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _says_twice(text))
 

@@ -20,6 +20,8 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
+from ..json_text import sound_text
+
 DEEPEST: Final = 100
 """How many levels are kept. Some readers of JSON go no deeper than 200."""
 LEFT_OUT: Final = "..."
@@ -82,7 +84,7 @@ def _safe_leaf(value: Any) -> Any:
         return number if -_LARGEST < number < _LARGEST else hex(number)
     if isinstance(value, float):
         return float.__float__(value) if isfinite(value) else None
-    return _whole(_text(value))
+    return sound_text(_text(value))
 
 
 def _text(value: Any) -> str:
@@ -93,11 +95,6 @@ def _text(value: Any) -> str:
     if isinstance(value, (date, time)):
         return value.isoformat()
     return str(value) if isinstance(value, (Decimal, UUID, PurePath)) else repr(value)
-
-
-def _whole(text: str) -> str:
-    """`text` with U+FFFD for each half of a surrogate pair; two that stand together are one character."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _key(key: object) -> str:

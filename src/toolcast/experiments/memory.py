@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from ..json_text import sound_text
 from ..stores.sqlite_files import Layout, SQLiteFile
 from .config import MemoryLimits
 
@@ -87,7 +88,7 @@ class RunMemory:
 
     def write(self, key: str, value: str, *, once: str | None = None) -> str:
         """`Wrote value to key 'k'`, or `Updated key 'k' with new value`; an error where a limit stands against it."""
-        key, value = _as_text(key), _as_text(value)
+        key, value = sound_text(key), sound_text(value)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
                 answer = self._fault(key, value) or self._written(connection, key, value)
@@ -96,7 +97,7 @@ class RunMemory:
 
     def read(self, key: str) -> str:
         """The value, or `Error: Key 'k' not found`."""
-        key = _as_text(key)
+        key = sound_text(key)
         with self._file.using() as connection:
             found = connection.execute(_READ, (self.run_id, key)).fetchone()
         return self._not_found(key) if found is None else str(found[0])
@@ -107,7 +108,7 @@ class RunMemory:
 
     def delete(self, key: str, *, once: str | None = None) -> str:
         """`Deleted key 'k'`, or `Error: Key 'k' not found`."""
-        key = _as_text(key)
+        key = sound_text(key)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
                 found = connection.execute(_DELETE, (self.run_id, key)).rowcount
@@ -117,7 +118,7 @@ class RunMemory:
 
     def pattern_search(self, pattern: str) -> str:
         """The keys that `pattern` is a part of, letter by letter, or `No keys found matching pattern 'p'`."""
-        pattern = _as_text(pattern)
+        pattern = sound_text(pattern)
         with self._file.using() as connection:
             found = connection.execute(_SEARCH, (self.run_id, pattern)).fetchall()
         return ", ".join([row[0] for row in found]) or f"No keys found matching pattern '{self._shown(pattern)}'"
@@ -191,12 +192,3 @@ class RunMemory:
         """`text` as it is; of what is longer than any key, the beginning."""
         limit = self.limits.max_key_chars
         return text if len(text) <= limit else f"{text[:limit]}…"
-
-
-def _as_text(text: str) -> str:
-    """`text`, with U+FFFD for half a surrogate pair; two halves become the character that they mean."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

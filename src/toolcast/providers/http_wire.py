@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from ..errors import BadRequest, LLMError
+from ..json_text import sound_text
 from ..messages import Message
 from ..settings import Settings
 from .forced_calls import ForcedCalls, ForcedDecoder, Form, schema_form
@@ -237,12 +238,7 @@ def _is_http(url: str) -> bool:
 
 def encoded(members: Mapping[str, str]) -> bytes:
     """The JSON object of these members."""
-    text = "{" + ",".join(members.values()) + "}"
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair cannot be sent as UTF-8; no service could read it either.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return sound_text("{" + ",".join(members.values()) + "}").encode()
 
 
 def effort(thinking: bool | str | int) -> str:

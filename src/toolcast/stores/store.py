@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from os import PathLike, getpid
 from types import TracebackType
 from typing import Any, Protocol, Self
 from weakref import finalize
 
 from ..errors import SessionTaken, ToolcastError
+from ..json_text import sound_text
 
 
 class Store(Protocol):
@@ -112,18 +114,20 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 def as_text(data: object) -> str:
     """`data` as JSON text on one line. Half a surrogate pair becomes U+FFFD, as on its way to a model."""
-    text = _encode(data)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return sound_text(_encode(data))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text[:30]} is not a number in JSON")
+    return number
 
 
 def from_text(text: Any, where: str) -> Any:
     """What `as_text` made `text` from. Raises `ToolcastError`, which names `where` it stands, for anything else."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (TypeError, ValueError, RecursionError) as error:
         raise damaged(where, str(error)) from error
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from pydantic_core import to_json
-
 from ..errors import ToolcastError
 from ..events import (
     Event,
@@ -19,6 +17,7 @@ from ..events import (
     ToolCallStart,
     UsageReport,
 )
+from ..json_text import json_text
 from ..llms import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
 from ..metadata import LLMMetadata
@@ -136,4 +135,4 @@ def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
 
 
 def _call_with(arguments: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
-    return ToolCallPart("call_1", tools[0].name if tools else "none", to_json(arguments).decode())
+    return ToolCallPart("call_1", tools[0].name if tools else "none", json_text(arguments))
