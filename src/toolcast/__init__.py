@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         ContentBlocked as ContentBlocked,
         ContextTooLong as ContextTooLong,
         EmptyResponse as EmptyResponse,
+        FailTurn as FailTurn,
         IllegalState as IllegalState,
         LimitExceeded as LimitExceeded,
         LLMError as LLMError,
@@ -137,6 +138,7 @@ if TYPE_CHECKING:
         ToolTimeout as ToolTimeout,
         TryAgain as TryAgain,
         TurnCancelled as TurnCancelled,
+        TurnFailed as TurnFailed,
         TurnStopped as TurnStopped,
         UnknownToolError as UnknownToolError,
         UnsupportedLLMError as UnsupportedLLMError,
@@ -309,11 +311,11 @@ _ROOMS = {
     "calls": "Result",
     "configs": "Configs",
     "errors": "Attempt AuthFailed BadRequest BudgetExceeded CallError ConnectFailed ContentBlocked "
-    "ContextTooLong EmptyResponse IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent "
+    "ContextTooLong EmptyResponse FailTurn IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent "
     "MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded "
     "PermissionDenied PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError "
     "SessionTaken StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain "
-    "TurnCancelled TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
+    "TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
     "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
     "ToolProgress ToolResult ToolStarted UsageReport",

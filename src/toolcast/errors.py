@@ -129,6 +129,17 @@ class TurnStopped(_EndedTurn):
     """A limit of the engine ended the turn. `turn` is what there is of it, and the history can be gone on with."""
 
 
+class TurnFailed(_EndedTurn):
+    """A tool ended the turn: it raised `FailTurn`, or any other error where `tool_errors="raise"`.
+
+    `turn` is what there is of the turn, `tool_name` the tool, and `__cause__` what it raised.
+    """
+
+    def __init__(self, message: str = "", *, tool_name: str = "", turn: Turn[Any] | None = None) -> None:
+        super().__init__(message, turn=turn)
+        self.tool_name = tool_name
+
+
 class RoundsExceeded(TurnStopped):
     """The model wanted another round, and `max_rounds` were used up."""
 
@@ -150,6 +161,13 @@ class TryAgain(Exception):
 
     Not a `ToolcastError`: it is a message to the library. Within `max_attempts` it is answered by a new
     request; after that it reaches the caller as the cause of a `ValidationError`.
+    """
+
+
+class FailTurn(Exception):
+    """Raise in a tool to end the turn of an agent as failed, with your words as the reason.
+
+    The model is not asked again, and `Engine.submit` raises `TurnFailed`. Not a `ToolcastError`, as `TryAgain` is none.
     """
 
 

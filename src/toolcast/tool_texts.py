@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import pydantic
 
-from .errors import CallError, ToolcastError, TryAgain
+from .errors import CallError, FailTurn, ToolcastError, TryAgain
 from .json_text import json_text, sound_text
 from .messages import ImagePart, TextPart
 
@@ -184,7 +184,7 @@ def _words(error: BaseException | None) -> str:
         # The error is the user's own class.
         words = ""
     name = type(error).__name__
-    if isinstance(error, (TryAgain, ToolcastError)) and words:
+    if isinstance(error, (TryAgain, FailTurn, ToolcastError)) and words:
         return words
     if isinstance(error, BaseExceptionGroup):
         several = cast("BaseExceptionGroup[BaseException]", error)

@@ -31,7 +31,7 @@ from toolcast.agents.compaction import Compaction
 from toolcast.agents.engine import Engine
 from toolcast.agents.histories import faults
 from toolcast.agents.permissions import Permissions
-from toolcast.errors import ContextTooLong, IllegalState
+from toolcast.errors import ContextTooLong, FailTurn, IllegalState
 from toolcast.events import Finish, TextDelta
 from toolcast.messages import Message
 from toolcast.runtime.side_jobs import SideJob
@@ -351,6 +351,28 @@ def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(ch
     chats.dispatch(chat, QueueMessage("Never mind."))
     chats.until(chat, "ready")
     assert [result.content for result in results(chat.context.messages)] == ["The tool failed."]
+
+
+def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatFace) -> None:
+    ran: list[str] = []
+
+    def fail() -> str:
+        """Fail."""
+        raise FailTurn("the licence has expired")
+
+    def go() -> str:
+        """Go."""
+        ran.append("go")
+        return "gone"
+
+    answers = [[call("a", "fail"), call("b", "go")], "Done."]
+    engine = Engine(ScriptedLLM(*answers), [fail, go], permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    assert chat.context.last_error is not None
+    assert (chat.context.last_error.message, ran) == ("fail: the licence has expired", [])
+    assert chat.context.retry == "tool_call"
 
 
 # The limits of the engine.

@@ -12,11 +12,14 @@ from typing import Any
 import anyio
 import pytest
 
+from toolcast.agents.elves import ElfConfig, ElfManager
 from toolcast.agents.engine import Engine
 from toolcast.agents.histories import faults
 from toolcast.agents.permissions import Permissions
+from toolcast.agents.sessions import Session
+from toolcast.agents.transcripts import NOT_RUN
 from toolcast.approvals import Answer, PermissionRequest
-from toolcast.errors import TurnCancelled
+from toolcast.errors import FailTurn, TryAgain, TurnCancelled, TurnFailed
 from toolcast.events import ToolProgress, ToolResult, ToolStarted
 from toolcast.messages import ToolCallPart
 from toolcast.testing import ScriptedLLM
@@ -386,6 +389,77 @@ def test_a_tool_is_marked_as_started_while_it_runs(turning: Turning) -> None:
     turning.submit(engine, "Go.")
     assert seen == [{"a"}, {"b"}]
     assert engine.transcript.started == set()
+
+
+# Errors that end the turn
+
+
+def raises(error: BaseException) -> CallableTool:
+    def work() -> str:
+        raise error
+
+    return CallableTool.from_function(work, "work", "Work.")
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["here", "beside"])
+def test_a_tool_can_end_the_turn_as_failed(turning: Turning, beside: bool) -> None:
+    shelf = Shelf()
+    llm = ScriptedLLM([call("a", "work"), put("b", "x")], "Done.")
+    work = raises(FailTurn("the licence has expired")).with_(timeout=60 if beside else None)
+    engine = Engine(llm, [work, shelf.put])
+    with pytest.raises(TurnFailed, match=r"^the tool work ended the turn: the licence has expired$") as caught:
+        turning.submit(engine, "Go.")
+    assert isinstance(caught.value.__cause__, FailTurn)
+    assert (caught.value.tool_name, shelf.put_there, len(llm.requests)) == ("work", [], 1)
+    turn = caught.value.turn
+    assert turn is not None and turn.end == "error"
+    failed, left = results(engine.history)
+    assert (failed.content, left.content, left.is_error) == ("the licence has expired", NOT_RUN, True)
+    check(engine)
+    assert turning.submit(engine, "Go on.").text == "Done."
+
+
+def test_a_session_and_an_elf_end_as_failed() -> None:
+    def engine() -> Engine:
+        return Engine(ScriptedLLM(call("a", "work"), "Done."), [raises(FailTurn("gone"))])
+
+    with Session(engine()) as session, pytest.raises(TurnFailed, match="gone"):
+        session.run("Go.")
+    assert session.state in ("error", "closed")
+    result = ElfManager(engine()).spawn(ElfConfig("Go.", background=False)).wait()
+    assert result.status == "failed"
+    assert isinstance(result.error, TurnFailed)
+
+
+def test_what_a_tool_raises_is_a_result_by_default(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(OSError("no disk"))])
+    assert turning.submit(engine, "Go.").text == "I see."
+    assert results(engine.history)[0].content == "OSError: no disk"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(OSError("no disk"), "OSError: no disk"), (FailTurn(), "FailTurn"), (KeyError(), "KeyError")]
+)
+def test_an_engine_can_let_every_error_of_a_tool_end_the_turn(turning: Turning, error: Exception, words: str) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(error)], tool_errors="raise")
+    with pytest.raises(TurnFailed, match=f"^the tool work ended the turn: {words}$") as caught:
+        turning.submit(engine, "Go.")
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
+def test_words_to_the_model_do_not_end_the_turn(turning: Turning, calls: ToolCallPart) -> None:
+    tools = [raises(TryAgain("later"))]
+    engine = Engine(ScriptedLLM(calls, "I see."), tools, tool_errors="raise")
+    assert turning.submit(engine, "Go.").text == "I see."
+
+
+def test_a_mistake_in_a_tool_is_logged(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(NameError("name 'x' is not defined"))])
+    turning.submit(engine, "Go.")
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "the tool work raised NameError"
+    assert record.exc_info
 
 
 # Arguments

@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
 from ..cancellation import Cancellation
-from ..errors import ContextTooLong, ToolcastError, ToolTimeout, TryAgain
+from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAgain
 from ..events import AgentEvent, Event, ToolProgress
 from ..llms import FunctionCallingLLM
 from ..messages import Message, ToolCallPart, ToolResultPart
@@ -240,7 +240,7 @@ class CoreWork:
         allowed = self._allowed_by_now(transcript, context)
         results = _Results(work, transcript, jobs, allowed)
         try:
-            while not work.cancellation.cancelled and phase.start_group() is not None:
+            while not work.cancellation.cancelled and phase.failure is None and phase.start_group() is not None:
                 while phase.running:
                     results.hear(await phase.more())
         finally:
@@ -316,7 +316,8 @@ class _Results:
         if error is None or (isinstance(error, _FOR_THE_MODEL) and not isinstance(error, ToolTimeout)):
             self._work.tell(ToolCallSuccess(result, **self._allowed))
         else:
-            self._failed.append(f"{result.name}: {type(error).__name__}: {error}")
+            why = str(error) if isinstance(error, FailTurn) and str(error) else f"{type(error).__name__}: {error}"
+            self._failed.append(f"{result.name}: {why}")
 
 
 class _Loading:

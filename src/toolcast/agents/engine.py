@@ -37,7 +37,7 @@ from .compaction import Compaction
 from .histories import faults, unanswered
 from .permissions import UNGUARDED, Permissions
 from .session_log import SessionState, difference, fold, opened
-from .setup import Setup, Task
+from .setup import Setup, Task, ToolErrors
 from .tool_phase import requests_for
 from .transcripts import Transcript
 from .turn_flow import TurnFlow
@@ -59,8 +59,9 @@ class Engine:
     `budget` what all turns may spend, `max_repeats` how often the same call may come in a row. `deps` reach tools
     through their `ToolContext`. `tool_timeout` is in seconds, `output_limit` in characters. `max_attempts` limits how
     often a typed result may be wrong; `auto_continue` asks for the rest of an answer that `max_tokens` cut off.
-    `compaction` makes room in a history that is too long (None: that is an error). `observer(turn_id, state)` hears
-    of every state.
+    `tool_errors="raise"`: an error that a tool raises ends the turn with `TurnFailed`, instead of being a result that
+    the model reads. `compaction` makes room in a history that is too long (None: that is an error).
+    `observer(turn_id, state)` hears of every state.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Engine:
         max_repeats: int | None = None,
         max_attempts: int = 3,
         auto_continue: bool = False,
+        tool_errors: ToolErrors = "return",
         observer: Observer | None = None,
     ) -> None:
         setup = Setup(
@@ -97,6 +99,7 @@ class Engine:
             max_repeats=max_repeats,
             max_attempts=max_attempts,
             auto_continue=auto_continue,
+            tool_errors=tool_errors,
             budget=budget,
             observer=observer,
         )
@@ -169,7 +172,7 @@ class Engine:
         answers: Iterable[Answer] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
-        """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`.
+        """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`, `TurnFailed`.
 
         With nothing `said` the engine goes on where it is: it runs the calls that have no result yet, with the
         `answers` to its requests, or asks the model once more. `output_cls` gives the turn a typed `output`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from ..approvals import Answer
 from ..llms import FunctionCallingLLM
@@ -17,6 +17,9 @@ from ..usage import Budget, Spending
 from .compaction import Compaction
 from .permissions import Permissions
 from .typed_output import TypedOutput
+
+ToolErrors: TypeAlias = Literal["return", "raise"]
+"""What becomes of an error that a tool raises: the model reads it, or it ends the turn."""
 
 
 def _count(value: object) -> bool:
@@ -39,6 +42,7 @@ _WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
     "max_attempts": (_count, "a number of attempts, at least 1"),
     "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
+    "tool_errors": (lambda value: value in get_args(ToolErrors), "'return' or 'raise'"),
     "observer": (_or_none(callable), "a function of (turn_id, state), or None"),
 }
 
@@ -62,6 +66,7 @@ class Setup:
     auto_continue: bool
     budget: Budget | None
     observer: Observer | None
+    tool_errors: ToolErrors = "return"
     by_name: Mapping[str, CallableTool] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -18,12 +18,13 @@ from pydantic_core import from_json
 
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
-from ..errors import PermissionDenied, ToolcastError
+from ..errors import FailTurn, PermissionDenied, ToolcastError, TryAgain, TurnFailed
 from ..events import AgentEvent, ToolProgress, ToolResult, ToolStarted
 from ..json_text import json_text
 from ..messages import Message, ToolCallPart
 from ..runtime.tool_runner import Job, ToolRun, groups, read_call
 from ..tool_context import ToolContext
+from ..tool_texts import told
 from ..tools import CallableTool
 from ..usage import Spending
 from .callbacks import called
@@ -52,6 +53,7 @@ class ToolPhase:
         concurrent: bool,
     ) -> None:
         self.pending: list[PermissionRequest] = []
+        self.failure: TurnFailed | None = None  # a tool has ended the turn
         self._setup = setup
         self._transcript = transcript
         self._cancellation = cancellation
@@ -203,12 +205,31 @@ class ToolPhase:
 
     def _result(self, job: Job) -> ToolResult:
         output = job.output()
+        if job.error is not None:
+            self._note(job, job.error)
         part = output.part()
         if job.edited is not None:
             part = replace(part, content=f"(The user changed the arguments to {job.edited:.{_SHOWN}}.)\n{part.content}")
         self._transcript.add(Message("tool", (part,)))
         self._transcript.settle(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
+
+    def _note(self, job: Job, error: Exception) -> None:
+        """Log an error that is a mistake in a tool's code; keep one that ends the turn."""
+        if isinstance(error, _MISTAKES):
+            logger.error("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
+        raises = self._setup.tool_errors == "raise" and not isinstance(error, (ToolcastError, TryAgain))
+        if self.failure is None and (raises or isinstance(error, FailTurn)):
+            why = told(error) if str(error) else type(error).__name__
+            self.failure = TurnFailed(f"the tool {job.call.name} ended the turn: {why}", tool_name=job.call.name)
+            self.failure.__cause__ = error
+
+
+_MISTAKES: Final = (
+    *(AssertionError, AttributeError, ImportError, NameError, NotImplementedError, RecursionError, SyntaxError),
+    *(SystemError, TypeError),
+)
+"""Errors that are mistakes in code: the model reads them, and cannot help them."""
 
 
 def jobs_of(

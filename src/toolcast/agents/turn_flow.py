@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..answers import empty_response, is_empty
 from ..approvals import Answer, PermissionRequest
 from ..cancellation import Cancellation
-from ..errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnStopped
+from ..errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
 from ..events import AgentEvent, ChatResponse, ErrorEvent
 from ..messages import Message, assistant, user
 from ..runtime.interruptions import Interrupted, Interruptible
@@ -264,6 +264,8 @@ class TurnFlow:
         typed = self._task.typed
         if tools.out_of_time and not (typed is not None and typed.found):
             raise self._limits.out_of_time()
+        if tools.failure is not None:
+            raise tools.failure
         request = tools.next_request(self.answers)
         if request is not None:
             self._request = request
@@ -404,7 +406,7 @@ class TurnFlow:
         self.cancellation.forget_parent()
         self._kept, transcript.end = self.turn, end
         self._tools, self._heard, self.ended = None, None, True
-        if isinstance(error, (TurnCancelled, TurnStopped)):
+        if isinstance(error, (TurnCancelled, TurnStopped, TurnFailed)):
             error.turn = self._kept
         self._step(event)
         if self.trace.state != "idle":
