@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.providers.wire import HTTPRequest, Secret
 from toolcast.runtime.network import AsyncReply, HttpxNetwork
@@ -113,6 +114,42 @@ def test_a_bad_certificate_is_not_tried_again(
 
         anyio.run(main, backend=backend)
         assert server.requests == []
+
+
+@pytest.mark.fault(4)
+@pytest.mark.parametrize("make", [HttpxNetwork, AiohttpNetwork])
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("SSL_CERT_FILE", None, "No such file or directory"),
+        ("SSL_CERT_FILE", "no certificate", "NO_CERTIFICATE"),
+        ("SSLKEYLOGFILE", None, "No such file or directory"),
+    ],
+)
+def test_a_file_of_certificates_that_cannot_be_read(
+    make: Any, name: str, content: str | None, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "below" / "ca.pem"
+    if content is not None:
+        path.parent.mkdir()
+        path.write_text(content)
+    monkeypatch.setenv(name, str(path))
+    # A file that is read once is not read again.
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    network = make()
+
+    async def main() -> None:
+        await aopen(network, "https://service.invalid/v1")
+
+    works = [lambda: anyio.run(main)]
+    if make is HttpxNetwork:
+        works.append(lambda: network.open(request_to("https://service.invalid/v1"), connect=5.0, read=5.0))
+    for work in works:
+        with pytest.raises(ConnectFailed, match="TLS cannot be set up") as caught:
+            work()
+        assert f"{name}={str(path)!r}" in str(caught.value)
+        assert why in str(caught.value)
+        assert not caught.value.retryable
 
 
 def test_a_good_certificate(

@@ -230,10 +230,20 @@ def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
         assert caught.value.retryable
 
 
+@pytest.mark.fault(3, 37)
 @pytest.mark.parametrize("url", ["no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://\0/"])
 def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
     with pytest.raises(BadRequest):
         face(network, lambda outside: get(outside, url))
+
+
+@pytest.mark.fault(3)
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "ex..ample.invalid", ".", "1" * 300])
+def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: str) -> None:
+    """The system cannot even ask for it: the codec for such names raises a `UnicodeError`."""
+    with pytest.raises((BadRequest, ConnectFailed)) as caught:
+        face(network, lambda outside: get(outside, f"http://{host}/v1"))
+    assert host[:60] in str(caught.value)
 
 
 @pytest.mark.fault(36)

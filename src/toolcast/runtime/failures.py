@@ -52,7 +52,7 @@ def guard_logs() -> None:
 
 def kinds(library: ModuleType) -> tuple[type[Exception], ...]:
     """All that the library raises of its own accord, and what the system says through it."""
-    return (library.HTTPError, library.InvalidURL, library.StreamError, OSError)
+    return (library.HTTPError, library.InvalidURL, library.StreamError, OSError, UnicodeError)
 
 
 class Told:
@@ -111,6 +111,8 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
     if isinstance(error, (library.InvalidURL, library.UnsupportedProtocol, library.LocalProtocolError)):
         return BadRequest(f"the request cannot be sent: {why}")
     host = urlsplit(request.url).hostname
+    if isinstance(error, UnicodeError):  # a part of the name is empty, or has more than 63 characters
+        return BadRequest(f"the request cannot be sent: {str(host)[:100]!r} is not a host name")
     if isinstance(error, (library.ConnectTimeout, library.PoolTimeout)):
         return Timeout(f"no connection to {host} in time", phase="connect")
     if isinstance(error, (library.TimeoutException, TimeoutError)):

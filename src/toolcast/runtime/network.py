@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import ConnectFailed
 from ..providers.wire import HTTPRequest
 from .bodies import LIMIT
 from .cancelled_groups import ungrouped
@@ -161,6 +162,7 @@ class SystemClock:
 
 
 _CLOCK = SystemClock()
+_TLS_FILES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 
 
 def sync_outside(network: Network, clock: Clock = _CLOCK) -> Outside:
@@ -364,8 +366,19 @@ class _Doors:
 
 
 def trust() -> ssl.SSLContext:
-    """Whose certificates are believed. Reading them takes longer than all else about a client, so they are kept."""
-    return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    """Return the TLS context of every connection; reading the certificates takes long, so it is kept.
+
+    Raises `ConnectFailed` where the environment names a file that cannot be read.
+    """
+    try:
+        return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    except OSError as error:
+        named = [f"{name}={os.environ[name]!r}" for name in _TLS_FILES if os.environ.get(name)]
+        raise ConnectFailed(
+            f"no connection, as TLS cannot be set up with {' and '.join(named)}: {error.strerror or error}. "
+            "Name files that can be read; certificates are in PEM format.",
+            retryable=False,
+        ) from error
 
 
 @lru_cache(4)
