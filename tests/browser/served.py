@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from toolcast.agents.chat_events import LoadModel
 from toolcast.apps.web import make_app
 from toolcast.apps.web.opening import ChatServer, address, listening
 from toolcast.llms import FunctionCallingLLM
+from toolcast.messages import Message
 
 MODEL = "test:held"
 
@@ -48,13 +49,14 @@ def served(
     permissions: Permissions | None = None,
     perform: Mapping[Any, Any] | None = None,
     model: str | None = MODEL,
+    history: Sequence[Message] = (),
 ) -> Iterator[Served]:
     """A chat with this model and these tools; the permissions say what is asked. Without a name no model is loaded."""
     ready = threading.Event()
     made: list[Served] = []
 
     async def serve() -> None:
-        engine = Engine(llm, tools, permissions=permissions or Permissions())
+        engine = Engine(llm, tools, permissions=permissions or Permissions(), history=history)
         with listening("127.0.0.1", 0) as listener:
             url = address("127.0.0.1", listener.getsockname()[1], "the-token")
             async with AsyncChatMachine(engine, llms=lambda name: llm, perform=perform) as machine:

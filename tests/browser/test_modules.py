@@ -199,6 +199,10 @@ def test_no_text_is_too_odd(page: Page, piece: str) -> None:
         ('{"a": "\u202e\u200b\u0085\ufeff"}', '{\n  "a": "\\u202e\\u200b\\u0085\\ufeff"\n}'),
         ('{"cut": [1, "o\u202eff', '{"cut": [1, "o\\u202eff'),
         ("no json\tat all", "no json\tat all"),
+        (
+            '"\U000e0041\ufe0f\u00a0\u2003\u3164\u00ad\u0301\U0001f600"',
+            r'"\udb40\udc41\ufe0f\u00a0\u2003\u3164\u00ad' + '\u0301\U0001f600"',
+        ),
         ("}}", "}}"),
     ],
 )

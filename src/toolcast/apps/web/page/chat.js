@@ -85,7 +85,7 @@ function draw() {
 function drawNotice() {
   const failed = context.last_error;
   const again = state === "ready" || state === "load_failed" ? retryEvent() : null;
-  const words = problem || (failed ? `${STAGES[failed.stage] ?? failed.stage}: ${failed.message}` : again ? "The turn was stopped." : "");
+  const words = problem || (failed ? seen(`${STAGES[failed.stage] ?? failed.stage}: ${failed.message}`) : again ? "The turn was stopped." : "");
   $("notice").hidden = words === "";
   $("notice").classList.toggle("quiet", !problem && !failed);
   if ($("notice-text").textContent !== words) $("notice-text").textContent = words;
@@ -225,7 +225,7 @@ async function say(event) {
   try {
     const response = await fetch("dispatch", { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(event) });
     const answer = await response.json();
-    report(response.ok ? "" : answer.error);
+    report(response.ok ? "" : seen(answer.error));
     return response.ok && !answer.ignored;
   } catch {
     report("The server is not there: that was not said.");
