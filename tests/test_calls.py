@@ -86,6 +86,16 @@ def test_damage_to_an_answer_in_words_carries_the_attempt(face: Face) -> None:
 
 
 @STREAMED
+def test_a_damaged_answer_is_asked_for_again(face: Face, streamed: bool) -> None:
+    make = maker(MalformedEvent("damaged"), SEA, max_attempts=2)
+    result = face.stream(make).final if streamed else face.run(make).output
+    assert result == SEA
+    error = failure(face, maker(*[MalformedEvent("damaged")] * 2, max_attempts=2), streamed)
+    assert [type(attempt.error) for attempt in error.attempts] == [MalformedEvent, MalformedEvent]
+    assert isinstance(failure(face, maker(MalformedEvent("damaged"), SEA), streamed), MalformedEvent)
+
+
+@STREAMED
 def test_an_error_of_the_callers_own_tool_is_not_the_models(face: Face, streamed: bool) -> None:
     """A tool that makes a call of its own may raise an error of this library: it ran once, and the error is its own."""
     runs: list[int] = []

@@ -95,6 +95,65 @@ def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
     assert caplog.text.count("Failed to parse streaming response") == 2
 
 
+TEXT = SEA.model_dump_json()
+CALLED = sse(*call_deltas(TEXT), delta("tool_calls"))
+WORDS = sse(*(delta(content=TEXT[at : at + 8]) for at in range(0, len(TEXT), 8)), delta("stop"))
+DAMAGE = b'data: {"choices": [\n\n'
+
+
+def replayed(*bodies: list[bytes], **options: Any) -> tuple[Any, ReplayNetwork]:
+    network = ReplayNetwork(*map(Recorded, bodies))
+    return ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network), **options), network
+
+
+@pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
+def test_a_damaged_answer_is_asked_for_again(face: Face, body: list[bytes]) -> None:
+    """With the same request, since the model did nothing wrong."""
+    make, network = replayed([*body[:6], DAMAGE, *body[6:]], body, max_attempts=2)
+    seen = face.stream(make)
+    assert (seen.error, seen.final) == (None, SEA)
+    assert len(seen.items) > 3
+    first, second = network.requests
+    assert first.body == second.body
+    make, _ = replayed([*body[:6], DAMAGE, *body[6:]], [*body[:4], DAMAGE, *body[4:]], max_attempts=2)
+    error = face.stream(make).error
+    assert isinstance(error, toolcast.MalformedEvent)
+    assert error.partial is not None
+    assert [type(attempt.error) for attempt in error.attempts] == [toolcast.MalformedEvent] * 2
+
+
+def test_a_damaged_answer_is_asked_for_again_in_every_view(face: Face) -> None:
+    make, _ = replayed([*CALLED[:6], DAMAGE, *CALLED[6:]], CALLED, max_attempts=2)
+    (restarted,) = [event for event in face.view(make, "events") if isinstance(event, toolcast.Restarted)]
+    assert "could not be read" in restarted.reason
+
+
+@pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
+def test_damage_after_the_end_of_the_call_is_a_warning(
+    face: Face, body: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    make, _ = replayed([*body[:-1], DAMAGE, body[-1]])
+    assert face.stream(make).final == SEA
+    assert "Failed to parse streaming response" in caplog.text
+
+
+def test_damage_behind_a_finish_reason_counts_where_the_call_goes_on(face: Face) -> None:
+    early = sse(delta("tool_calls"), done=False)
+    make, _ = replayed([*CALLED[:4], *early, DAMAGE, *CALLED[4:]])
+    assert isinstance(face.stream(make).error, toolcast.MalformedEvent)
+
+
+@pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
+def test_damaged_answers_are_accepted_where_that_is_asked_for(face: Face, body: list[bytes]) -> None:
+    make, _ = replayed([*body[:3], DAMAGE, *body[3:]])
+    assert face.stream(make.with_(accept_damaged=True)).final == SEA
+
+
+def test_what_does_not_validate_is_not_accepted(face: Face) -> None:
+    make, _ = replayed([CALLED[0], DAMAGE, *CALLED[4:]])
+    assert isinstance(face.stream(make.with_(accept_damaged=True)).error, toolcast.ValidationError)
+
+
 def test_verbose_logs_the_states_of_a_stream(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="toolcast"):
         face.stream(maker(SEA, verbose=True))

@@ -24,7 +24,10 @@ Tools: TypeAlias = Iterable[Any]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked of an LLM, once. `mode`: how it is held to the tools; None leaves that to the LLM."""
+    """What is asked of an LLM, once. `mode`: how it is held to the tools; None leaves that to the LLM.
+
+    `accept_damaged`: an answer with a damaged event is read as if nothing were missing.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[CallableTool, ...] = ()
@@ -33,17 +36,19 @@ class Ask:
     parallel: bool = False
     stream: bool = False
     mode: Mode | None = None
+    accept_damaged: bool = False
 
     def conversation(self, model: str) -> Conversation:
         """This, as a wire takes it."""
         tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
-        return Conversation(model, self.messages, tools, choice, self.parallel, self.stream, self.mode)
+        about = (self.parallel, self.stream, self.mode, self.accept_damaged)
+        return Conversation(model, self.messages, tools, choice, *about)
 
     def held(self, mode: Mode) -> Ask:
         """This, with the mode settled."""
         parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
-        return Ask(*parts, mode)  # once for each call: `replace` takes three times as long
+        return Ask(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
 
     @property
     def forces(self) -> bool:

@@ -16,6 +16,7 @@ from .asking import Ask
 from .errors import (
     Attempt,
     CallError,
+    MalformedEvent,
     TryAgain,
     ValidationError,
 )
@@ -59,6 +60,10 @@ class Recipe:
         messages = tuple(reask(self.ask.messages, response, error, hide_input=self.reader.hides_input))
         return replace(self, ask=replace(self.ask, messages=messages), max_attempts=self.max_attempts - 1)
 
+    def once_more(self) -> Recipe:
+        """Return the same call, with one attempt less: what came back was damaged, which is no fault of the model."""
+        return replace(self, max_attempts=self.max_attempts - 1)
+
     def output(self, values: Sequence[Any]) -> Any:
         """What the caller gets for these values: all, or the one."""
         return list(values) if self.ask.parallel else values[0]
@@ -69,7 +74,14 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
     call = start_call(recipe.ask.settings, outside)
     try:
         while True:
-            response = await recipe.llm.answer(recipe.ask, outside, call)
+            try:
+                response = await recipe.llm.answer(recipe.ask, outside, call)
+            except MalformedEvent:
+                if recipe.max_attempts < 2:
+                    raise
+                recipe = recipe.once_more()
+                trace.step("answered", "asked_again")
+                continue
             trace.step("answered")
             try:
                 reads = read_answer(recipe, response, call)

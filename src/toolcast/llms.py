@@ -371,7 +371,7 @@ class FunctionCallingLLM(ABC):
 
         source = self._open(in_words(ask), outside, call)
         calls = spelled(ask)
-        return source if calls is None else SpelledCalls(source, calls, call)
+        return source if calls is None else SpelledCalls(source, calls, call, accept_damaged=ask.accept_damaged)
 
     def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)

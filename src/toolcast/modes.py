@@ -33,9 +33,9 @@ def spelled(ask: Ask) -> PromptedCalls | None:
 class SpelledCalls:
     """The events of `source`, text that spells calls replaced by the calls."""
 
-    def __init__(self, source: Source, calls: PromptedCalls, call: Call) -> None:
+    def __init__(self, source: Source, calls: PromptedCalls, call: Call, *, accept_damaged: bool) -> None:
         self._source = source
-        self._read = CallsInText(calls)
+        self._read = CallsInText(calls, accept_damaged=accept_damaged)
         self._call = call
 
     @property

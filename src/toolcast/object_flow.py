@@ -15,7 +15,7 @@ import pydantic
 from .accumulator import Accumulator
 from .answers import REASKABLE, damaged_text
 from .calls import Recipe, Result, next_recipe, read_answer, result_of, run_reads
-from .errors import CallError, StreamClosed, TryAgain, ValidationError
+from .errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from .events import OURS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from .flows import Collect, Source
 from .messages import ToolCallPart
@@ -204,7 +204,11 @@ class ObjectFlow:
                     if source is None or self._failure is not None:
                         await self._fill()
                         continue
-                events = await source.pull()
+                try:
+                    events = await source.pull()
+                except MalformedEvent as error:
+                    await self._ask_once_more(error)
+                    continue
                 lane = self._lane
                 single = events[0] if len(events) == 1 else None
                 if lane is None or type(single) is not ToolCallDelta or single.id != lane.id:
@@ -258,7 +262,11 @@ class ObjectFlow:
             return
         if self._source is None:
             self._source = self._begin()
-        events = await self._source.pull()
+        try:
+            events = await self._source.pull()
+        except MalformedEvent as error:
+            await self._ask_once_more(error)
+            return
         self._hold(events)
         if not events:
             await self._conclude()
@@ -325,7 +333,7 @@ class ObjectFlow:
         self._move_on()
         shown = "(hidden)" if self._recipe.reader.hides_input else repr(event.data)
         logger.warning("Failed to parse streaming response: skipped %.120s", shown)
-        if not event.repeated:
+        if not (event.repeated or self._recipe.ask.accept_damaged or self.processor.text_is_complete):
             self._damage = self._damage or shown[:200]
         self.trace.step("received", "unreadable", "skipped", "more")
 
@@ -347,7 +355,8 @@ class ObjectFlow:
         if self._damage is not None and self.processor.reading_text and not response.message.tool_calls:
             damaged = damaged_text(response, self._damage)
             self._call.blame(damaged)
-            raise damaged
+            await self._ask_once_more(damaged)
+            return
         try:
             reads = read_answer(self._recipe, response, self._call)
         except (*REASKABLE, TryAgain) as error:
@@ -373,7 +382,19 @@ class ObjectFlow:
     async def _restart(self, response: ChatResponse, error: CallError | TryAgain) -> None:
         await self._stop()
         assert self._call is not None
-        self._recipe = next_recipe(self._recipe, response, error, self._call)
+        self._begin_again(next_recipe(self._recipe, response, error, self._call), error)
+
+    async def _ask_once_more(self, error: MalformedEvent) -> None:
+        """Send the same request again, since the answer was damaged; raise `error` where no attempt is left."""
+        self._move_on()
+        if self._recipe.max_attempts < 2:
+            raise error
+        await self._stop()
+        self._begin_again(self._recipe.once_more(), error)
+
+    def _begin_again(self, recipe: Recipe, error: CallError | TryAgain) -> None:
+        assert self._call is not None
+        self._recipe = recipe
         self._source, self._failure, self._damage = None, None, None
         self._passed.clear()
         self._hold([Restarted(len(self._call.attempts) + 1, str(error))])

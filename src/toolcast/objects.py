@@ -92,6 +92,12 @@ class StreamingObjectProcessor:
         """Whether the object is read from the text of the answer."""
         return _TEXT in self._growing
 
+    @property
+    def text_is_complete(self) -> bool:
+        """Return True if the object is read from the text of the answer, and has ended."""
+        growing = self._growing.get(_TEXT)
+        return growing is not None and growing.is_complete
+
     def _start(self, event: ToolCallStart) -> bool:
         if self._growing.pop(_TEXT, None) is not None:
             self._latest = None

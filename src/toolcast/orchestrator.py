@@ -53,6 +53,7 @@ class Changes(TypedDict, total=False):
     observer: Observer | None
     validation_context: Any
     fail_fast: bool
+    accept_damaged: bool
     mode: Mode | None
 
 
@@ -172,6 +173,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._by_name = {tool.name: tool for tool in self._tools}
             self._validation_context: Any = None
             self._fail_fast = True
+            self._accept_damaged = False
             self._settings = settings
             self._observer = observer
             self._verbose = verbose
@@ -264,7 +266,11 @@ class ToolOrchestratingLLM(Generic[T]):
         return AsyncObjectStream(ObjectFlow(recipe, recipe.llm.async_outside(), trace))
 
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
-        """A changed copy. `validation_context` reaches Pydantic's validators; `fail_fast=False` reads on to the end."""
+        """Return a changed copy.
+
+        `validation_context` reaches Pydantic's validators. `fail_fast=False` reads on to the end.
+        `accept_damaged=True` takes an answer with a damaged event, if what is left of it validates.
+        """
         other = copy(self)
         other._state = "ready"
         given: dict[str, Any] = {**changes}
@@ -346,6 +352,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._parallel,
             stream,
             self._mode,
+            self._accept_damaged,
         )
         trace.step("messages_extended")
         return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast)
@@ -373,7 +380,8 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
         raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
-        ask = Ask((), self._tools, self._choice, self._llm.merged(self._settings), self._parallel, mode=self._mode)
+        settings, lenient = self._llm.merged(self._settings), self._accept_damaged
+        ask = Ask((), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient)
         decoder = self._llm.decoder(ask)
         folded = Accumulator()
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
@@ -429,4 +437,5 @@ _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "observer": lambda value: ("_observer", value),
     "validation_context": lambda value: ("_validation_context", value),
     "fail_fast": lambda value: ("_fail_fast", value),
+    "accept_damaged": lambda value: ("_accept_damaged", value),
 }

@@ -177,7 +177,9 @@ class ServiceLLM(FunctionCallingLLM):
         """What reads the body of an answer to `ask`."""
         decoder = self.wire.decoder(self._out(ask))
         calls = spelled(ask) if self.mode(ask) == "prompted" else None
-        return decoder if calls is None else ForcedDecoder(decoder, calls)
+        if calls is None:
+            return decoder
+        return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
 
     def _usual_mode(self, ask: Ask) -> Mode:
         return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))

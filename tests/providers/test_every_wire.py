@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolcast.accumulator import Accumulator
-from toolcast.errors import BadRequest, LLMError, Overloaded, ServerError, StreamTruncated
+from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, ServerError, StreamTruncated
 from toolcast.events import (
     ChatResponse,
     Event,
@@ -53,6 +54,29 @@ def decode(protocol: Protocol, *bodies: bytes, messages: tuple[Message, ...] = (
     decoder = protocol.wire().decoder(Conversation("m", messages, TOOLS))
     events = [event for body in bodies for event in decoder.feed(body)]
     return events + decoder.close()
+
+
+@each
+def test_damage_inside_a_call_is_an_error_unless_it_is_accepted(protocol: Protocol) -> None:
+    lines, repeats = protocol is PROTOCOLS["ollama"], protocol is PROTOCOLS["responses"]
+    lost = b'{"type": "input_json_delta", "functionCall": {"tool_calls": [\n'
+    lost = lost if lines else b"data: %b\n" % lost
+    called, spoken = protocol.stream(named(ONE)), protocol.stream(Turn(text='{"city": "Oslo"}'))
+    bodies = [
+        (Conversation("m", (), TOOLS), b"".join([*called[:-2], lost, *called[-2:]])),
+        (Conversation("m", (), TOOLS[:1], NamedTool("get.weather"), mode="json_schema"),
+         b"".join([*spoken[:3], lost, *spoken[3:]])),
+    ]  # fmt: skip
+    for conversation, body in bodies:
+        if repeats:
+            body = (
+                body.replace(b"arguments.done", b"x").replace(b"item.done", b"x").replace(b'"output": [{', b'"x": [{')
+            )
+        decoder = protocol.wire().decoder(conversation)
+        with pytest.raises(MalformedEvent, match="could not be read"):
+            assert decoder.feed(body) + decoder.close() == []
+        decoder = protocol.wire().decoder(replace(conversation, accept_damaged=True))
+        assert isinstance([*decoder.feed(body), *decoder.close()][-1], Finish)
 
 
 def folded(events: list[Event]) -> ChatResponse:

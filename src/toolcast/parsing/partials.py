@@ -97,6 +97,11 @@ class Growing:
         return self._notice()
 
     @property
+    def is_complete(self) -> bool:
+        """Return True if the text is one whole JSON value."""
+        return self.broken is None and self._json.done
+
+    @property
     def text(self) -> str:
         """All of the text so far."""
         return self.kept.whole()

@@ -22,6 +22,7 @@ from .envelopes import Envelope
 from .framing import LIMIT, ServerSentEvents
 from .http_errors import Source, shortened, stream_error
 from .tool_calls import is_json
+from .wire import Conversation
 
 # So many bytes tell what a body is, and are shown where it is nothing that could be read.
 _START = 1000
@@ -39,8 +40,9 @@ class AnswerDecoder(ABC):
     vital: ClassVar[tuple[str, ...]] = ()
     grown: ClassVar[Mapping[type[Event], str]] = {}
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, conversation: Conversation) -> None:
         self._source = source
+        self._accepts_damaged = conversation.accept_damaged
         self._frames = ServerSentEvents()
         self._envelope = Envelope()
         self._more: Callable[[str], list[Event] | None] = said
@@ -122,6 +124,10 @@ class AnswerDecoder(ABC):
         """Whether a tool call is open, so that an event that is lost may hold a piece of it."""
         return False
 
+    def _lose(self, text: str) -> None:
+        """Note that an event that begins as a JSON object could not be read."""
+        self._damaged |= self._in_call() or any(word in text for word in self.vital)
+
     # -- the shape of the body
 
     def _same(self, name: str, payload: bytes, out: list[Event]) -> bool:
@@ -201,8 +207,8 @@ class AnswerDecoder(ABC):
         return MalformedEvent(f"the answer is no {self.kind}: it {shown}. Check that base_url is right.")
 
     def _check_whole(self) -> None:
-        """Raises `MalformedEvent` where a piece of a tool call was lost."""
-        if self._damaged:
+        """Raise `MalformedEvent` if a piece of a tool call was lost, unless that is accepted."""
+        if self._damaged and not self._accepts_damaged:
             raise MalformedEvent(
                 "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
                 "Send the request again."
@@ -258,7 +264,7 @@ class AnswerDecoder(ABC):
         if text.strip():
             out.append(RawEvent(text, damaged=True))
         if text.lstrip().startswith("{"):
-            self._damaged |= self._in_call() or any(word in text for word in self.vital)
+            self._lose(text)
         return None
 
 

@@ -48,7 +48,7 @@ class AnthropicDecoder(AnswerDecoder):
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
-        super().__init__(source)
+        super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._given: dict[Any, str] = {}  # arguments that came with the start of a call
         self._waiting: set[Any] = set()  # blocks of calls that have ended, and wait for the stop reason

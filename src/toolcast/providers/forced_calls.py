@@ -152,9 +152,9 @@ def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
 class ForcedDecoder:
     """The events of `inner`, with its text read as `calls`."""
 
-    def __init__(self, inner: Decoder, calls: ForcedCalls) -> None:
+    def __init__(self, inner: Decoder, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
         self._inner = inner
-        self._read = CallsInText(calls)
+        self._read = CallsInText(calls, accept_damaged=accept_damaged)
 
     @property
     def failed(self) -> bool:
@@ -176,8 +176,9 @@ class ForcedDecoder:
 class CallsInText:
     """Events with the calls that stand in their text. `failure`: why the answer as a whole is none."""
 
-    def __init__(self, calls: ForcedCalls) -> None:
+    def __init__(self, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
         self._calls = calls
+        self._accept_damaged = accept_damaged
         self._damaged = False
         self._renamed: dict[str, str] = {}  # calls that came as calls, under an id that a call in the text has
         self.failure: LLMError | None = None
@@ -190,7 +191,8 @@ class CallsInText:
                 case TextDelta(text):
                     out += self._calls.feed(text)
                 case RawEvent(str(data), damaged=True, repeated=False):
-                    self._damaged |= data.lstrip().startswith("{")
+                    if data.lstrip().startswith("{") and not (self._damaged or self._accept_damaged):
+                        self._damaged = not self._calls.is_complete
                     out.append(event)
                 case Finish():
                     self._finish(event, out)
@@ -272,6 +274,13 @@ class ForcedCalls:
             out.append(TextDelta(self._blank))
         return out
 
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the last call has ended, as far as the text tells."""
+        if self._reading is not None:
+            return self._reading.is_complete
+        return bool(self._bare) and _is_whole("".join(self._bare))
+
     def is_call(self, name: str) -> bool:
         """Whether an object with this name is a call, even if no arguments come with it. Of one that is not in a list
         the name may be a field: the object of a model that left out the call around it."""
@@ -331,6 +340,10 @@ class _Calls:
         self._whole: list[str] = []
         self._broken = False
         self._call = _Call()
+
+    @property
+    def is_complete(self) -> bool:
+        return self._stream.done and not self._broken
 
     def feed(self, text: str, out: list[Event]) -> None:
         self._whole.append(text)

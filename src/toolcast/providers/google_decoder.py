@@ -56,7 +56,7 @@ class GoogleDecoder(AnswerDecoder):
     grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
-        super().__init__(source)
+        super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces
         self._answered = False  # a candidate has come

@@ -147,7 +147,10 @@ class HTTPWire(ABC):
         """A fresh decoder for one answer, streamed or whole."""
         inner = self.answer(self._at.source(conversation.model), conversation)
         form = self.form(conversation)
-        return inner if form is None else ForcedDecoder(inner, ForcedCalls(form, conversation.calls_before))
+        if form is None:
+            return inner
+        calls = ForcedCalls(form, conversation.calls_before)
+        return ForcedDecoder(inner, calls, accept_damaged=conversation.accept_damaged)
 
     @abstractmethod
     def answer(self, source: Source, conversation: Conversation) -> Decoder:

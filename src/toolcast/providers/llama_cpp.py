@@ -74,7 +74,10 @@ class LlamaCppWire:
         """A fresh decoder for one answer, streamed or whole."""
         form = self._form(conversation)
         inner = self._chat.decoder(conversation)
-        return inner if form is None else ForcedDecoder(inner, ForcedCalls(form, conversation.calls_before))
+        if form is None:
+            return inner
+        calls = ForcedCalls(form, conversation.calls_before)
+        return ForcedDecoder(inner, calls, accept_damaged=conversation.accept_damaged)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """The error that an HTTP status of 300 or more stands for."""

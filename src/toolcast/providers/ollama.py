@@ -237,6 +237,7 @@ class OllamaDecoder:
         self._calls = OpenCalls(conversation)
         self._model: str | None = None
         self._damaged_call = False
+        self._accepts_damaged = conversation.accept_damaged
         self._first = b""
         self._failure: LLMError | None = None
         self._over = False
@@ -340,7 +341,7 @@ class OllamaDecoder:
         self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
 
     def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:
-        if self._damaged_call:
+        if self._damaged_call and not self._accepts_damaged:
             raise MalformedEvent("a line with a tool call could not be read. Send the request again.")
         reason = str(document.get("done_reason") or "stop")
         stop = _STOP.get(reason, "other")

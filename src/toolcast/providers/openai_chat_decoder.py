@@ -48,10 +48,11 @@ class OpenAIChatDecoder(AnswerDecoder):
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 
     def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
-        super().__init__(source)
+        super().__init__(source, conversation)
         self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
+        self._lost_late = False  # an event behind the finish reason could not be read
         self._answered = False  # a choice has come
         self._thought_field: str | None = None
         self._thinks = False  # a thought is open: `_end_thought` is due
@@ -65,6 +66,13 @@ class OpenAIChatDecoder(AnswerDecoder):
 
     def _in_call(self) -> bool:
         return bool(self._calls)
+
+    def _lose(self, text: str) -> None:
+        # Behind a finish reason the last call has ended, unless more of it comes.
+        if self._finish is None or any(word in text for word in self.vital):
+            super()._lose(text)
+        else:
+            self._lost_late = bool(self._calls)
 
     def _may_end(self) -> bool:
         return self._finish is not None
@@ -155,6 +163,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._spoken = True
         if self._thinks:
             self._end_thought(out)
+        self._damaged |= self._lost_late
         self._calls.take(value, out)
 
     def _reasoning(self, value: Any, out: list[Event]) -> None:

@@ -67,7 +67,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
     def __init__(self, source: Source, conversation: Conversation) -> None:
-        super().__init__(source)
+        super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
@@ -213,7 +213,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         seen = item.parts[part].whole() if part in item.parts else ""
         if isinstance(whole, str) and whole.startswith(seen):
             self._grow(item, part, whole[len(seen) :], out)
-        elif item.waits:
+        elif item.waits and not self._accepts_damaged:
             raise _not_repeated()
 
     def _text(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -266,7 +266,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
             placed = not self._items or any(type(key) is int for key in self._items)
             for place, item in enumerate(as_list(response.get("output"))):
                 self._done({"output_index": place if placed else None, "item": item}, out)
-        if any(item.waits and not item.over for item in self._items.values()):
+        if not self._accepts_damaged and any(item.waits and not item.over for item in self._items.values()):
             raise _not_repeated()
         told = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
         self._calls.finish(out, cut=told not in ("completed", ""))

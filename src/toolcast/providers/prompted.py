@@ -68,6 +68,11 @@ class PromptedCalls(ForcedCalls):
         self._begun = True
         return [*_said(text[: found.start()]), *self._object(text[found.start() :])]
 
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the last call has ended, as far as the text tells."""
+        return self._ended
+
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The last events. `cut`: a limit stopped the model, so the last call may be half."""
         out = self._spelled(self._tags.close())

@@ -247,7 +247,8 @@ Mode: TypeAlias = Literal["tool_call", "json_schema", "prompted", "grammar"]
 class Conversation:
     """All that one request is made of, in no service's dialect. `stream`: answer in pieces.
 
-    `mode` says how a forced tool choice is carried out; None: in the wire's usual way.
+    `mode` says how a forced tool choice is carried out; None: in the wire's usual way. `accept_damaged`: an answer with
+    a damaged event is read as if nothing were missing.
     """
 
     model: str
@@ -257,6 +258,7 @@ class Conversation:
     parallel: bool = False
     stream: bool = True
     mode: Mode | None = None
+    accept_damaged: bool = False
 
     @property
     def calls_before(self) -> int:
