@@ -502,3 +502,60 @@ def test_keys_are_compared_by_what_they_are() -> None:
     assert len(keys) == 3
     assert sum(map(bool, keys)) == 2
     assert Secret("a") != "a"
+
+
+READY_MADE = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Google, Mistral, Ollama, LlamaCpp]
+
+
+@pytest.mark.parametrize("kind", READY_MADE)
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("temperature", "pass settings=Settings(temperature=...)"),
+        ("timeout", "pass settings=Settings(timeout=...)"),
+        ("request_timeout", "pass settings=Settings(timeout=...)"),
+        ("max_tokens", "pass settings=Settings(max_tokens=...)"),
+        ("num_ctx", "pass settings=Settings(extra={'num_ctx': ...}), which goes into the request body"),
+        ("model_kwargs", "pass settings=Settings(extra={...}), which goes into the request body"),
+        ("system", "pass system_prompt=..."),
+        ("retries", "pass max_retries=..."),
+        ("max_concurency", "did you mean max_concurrency=?"),
+        ("zzz", "It takes: model"),
+    ],
+)
+def test_the_usual_names_of_other_libraries_are_errors_that_say_what_to_pass(
+    kind: Any, name: str, instead: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind("m", **{name: "sk-a-secret"})
+    assert str(caught.value).startswith(f"{kind.__name__}() takes no {name!r}")
+    assert instead in str(caught.value)
+    assert "sk-a-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", READY_MADE[:-1])
+@pytest.mark.parametrize(
+    ("name", "instead"), [("host", "base_url"), ("api_base", "base_url"), ("token", "api_key"), ("client", "network")]
+)
+def test_the_usual_names_of_services_too(kind: Any, name: str, instead: str) -> None:
+    with pytest.raises(TypeError, match=f"takes no '{name}': pass {instead}=..."):
+        kind("m", **{name: "x"})
+
+
+def test_several_at_once_and_by_name() -> None:
+    with pytest.raises(TypeError, match=r"Settings\(timeout=...\); Ollama\(\) takes no 'host': pass base_url="):
+        Ollama("m", request_timeout=60, host="x")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] - refused
+    for named in ("ollama:m", "groq:m", "local"):
+        with pytest.raises(TypeError, match=r"settings=Settings\(temperature=...\)"):
+            llm(named, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] - refused
+    assert isinstance(llm("local", api_key="k"), LlamaCpp)
+    with pytest.raises(TypeError, match="'n_ctx': pass server="):
+        LlamaCpp("m", n_ctx=4)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] - refused
+
+
+def test_a_subclass_may_take_such_a_name_itself() -> None:
+    class Mine(OpenAI):
+        def __init__(self, model: str, *, timeout: float, api_key: str) -> None:
+            super().__init__(model, settings=Settings(timeout=timeout), api_key=api_key)
+
+    assert Mine("m", timeout=3, api_key="k").settings.timeout == 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -234,6 +234,7 @@ class LlamaCpp(ServiceLLM):
 
     provider = "llama.cpp"
     modes: ClassVar[tuple[Mode, ...]] = ("grammar", "prompted")
+    _options: ClassVar[Sequence[str]] = tuple(LocalOptions.__annotations__)
 
     def __init__(
         self,
@@ -375,7 +376,8 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """
     provider, _, model = name.partition(":")
     if provider == "local":
-        own = {option: value for option, value in _taken(options).items() if option in LocalOptions.__annotations__}
+        remote = Options.__annotations__.keys() - LocalOptions.__annotations__.keys()
+        own = {option: value for option, value in _taken(options).items() if option not in remote}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     if not model or provider not in providers():
         _taken(options)

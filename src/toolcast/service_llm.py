@@ -14,11 +14,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self, TypedDict, cast
 
+from typing_extensions import Unpack
+
 from .asking import Ask
 from .errors import AuthFailed, BadRequest, ToolcastError
 from .events import Event
 from .exchange import Exchange, with_headers
 from .flows import Source
+from .foreign_options import unknown_options
 from .llms import FunctionCallingLLM, NetworkChoice
 from .messages import Message
 from .metadata import Capabilities, LLMMetadata, best_mode
@@ -56,6 +59,10 @@ class Options(TypedDict, total=False):
     capabilities: Capabilities | None
 
 
+class NoOptions(TypedDict):
+    """No keyword at all: what type checkers allow, where at run time any keyword gets an error that helps."""
+
+
 class ServiceLLM(FunctionCallingLLM):
     """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
 
@@ -66,6 +73,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     provider: ClassVar[str]
     modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "json_schema", "prompted")
+    _options: ClassVar[Sequence[str]] = tuple(Options.__annotations__)
 
     def __init__(
         self,
@@ -81,12 +89,17 @@ class ServiceLLM(FunctionCallingLLM):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
+        **unknown: Unpack[NoOptions],
     ) -> None:
         self._key = Secret(api_key) if api_key else None
         self._address = SecretURL(base_url) if base_url else None
         self._headers = guarded(headers or {})
         # What follows may raise, and no frame of a traceback may hold a key.
         del api_key, base_url, headers
+        names = list(unknown)
+        cast("dict[str, Any]", unknown).clear()
+        if names:
+            raise unknown_options(type(self).__name__, names, self._option_names())
         super().__init__(
             settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
         )
@@ -107,6 +120,13 @@ class ServiceLLM(FunctionCallingLLM):
     def _given_url(self) -> str | None:
         """The address that was given, with the credentials in it; for the wire, and nothing else."""
         return self._address.reveal() if self._address else None
+
+    @classmethod
+    def _option_names(cls) -> list[str]:
+        """Return the names of the keywords that the class takes."""
+        own = inspect.signature(cls).parameters.values()
+        given = (each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD)
+        return list(dict.fromkeys([*given, *cls._options]))
 
     @property
     def metadata(self) -> LLMMetadata:

@@ -26,12 +26,14 @@ WIDE_CONSTRUCTORS = {
 WIDE_MODULES = {"llms", "ready_made", "service_llm"}  # every ready-made LLM
 
 # **kwargs only where they are the caller's own names: the values of a prompt's holes, `with_(**changes)` and
-# the options of an LLM (both typed by a TypedDict), and the circumstances that every CallError carries.
+# the options of an LLM (both typed by a TypedDict; `service_llm` by an empty one, to name what it does not take), and
+# the circumstances that every CallError carries.
 KWARGS = {
     "prompts": {"format", "format_messages"},
     "orchestrator": {"__call__", "acall", "stream", "astream", "run", "arun", "preview", "request", "with_"},
     "llms": {"with_"},
     "ready_made": {"__init__", "llm"},
+    "service_llm": {"__init__"},
     "settings": {"with_"},
     "tools": {"with_"},
     "errors": {"__init__"},

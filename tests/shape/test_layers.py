@@ -36,6 +36,7 @@ LAYERS = {
     ],
     "machines": [
         "docstrings",
+        "foreign_options",
         "list_types",
         "prompts",
         "schemas",
