@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing
 from collections import abc
 from collections.abc import Collection, Iterator
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
@@ -31,6 +32,7 @@ _LAZY: Collection[Any] = (
     abc.AsyncGenerator,
 )
 _UNIONS: Collection[Any] = (Union, UnionType)
+_CLASS: Any = type  # typed as Any, so that what is inside of an Any stays one
 
 
 def as_lists(form: Any) -> Any:
@@ -96,13 +98,9 @@ def _parts(form: Any, owner: str | None, seen: list[Any]) -> Iterator[tuple[str 
 
 
 def _has_fields(form: Any) -> bool:
-    if not isinstance(form, type):
-        return False
-    return issubclass(form, BaseModel) or hasattr(form, "__dataclass_fields__") or is_typeddict(form) or _is_named(form)
-
-
-def _is_named(form: type) -> bool:
-    return issubclass(form, tuple) and hasattr(form, "_fields")
+    if is_dataclass(form) or is_typeddict(form):
+        return True
+    return isinstance(form, _CLASS) and (issubclass(form, BaseModel) or hasattr(form, "_fields"))  # of a named tuple
 
 
 def _list_of(form: Any) -> Any:

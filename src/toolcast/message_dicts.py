@@ -30,6 +30,7 @@ from .messages import (
     ToolResultPart,
 )
 
+_MAPPING: Any = Mapping  # typed as Any, so that what is inside of an Any stays one
 _ROLES: Final[Mapping[Any, Role]] = {
     "system": "system",
     "developer": "system",
@@ -41,9 +42,9 @@ _THINKING = ("thinking", "reasoning_content")
 _CONTENTS = ("content", "parts", "tool_calls", *_THINKING)
 
 
-def is_message_dict(value: object) -> bool:
+def is_message_dict(value: Any) -> bool:
     """Return whether `value` is a dict with a role and something that a message holds."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _MAPPING):
         return False
     role: Any = value.get("role")
     return isinstance(role, str) and role in _ROLES and any(key in value for key in _CONTENTS)
@@ -78,13 +79,12 @@ def _result(data: Mapping[str, Any]) -> ToolResultPart:
 
 
 def _call(call: Any, number: int) -> ToolCallPart:
-    function: Any = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
+    function: Any = call.get("function") if isinstance(call, _MAPPING) else None
+    if not isinstance(function, _MAPPING):
         raise ValueError(f"{call!r:.200} is no tool call: expected a 'function' with 'name' and 'arguments'")
-    given = cast("Mapping[str, Any]", function)
-    arguments: Any = given.get("arguments") or {}
+    arguments: Any = function.get("arguments") or {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCallPart(str(call.get("id") or f"call_{number}"), str(given.get("name") or ""), text)
+    return ToolCallPart(str(call.get("id") or f"call_{number}"), str(function.get("name") or ""), text)
 
 
 def _contents(content: Any) -> Iterator[Part]:
@@ -100,7 +100,7 @@ def _contents(content: Any) -> Iterator[Part]:
 def _part(part: Any) -> Part:
     if isinstance(part, str):
         return TextPart(part)
-    kind: Any = part.get("type") if isinstance(part, Mapping) else None
+    kind: Any = part.get("type") if isinstance(part, _MAPPING) else None
     read = _PARTS.get(kind) if isinstance(kind, str) else None
     if read is None:
         raise ValueError(f"{part!r:.200} is no part of a message: expected a type of {', '.join(_PARTS)}")
@@ -115,7 +115,7 @@ def _text(value: Any) -> TextPart:
 
 
 def _image(value: Any) -> ImagePart:
-    image = value if isinstance(value, Mapping) else {"url": value}
+    image: Any = value if isinstance(value, _MAPPING) else {"url": value}
     url, detail = _given(image, "url"), image.get("detail")
     if not url.startswith("data:"):
         return ImagePart(url=url, detail=detail)
@@ -133,7 +133,7 @@ def _file(value: Any) -> DocumentPart:
 
 
 def _given(value: Any, key: str) -> str:
-    found: Any = value.get(key) if isinstance(value, Mapping) else None
+    found: Any = value.get(key) if isinstance(value, _MAPPING) else None
     if not isinstance(found, str) or not found:
         raise ValueError(f"{value!r:.200} has no {key!r}")
     return found

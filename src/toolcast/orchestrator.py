@@ -7,7 +7,7 @@ prompt. An instance holds no state of any call, so one serves any number of thre
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -320,7 +320,7 @@ class ToolOrchestratingLLM(Generic[T]):
         return CallableTool.from_call(self, self._prompt.holes, name, description, self._tools[0])
 
     @contextmanager
-    def _lifecycle(self, begin: str, end: str) -> Iterator[None]:
+    def _lifecycle(self, begin: str, end: str) -> Generator[None]:
         """Walk `ORCHESTRATOR` along the event `begin`, and then `end` or `failed`."""
         self._state = ORCHESTRATOR[self._state][begin]
         try:

@@ -219,7 +219,7 @@ def _lines(message: object) -> Iterator[_Line]:
         case ChatPromptTemplate():
             yield from (line for inner in message.messages for line in _lines(inner))
         case Message() | Mapping():
-            found = _as_message(message)
+            found = _as_message(cast("Message | Mapping[str, Any]", message))
             yield _Line(found.role, found.parts)
         case (str(), object()):
             yield _line(*cast("tuple[str, object]", message))

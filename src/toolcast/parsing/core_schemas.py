@@ -59,11 +59,10 @@ def hides_input(schema: Any) -> bool:
         seen.add(id(part))
         if isinstance(part, LISTS):
             ahead.extend(part)
-        elif isinstance(part, dict):
-            inside: Schema = part
-            if _is_hidden(inside):
+        elif isinstance(part, MAPPINGS):
+            if _is_hidden(part):
                 return True
-            ahead.extend(value for key, value in inside.items() if key not in _NO_VALIDATION)
+            ahead.extend(value for key, value in part.items() if key not in _NO_VALIDATION)
     return False
 
 
@@ -163,7 +162,7 @@ def listed(schema: Any) -> Any:
     if isinstance(schema, LISTS):
         items = [listed(part) for part in schema]
         return items if any(new is not old for new, old in zip(items, schema, strict=True)) else schema
-    if not isinstance(schema, dict):
+    if not isinstance(schema, MAPPINGS):
         return schema
     parts = {key: listed(part) for key, part in schema.items() if key not in _NO_SCHEMAS}
     if schema.get("type") == "generator":
@@ -211,8 +210,8 @@ class Strictness:
             inner = [schema[key]]
         else:
             yield schema, strict, config
-        for choice in inner:
-            yield from self._members(choice[0] if isinstance(choice, tuple) else choice, strict, config)
+        for choice in inner:  # with its label, if it has one
+            yield from self._members(choice[0] if isinstance(choice, LISTS) else choice, strict, config)
 
     def _inside(self, place: _Place, part: Any) -> Iterator[_Place]:
         """Yield what `part` of a location leads to."""
@@ -232,7 +231,8 @@ class Strictness:
 
 
 def _strict_config(schema: Schema) -> bool:
-    return bool((schema.get("config") or {}).get("strict"))
+    config: Any = schema.get("config") or {}
+    return bool(config.get("strict"))
 
 
 def _has_strict(schema: Any) -> bool:
