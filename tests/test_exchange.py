@@ -569,6 +569,38 @@ def test_leaving_a_with_block_closes() -> None:
     assert network.open_replies == 0
 
 
+def endless(kind: str) -> Iterator[bytes]:
+    """An answer that goes on and on, each of its events a proper one."""
+    piece = "x" * 1000
+    begun, *_ = call_deltas("")
+    text = {"function": {"arguments": '{"title": "'}}
+    events: dict[str, list[dict[str, Any]]] = {
+        "text": [delta(content=piece)],
+        "thoughts": [delta(reasoning_content=piece)],
+        "arguments": [delta(tool_calls=[{"index": 0, "function": {"arguments": piece}}])],
+        "other events": [{"x": piece}],
+    }
+    yield from sse(begun, delta(tool_calls=[{"index": 0, **text}]), done=False) if kind == "arguments" else []
+    while True:
+        yield from sse(*events[kind], done=False) if kind in events else [b": ping\n\n" * 100]
+
+
+@pytest.mark.fault(53)
+@pytest.mark.gate("G6")
+@pytest.mark.parametrize("kind", ["text", "thoughts", "arguments", "other events", "pings"])
+def test_an_answer_without_end_is_ended(face: Face, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of a response has a limit, also where each of its events is small."""
+    monkeypatch.setattr("toolcast.exchange.LONGEST", 100_000)
+    make, network, _ = maker(Recorded(cast("Sequence[bytes]", endless(kind))), STREAM, STREAM)
+    seen = face.stream(make)
+    assert isinstance(seen.error, toolcast.LimitExceeded)
+    assert "100000 bytes" in str(seen.error)
+    assert kind != "arguments" or len(seen.error.partial.title) > 50_000
+    assert given_back(network)
+    assert [face.stream(make).final for _ in range(2)] == [SEA, SEA]  # each has the limit for itself
+    assert len(network.requests) == 3
+
+
 @pytest.mark.fault(116)
 def test_nothing_is_read_ahead(face: Face) -> None:
     """What a consumer has not asked for stays with the network, which slows the service down."""

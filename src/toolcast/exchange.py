@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final, Protocol
 
-from .errors import LLMError, StreamInterrupted, Timeout
+from .errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from .events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from .providers.http_errors import BODY_LIMIT, request_id
 from .providers.wire import Conversation, Decoder, HTTPRequest, Secret, Wire
@@ -27,6 +27,9 @@ from .sources import Call, FirstCall, by
 from .usage import NO_USAGE
 
 logger: Final = logging.getLogger("toolcast")
+
+LONGEST: Final = 256 * 1024 * 1024
+"""Bytes of one response, far more than any model writes; each single event has a smaller limit of its own."""
 
 _MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
 _SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
@@ -76,6 +79,7 @@ class Exchange:
         self._ended = False
         self._now = outside.now
         self._asked = 0.0
+        self._room = LONGEST
         self._only = None if conversation.parallel else FirstCall()
         self._dropping = False
         self._usage = NO_USAGE
@@ -91,6 +95,9 @@ class Exchange:
                     await self._open()
                     continue
                 data = b"" if decoder.failed else await body.read(self._time_left())
+                self._room -= len(data)
+                if self._room < 0:
+                    raise LimitExceeded(f"the response is longer than {LONGEST} bytes: the service does not end it")
                 events = decoder.feed(data) if data else decoder.close()
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._noted(events)
@@ -135,6 +142,7 @@ class Exchange:
     async def _open(self) -> None:
         now = self._asked = self._now()
         self._decoder = self.request_id = None
+        self._room = LONGEST
         self._first_token_by = by(now, self._timeouts.first_token)
         self._wire = await self._service.prepare(self._conversation, self._outside)
         request = self._wire.request(self._conversation, self._settings)
