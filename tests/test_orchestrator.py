@@ -6,6 +6,9 @@ import functools
 import json
 import logging
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -29,6 +32,7 @@ from toolcast import (
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
+    ToolcastError,
     ToolOrchestratingLLM,
     TryAgain,
     UnknownToolError,
@@ -89,6 +93,36 @@ def test_the_default_llm_of_the_process_and_of_a_context() -> None:
         assert ToolOrchestratingLLM(Album, "x").llm is everywhere
     finally:
         Configs.llm = None
+
+
+def test_use_llm_reaches_the_threads_of_a_pool_process_wide_or_with_the_context() -> None:
+    make = ToolOrchestratingLLM(Album, "x", ScriptedLLM())
+    wide = ScriptedLLM(SEA, SHORT, SEA, SEA)
+    with ThreadPoolExecutor() as pool, use_llm(wide, process_wide=True):
+        assert pool.submit(make).result() == SEA
+        with use_llm(ScriptedLLM(SHORT), process_wide=True):
+            assert pool.submit(make).result() == SHORT
+        assert pool.submit(make).result() == SHORT
+        with use_llm(ScriptedLLM(SHORT, SHORT)):
+            assert pool.submit(make).result() == SEA
+            assert make() == SHORT
+            assert pool.submit(copy_context().run, make).result() == SHORT
+        assert make() == SEA
+        assert len(wide.requests) == 4
+    with pytest.raises(ToolcastError, match="asked for one more"):
+        make()
+
+
+def test_blocks_that_are_process_wide_may_end_in_any_order() -> None:
+    make = ToolOrchestratingLLM(Album, "x", ScriptedLLM())
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(use_llm(ScriptedLLM(), process_wide=True))
+    second.enter_context(use_llm(ScriptedLLM(SHORT), process_wide=True))
+    first.close()
+    assert make() == SHORT
+    second.close()
+    with pytest.raises(ToolcastError, match="asked for one more"):
+        make()
 
 
 def test_use_llm_replaces_the_llm_of_every_call() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _here: ContextVar[dict[str, Any] | None] = ContextVar("toolcast_configs", default=None)
 _replacement: ContextVar[FunctionCallingLLM | None] = ContextVar("toolcast_replacement", default=None)
+_process_wide: list[FunctionCallingLLM] = []  # what stands in for every LLM in all threads, the last of them
 
 
 class _Configs:
@@ -65,13 +66,25 @@ Configs: _Configs = _Configs()
 
 
 def replacement() -> FunctionCallingLLM | None:
-    """The LLM that stands in for every other one in this context (`toolcast.testing.use_llm`), or None."""
-    return _replacement.get()
+    """Return the LLM that stands in for every other one (`toolcast.testing.use_llm`), or None."""
+    here = _replacement.get()
+    last = _process_wide[-1:]  # at once: another thread may leave its block meanwhile
+    return last[0] if here is None and last else here
 
 
 @contextmanager
-def replace_llm(llm: FunctionCallingLLM) -> Generator[None]:
-    """Every call inside the block goes to `llm`, whatever LLM it was made with."""
+def replace_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> Generator[None]:
+    """Send every call inside the block to `llm`, whatever LLM it was made with.
+
+    `process_wide`: those of all threads, where they are not inside a block of their own.
+    """
+    if process_wide:
+        _process_wide.append(llm)
+        try:
+            yield
+        finally:
+            del _process_wide[max(index for index, each in enumerate(_process_wide) if each is llm)]
+        return
     token = _replacement.set(llm)
     try:
         yield

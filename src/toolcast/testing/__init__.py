@@ -23,6 +23,11 @@ __all__ = [
 ]
 
 
-def use_llm(llm: FunctionCallingLLM) -> AbstractContextManager[None]:
-    """A block inside which every call goes to `llm`, whatever LLM it was made with."""
-    return replace_llm(llm)
+def use_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> AbstractContextManager[None]:
+    """Return a block inside which every call goes to `llm`, whatever LLM it was made with.
+
+    It holds for the thread or task that entered it and for the tasks it starts, as context variables do; threads of a
+    pool see it with `process_wide=True`, or where they run in a copy of the context
+    (`pool.submit(contextvars.copy_context().run, function)`).
+    """
+    return replace_llm(llm, process_wide=process_wide)
