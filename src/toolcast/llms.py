@@ -25,6 +25,7 @@ from .events import ChatResponse, Event
 from .flows import Source
 from .messages import Message, ToolCallPart, system as system_message
 from .metadata import LLMMetadata, Progress
+from .option_types import require_optional, require_text
 from .providers.wire import Decoder, HTTPRequest, Mode, ToolChoice
 from .runtime import without_loop
 from .runtime.network import Clock, Network, Outside, SystemClock, async_outside, sync_outside
@@ -55,6 +56,8 @@ class FunctionCallingLLM(ABC):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
     ) -> None:
+        require_optional("settings", settings, Settings, "Settings")
+        require_text("system_prompt", system_prompt)
         self.settings = settings
         self.system_prompt = system_prompt
         self.clock: Clock = SystemClock()

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
+
+from .option_types import require
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -129,6 +131,7 @@ class ToolResultPart:
 
 
 Part: TypeAlias = TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart
+_PARTS: Final = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +201,6 @@ def tool_result(call: ToolCallPart | str, content: str, *, name: str = "", is_er
 
 
 def _parts(parts: Sequence[Part | str]) -> tuple[Part, ...]:
+    for part in parts:
+        require("a part of a message", part, (str, *_PARTS), "str or a part such as TextPart or ImagePart")
     return tuple(TextPart(part) if isinstance(part, str) else part for part in parts)

@@ -25,6 +25,7 @@ from .events import ChatResponse
 from .llms import FunctionCallingLLM
 from .messages import Message, ToolCallPart
 from .object_flow import ObjectFlow
+from .option_types import require, require_callable, require_flag, require_optional
 from .prompts import ChatPromptTemplate, PromptTemplate, as_prompt
 from .providers.wire import HTTPRequest, Mode, ToolChoice
 from .ready_made import chosen_llm
@@ -164,6 +165,12 @@ class ToolOrchestratingLLM(Generic[T]):
         mode: Mode | None = None,
     ) -> None:
         with self._lifecycle("init_called", "validated"):
+            for name, value in (("verbose", verbose), ("allow_parallel_tool_calls", allow_parallel_tool_calls)):
+                require_flag(name, value)
+            require_optional("tool_choice", tool_choice, (str, Mapping), "str, a mapping")
+            require_optional("settings", settings, Settings, "Settings")
+            if observer is not None:
+                require_callable("observer", observer, "a function of (call_id, state), or None")
             self._llm = chosen_llm(llm)
             self._mode: Mode | None = mode
             _check(self._llm, mode)
@@ -417,6 +424,7 @@ def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
 
 
 def _at_least_one(attempts: int) -> int:
+    require("max_attempts", attempts, int, "int")
     if attempts < 1:
         raise ValueError(f"max_attempts={attempts} must be at least 1")
     return attempts

@@ -12,6 +12,7 @@ import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
+from types import NoneType
 from typing import Any, ClassVar, Final, Self, TypedDict, cast
 
 from typing_extensions import Unpack
@@ -26,6 +27,7 @@ from .llms import FunctionCallingLLM, NetworkChoice
 from .messages import Message
 from .metadata import Capabilities, LLMMetadata, best_mode
 from .modes import in_words, spelled
+from .option_types import require, require_callable
 from .providers.forced_calls import ForcedDecoder
 from .providers.wire import Conversation, Decoder, HTTPRequest, Mode, Secret, SecretURL, ToolChoice, Wire, guarded
 from .retries import RetryPolicy
@@ -91,9 +93,11 @@ class ServiceLLM(FunctionCallingLLM):
         capabilities: Capabilities | None = None,
         **unknown: Unpack[NoOptions],
     ) -> None:
-        self._key = Secret(api_key) if api_key else None
-        self._address = SecretURL(base_url) if base_url else None
-        self._headers = guarded(headers or {})
+        texts = {"api_key": type(api_key), "base_url": type(base_url)}
+        has_headers = headers is None or isinstance(headers, Mapping)
+        self._key = Secret(str(api_key)) if api_key else None
+        self._address = SecretURL(str(base_url)) if base_url else None
+        self._headers = guarded(headers if headers and has_headers else {})
         # What follows may raise, and no frame of a traceback may hold a key.
         del api_key, base_url, headers
         names = list(unknown)
@@ -103,6 +107,15 @@ class ServiceLLM(FunctionCallingLLM):
         super().__init__(
             settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
         )
+        for name, kind in texts.items():
+            if kind is not NoneType and not issubclass(kind, str):
+                raise TypeError(f"{name}: expected str or None, got {kind.__name__}")
+        if not has_headers:
+            raise TypeError("headers: expected a mapping of names to values, or None")
+        require("model", model, str, "str")
+        require("max_retries", max_retries, int, "int")
+        if auth is not None:
+            require_callable("auth", auth, "a function that returns headers, or None")
         self.model = model
         self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
         self._auth = auth

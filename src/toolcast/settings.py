@@ -9,6 +9,8 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
+from .option_types import require_number, require_optional
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -69,6 +71,14 @@ class Settings:
     extra: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p"):
+            require_number(name, getattr(self, name))
+        for name in ("top_k", "max_tokens", "seed"):
+            require_number(name, getattr(self, name), whole=True)
+        require_optional("thinking", self.thinking, (bool, str, int), "True, False, an effort, a number of tokens")
+        require_optional("timeout", self.timeout, (int, float, Timeouts), "seconds, Timeouts")
+        require_optional("extra", self.extra, Mapping, "a mapping")
+        require_optional("stop", self.stop, (str, tuple, list), "str, a list of str")
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
         elif self.stop is not None:

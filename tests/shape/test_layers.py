@@ -20,6 +20,7 @@ LAYERS = {
         "errors",
         "metadata",
         "json_text",
+        "option_types",
         "settings",
         "configs",
         "message_dicts",

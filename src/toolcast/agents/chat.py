@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Self
 
 from ..errors import IllegalState, ToolcastError
 from ..llms import FunctionCallingLLM
+from ..option_types import require, require_callable
 from ..ready_made import llm
 from ..runtime.interruptions import Interrupted
 from ..runtime.shielding import current_loop
@@ -121,6 +122,10 @@ class _Chat:
         Raises:
             ValueError: If `perform` or `actions` has an unknown name.
         """
+        require("engine", engine, Engine, "Engine")
+        functions = {"llms": llms, **_named("perform", perform), **_named("actions", actions)}
+        for name, function in (functions if search is None else {"search": search, **functions}).items():
+            require_callable(name, function, "a function")
         setup = engine.setup
         permissions = Permissions("auto") if setup.permissions is UNGUARDED else setup.permissions
         setup = replace(setup, permissions=replace(permissions, approve="later"))
@@ -337,6 +342,10 @@ class _Chat:
     def _check(self) -> None:
         if self._closed:
             raise IllegalState("the chat is closed; restore its snapshot() in another", state="closed")
+
+
+def _named(name: str, functions: Mapping[Any, object] | None) -> dict[str, object]:
+    return {f"{name}[{key!r}]": function for key, function in (functions or {}).items()}
 
 
 class ChatMachine(_Chat):

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 from ..errors import ContextTooLong
 from ..events import ChatResponse
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, system, user
+from ..option_types import require, require_number
 from ..providers.parts import system_messages
 from ..usage import Usage
 from .callbacks import called
@@ -48,6 +49,10 @@ class Compaction:
     at: int | None = None
 
     def __post_init__(self) -> None:
+        require("keep", self.keep, int, "int")
+        require_number("at", self.at, whole=True)
+        if not (self.summarise is None or callable(self.summarise) or hasattr(self.summarise, "achat")):
+            raise TypeError(f"summarise: expected a function, an LLM or None, got {type(self.summarise).__name__}")
         if self.keep < 0:
             raise ValueError(f"keep={self.keep} must not be below 0")
         if self.at is not None and self.at <= self.keep:

@@ -25,6 +25,7 @@ from ..cancellation import Cancellation
 from ..errors import IllegalState
 from ..llms import FunctionCallingLLM
 from ..messages import Message, system
+from ..option_types import require_text
 from ..ready_made import chosen_llm
 from ..runtime import without_loop
 from ..runtime.network import Outside
@@ -85,6 +86,7 @@ class Engine:
         tool_errors: ToolErrors = "return",
         observer: Observer | None = None,
     ) -> None:
+        require_text("system_prompt", system_prompt)
         setup = Setup(
             llm=chosen_llm(llm),
             tools=as_tools(tools),
@@ -267,6 +269,7 @@ class Engine:
         Its `system_prompt` follows this one's; `tool_timeout` is for an engine that has none. Made for a tool, it
         shares the tool's `context`: it is cancelled with it, and what it spends counts there.
         """
+        require_text("system_prompt", system_prompt)
         setup = replace(
             self._setup,
             permissions=permissions or self.permissions,

@@ -22,6 +22,7 @@ from ..approvals import Answer, PermissionRequest
 from ..asking import Messages
 from ..errors import IllegalState, TurnCancelled
 from ..events import AgentEvent, ErrorEvent
+from ..option_types import require, require_callable, require_text
 from ..runtime.channels import AsyncReader, Channel, Reader
 from ..runtime.side_jobs import ended, start_job
 from ..states import SESSION, Observer, Trace
@@ -73,6 +74,10 @@ class Session:
     def __init__(
         self, engine: Engine, *, id: str | None = None, store: Store | None = None, observer: Observer | None = None
     ) -> None:
+        require("engine", engine, Engine, "Engine")
+        require_text("id", id)
+        if observer is not None:
+            require_callable("observer", observer, "a function of (session_id, state), or None")
         self.id: str = id or uuid4().hex
         self.engine: Engine = engine
         self._saved: SavedSession | None = None

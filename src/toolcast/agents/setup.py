@@ -42,6 +42,7 @@ _WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
     "max_attempts": (_count, "a number of attempts, at least 1"),
     "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
+    "auto_continue": (_a(bool), "True or False"),
     "tool_errors": (lambda value: value in get_args(ToolErrors), "'return' or 'raise'"),
     "observer": (_or_none(callable), "a function of (turn_id, state), or None"),
 }
