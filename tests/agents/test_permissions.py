@@ -102,7 +102,7 @@ def test_what_reads_and_destroys_does_not_only_read() -> None:
 
 REASONS = [
     (Permissions(), {}, "send_mail needs an approval, and there is no approver to ask"),
-    (Permissions(approve="later"), {}, "the mode default does not let send_mail run unasked"),
+    (Permissions(approve="later"), {}, "no rule allows send_mail to run without an approval"),
     (Permissions("deny"), {}, "the mode deny lets no tool run"),
     (Permissions("plan"), {}, "the mode plan lets only tools run that change nothing, and send_mail may"),
     (Permissions("bypass"), {}, "the mode bypass lets every tool run"),
@@ -142,6 +142,12 @@ def test_rules_with_conditions() -> None:
 def test_a_deny_rule_beats_what_a_session_remembers() -> None:
     permissions = Permissions("bypass", [Rule("pay", "deny")])
     assert verdict(permissions, Facts("pay"), {}, [Rule("pay", "allow")]) == "deny"
+
+
+@pytest.mark.parametrize("mode", ["default", "auto", "accept_edits"])
+def test_the_question_names_no_mode_as_an_application_may_have_modes_of_its_own(mode: Any) -> None:
+    decision = Permissions(mode, approve=approve).decide(Facts("edit_file"), {})
+    assert decision == Decision("ask", "no rule allows edit_file to run without an approval")
 
 
 # Shells. E8: what an allow rule for git does not let run.

@@ -160,7 +160,7 @@ class Permissions:
             return Decision("allow", favour)
         if self.approve is None:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
-        return Decision("ask", f"the mode {self.mode} does not let {facts.name} run unasked")
+        return Decision("ask", f"no rule allows {facts.name} to run without an approval")
 
     def rule_for_session(self, facts: ToolFacts, arguments: object) -> Rule:
         """The rule that allows calls like this one: with exactly these arguments of a shell, any of another tool."""
