@@ -205,7 +205,7 @@ def test_ctrl_c_before_the_answer_is_waited_for_cancels_the_call(tools: Tools, m
     """The server may be so quick, or this thread so slow, that the call runs before its future is known here."""
     runs = threading.Event()
 
-    def struck(future: Any) -> Any:
+    def struck(*waiting: Any) -> Any:
         assert runs.wait(60)
         raise KeyboardInterrupt
 
@@ -214,6 +214,27 @@ def test_ctrl_c_before_the_answer_is_waited_for_cancels_the_call(tools: Tools, m
         patch.setattr(mcp, "waited", struck)
         wait.run(wait.read({"key": "early ctrl-c"}).value, context)
     assert tools["t_was_cancelled"].call({"key": "early ctrl-c"}).content == "true"
+
+
+def test_a_call_is_cancelled_once() -> None:
+    """A second cancellation would break the first off, which is telling the server."""
+    cancels: list[int] = []
+
+    async def call() -> None:
+        cancel = mcp._canceller()
+        for _ in range(3):
+            cancel()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(0)
+            task = asyncio.current_task()
+            assert task is not None
+            cancels.append(task.cancelling())
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(call())
+    assert cancels == [1]
 
 
 def test_what_ends_a_call_does_not_mind_a_closed_loop() -> None:

@@ -217,7 +217,7 @@ class _Remote:
         # Ctrl-C may come at any moment, also when the call has begun and its future is not known here yet.
         leaving = Cancellation(context.cancellation)
         try:
-            return waited(self._begun(arguments, context, leaving))
+            return waited(self._begun(arguments, context, leaving), leaving.cancel)
         except MCPError:
             context.check()
             raise
@@ -246,13 +246,21 @@ class _Remote:
 
 
 def _canceller() -> Callable[[], object]:
-    """Return what cancels the task that runs here. From any thread; harmless when its event loop is closed."""
+    """Return what cancels the task that runs here, from any thread. Harmless when its event loop is closed.
+
+    A task that is being cancelled is left alone: a second cancellation would break through the shield behind which the
+    package tells the server of the first.
+    """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
 
+    def cancel_once() -> None:
+        if not task.cancelling():
+            task.cancel()
+
     def cancel() -> None:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(cancel_once)
 
     return cancel
 

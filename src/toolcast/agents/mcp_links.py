@@ -314,8 +314,8 @@ class _Watched:
         await self._stream.aclose()
 
 
-def waited(future: Future[T]) -> T:
-    """What `future` gives, waited for by this thread. Where the waiting is broken off, so is the work."""
+def waited(future: Future[T], cancel: Callable[[], object] | None = None) -> T:
+    """What `future` gives, waited for by this thread. Where the waiting is broken off, so is the work, by `cancel`."""
     waiters = Waiters()
     future.add_done_callback(lambda _: waiters.wake())
     try:
@@ -324,7 +324,7 @@ def waited(future: Future[T]) -> T:
     except CancelledError:
         raise MCPError("the call was cancelled, or its MCP server was closed") from None
     finally:
-        future.cancel()
+        (cancel or future.cancel)()
 
 
 async def awaited(future: Future[T]) -> T:
