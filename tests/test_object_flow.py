@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import pairwise
 from typing import Any
 
@@ -152,13 +151,6 @@ def test_damaged_answers_are_accepted_where_that_is_asked_for(face: Face, body: 
 def test_what_does_not_validate_is_not_accepted(face: Face) -> None:
     make, _ = replayed([CALLED[0], DAMAGE, *CALLED[4:]])
     assert isinstance(face.stream(make.with_(accept_damaged=True)).error, toolcast.ValidationError)
-
-
-def test_verbose_logs_the_states_of_a_stream(face: Face, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="toolcast"):
-        face.stream(maker(SEA, verbose=True))
-    for state in ("initiating_stream", "receiving_chunk", "yielding_partial", "more_chunks", "ready"):
-        assert state in caplog.text
 
 
 # -- what has arrived -----------------------------------------------------------------------------------------------

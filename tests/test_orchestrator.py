@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -757,14 +756,6 @@ def test_an_observer_that_fails_changes_nothing(face: Face, caplog: pytest.LogCa
     make, _ = maker(SEA, observer=broken)
     assert face.call(make, topic="x") == SEA
     assert "observer fell asleep" in caplog.text
-
-
-def test_verbose_logs_and_never_prints(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    make, _ = maker(SEA, verbose=True)
-    with caplog.at_level(logging.INFO, logger="toolcast"):
-        make(topic="x")
-    assert "calling_llm" in caplog.text
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("table", [CALL, STREAM])

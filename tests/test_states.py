@@ -49,13 +49,6 @@ def test_nobody_hears_of_an_unobserved_trace(caplog: pytest.LogCaptureFixture) -
     assert (trace.observed, trace.state, caplog.text) == (False, "creating_tool", "")
 
 
-def test_a_verbose_trace_logs_without_an_observer(caplog: pytest.LogCaptureFixture) -> None:
-    trace = Trace(CALL, verbose=True)
-    with caplog.at_level(logging.INFO, logger="toolcast"):
-        trace.step("called")
-    assert caplog.messages == [f"{trace.call_id} creating_tool"]
-
-
 def test_an_observer_that_is_interrupted_interrupts() -> None:
     def stop(call_id: str, state: str) -> None:
         raise KeyboardInterrupt

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
+from .accounts import Account
 from .answers import REASKABLE, ReadCall, Reader, reask
 from .asking import Ask
 from .errors import (
@@ -54,6 +55,14 @@ class Recipe:
     reader: Reader
     max_attempts: int = 1
     fail_fast: bool = True
+    verbose: bool = False
+
+    def account(self, trace: Trace, outside: Outside) -> Account:
+        """Return the account of the call, which begins now."""
+        tools = ", ".join(self.reader.tools)
+        return Account(
+            f"{trace.call_id} {tools}", lambda: self.llm.known, outside.now, self.ask.messages, verbose=self.verbose
+        )
 
     def again(self, response: ChatResponse, error: CallError | TryAgain) -> Recipe:
         """The same call, asking again with what was wrong."""
@@ -72,6 +81,7 @@ class Recipe:
 async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
     """The result of one call, asked again while its attempts last."""
     call = start_call(recipe.ask.settings, outside)
+    account = recipe.account(trace, outside)
     try:
         while True:
             try:
@@ -97,8 +107,11 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
                 trace.step("asked_again")
                 continue
             trace.step("tools_executed", "response_created", "returned")
-            return result_of(recipe, response, reads, values, call)
+            result = result_of(recipe, response, reads, values, call)
+            account.end(call.usage, call.attempts, output=result.output)
+            return result
     except BaseException as error:
+        account.end(call.usage, call.attempts, error)
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise
 

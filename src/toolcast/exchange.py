@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,6 +25,7 @@ from .runtime.lines import Line
 from .runtime.network import Body, Outside
 from .settings import Settings
 from .sources import Call, FirstCall, by
+from .terminal_text import visible
 from .usage import NO_USAGE
 
 logger: Final = logging.getLogger("toolcast")
@@ -31,6 +33,8 @@ logger: Final = logging.getLogger("toolcast")
 LONGEST: Final = 256 * 1024 * 1024
 """Bytes of one response, far more than any model writes; each single event has a smaller limit of its own."""
 
+_LAST_WORD: Final = re.compile(r'[^\s"]*\Z')
+_LOGGED: Final = 4096  # characters of a body in the log
 _MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
 _SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
 
@@ -83,6 +87,7 @@ class Exchange:
         self._only = None if conversation.parallel else FirstCall()
         self._dropping = False
         self._usage = NO_USAGE
+        self._received: bytearray | None = None  # the start of the body, where it is logged
 
     async def pull(self) -> list[Event]:
         """The next events; an empty list at the end."""
@@ -98,6 +103,8 @@ class Exchange:
                 self._room -= len(data)
                 if self._room < 0:
                     raise LimitExceeded(f"the response is longer than {LONGEST} bytes: the service does not end it")
+                if self._received is not None and len(self._received) < 2 * _LOGGED:
+                    self._received += data[: 2 * _LOGGED]
                 events = decoder.feed(data) if data else decoder.close()
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._noted(events)
@@ -136,6 +143,9 @@ class Exchange:
 
     async def _drop(self) -> None:
         body, self._body = self._body, None
+        if self._received is not None and self._request is not None:
+            log_body("response", self._request, bytes(self._received))
+            self._received = None
         if body is not None:
             await body.close()
 
@@ -148,7 +158,10 @@ class Exchange:
         request = self._wire.request(self._conversation, self._settings)
         self._service.noticed(request)
         self._request = request = await self._service.authorize(request, self._outside)
+        if logger.isEnabledFor(logging.DEBUG):
+            log_body("request", request, request.body)
         self._body = body = await self._connect(request, now)
+        self._received = bytearray() if logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
             raise await self._refusal(self._wire, body)
         self.request_id = _request_id(body.headers, request)
@@ -166,6 +179,8 @@ class Exchange:
         content = bytearray()
         while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
             content += data
+        if self._received is not None:
+            self._received += content
         error = wire.error(body.status, body.headers, bytes(content))
         waits = retry_after(body.headers, self._outside.time())
         error.retry_after = error.retry_after if waits is None else waits
@@ -268,6 +283,17 @@ class Exchange:
         error.request_id = error.request_id or self.request_id
         if self._request is not None and error.request_id:
             error.request_id = self._request.masked(error.request_id)
+
+
+def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
+    """Log the start of a body at DEBUG, without keys."""
+    text = request.masked(body[: 2 * _LOGGED].decode("utf-8", "replace"))
+    if len(body) >= 2 * _LOGGED:  # what was cut off there may be half of a key, which is not found
+        text = _LAST_WORD.sub("", text)
+    shown = (
+        text if len(text) <= _LOGGED and len(body) < 2 * _LOGGED else f"{text[:_LOGGED]}… ({len(body)} bytes or more)"
+    )
+    logger.debug("%s body, %s %s: %s", kind, request.method, request.url, visible(shown))
 
 
 def signed_by(model: str, event: Event) -> Event:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
+from .accounts import Account
 from .accumulator import Accumulator
 from .answers import AgentChatResponse
 from .asking import Ask, Messages, Tools, as_messages, named_choice
@@ -296,7 +297,19 @@ class FunctionCallingLLM(ABC):
 
     async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
         """One whole answer."""
-        source = self.source(ask, outside, call or start_call(ask.settings, outside))
+        if call is not None:
+            return await self._folded(ask, outside, call)
+        call, account = start_call(ask.settings, outside), Account("chat", lambda: self.known, outside.now)
+        try:
+            response = await self._folded(ask, outside, call)
+        except BaseException as error:
+            account.end(call.usage, call.attempts, error)
+            raise
+        account.end(call.usage, call.attempts, output=response)
+        return response
+
+    async def _folded(self, ask: Ask, outside: Outside, call: Call) -> ChatResponse:
+        source = self.source(ask, outside, call)
         folded = Accumulator()
         try:
             while events := await source.pull():
@@ -393,8 +406,8 @@ class FunctionCallingLLM(ABC):
 
     def _event_stream(self, ask: Ask) -> EventStream:
         outside = self.sync_outside()
-        return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
+        return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)
 
     def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
         outside = self.async_outside()
-        return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known)
+        return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)

@@ -45,6 +45,7 @@ class ObjectFlow:
         self.shown: bool = False
         self.parallel: bool = recipe.ask.parallel
         self._recipe = recipe
+        self._account = recipe.account(trace, outside)
         self._outside = outside
         self._call: Call | None = None
         self._source: Source | None = None
@@ -279,6 +280,7 @@ class ObjectFlow:
             if self._result is None:
                 self.trace.step("closed")
         await self._stop()
+        self._end_account()
 
     def _begin(self) -> Source:
         recipe = self._recipe
@@ -370,6 +372,7 @@ class ObjectFlow:
         await self._stop()
         self.trace.step("exhausted")
         self._result = result_of(self._recipe, response, reads, values, self._call)
+        self._account.end(self._call.usage, self._call.attempts, output=self._result.output)
 
     async def _ask_again(self, error: CallError) -> None:
         self._move_on()
@@ -414,3 +417,8 @@ class ObjectFlow:
         if self.trace.state not in ("ready", "error", "closed"):
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()
+        self._end_account(error)
+
+    def _end_account(self, error: BaseException | None = None) -> None:
+        if self._call is not None:
+            self._account.end(self._call.usage, self._call.attempts, error)

@@ -219,7 +219,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @property
     def verbose(self) -> bool:
-        """Whether the states of each call are logged at INFO."""
+        """Whether an account of each call is written to stderr."""
         return self._verbose
 
     @property
@@ -340,7 +340,7 @@ class ToolOrchestratingLLM(Generic[T]):
     # What a call is made of.
 
     def _trace(self, table: Table) -> Trace:
-        return Trace(table, self._observer, self._verbose)
+        return Trace(table, self._observer)
 
     def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
         trace.step("called", "tool_created")
@@ -362,7 +362,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._accept_damaged,
         )
         trace.step("messages_extended")
-        return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast)
+        return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast, self._verbose)
 
     def _settle(self) -> None:
         """Work out, once for all calls, what follows from how this was made."""

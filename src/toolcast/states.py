@@ -147,17 +147,16 @@ _numbers = count(1)
 
 
 class Trace:
-    """Where one call is. `observer(call_id, state)` hears of every state; `verbose` logs them at INFO."""
+    """Where one call is. `observer(call_id, state)` hears of every state."""
 
-    __slots__ = ("_observer", "_table", "_verbose", "call_id", "observed", "state")
+    __slots__ = ("_observer", "_table", "call_id", "observed", "state")
 
-    def __init__(self, table: Table, observer: Observer | None = None, verbose: bool = False) -> None:
+    def __init__(self, table: Table, observer: Observer | None = None) -> None:
         self.call_id: str = f"call-{next(_numbers)}"
         self.state: State = next(iter(table))
-        self.observed: bool = observer is not None or verbose
+        self.observed: bool = observer is not None
         self._table = table
         self._observer = observer
-        self._verbose = verbose
 
     def step(self, *events: str) -> None:
         """Move along `events`, each of which the table must allow in the state it finds."""
@@ -176,8 +175,6 @@ class Trace:
         return forks
 
     def _tell(self) -> None:
-        if self._verbose:
-            logger.info("%s %s", self.call_id, self.state)
         if self._observer is None:
             return
         try:

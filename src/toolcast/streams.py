@@ -7,9 +7,10 @@ They are shells: they only wait. What happens between two waits is written once,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
 
+from .accounts import Account
 from .accumulator import Accumulator
 from .errors import StreamBusy
 from .events import ChatResponse, Event
@@ -24,7 +25,8 @@ T = TypeVar("T")
 class _EventState:
     """What both event streams know."""
 
-    def __init__(self, source: Source, known: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, known: Mapping[str, Any], now: Callable[[], float]) -> None:
+        self._account = Account("chat", lambda: known, now)
         self._source = source
         self._known = known
         self._queue: list[Event] = []
@@ -67,10 +69,18 @@ class _EventState:
         if events:
             return self._take()
         self.state = "exhausted"
+        self._account.end(self.usage, output=None)
         return False
 
     def _fail(self, error: Exception) -> None:
         self.state, self.err = "errored", error
+        self._account.end(self.usage, error=error)
+
+    def _begin_close(self) -> None:
+        if self.state == "has_event":
+            self._account.end(self.usage)
+        if not self._over:
+            self.state = "closed"
 
     @property
     def _over(self) -> bool:
@@ -98,8 +108,7 @@ class EventStream(_EventState):
 
     def close(self) -> None:
         """Stop, and give the connection back. Harmless when repeated."""
-        if not self._over:
-            self.state = "closed"
+        self._begin_close()
         without_loop.run(self._source.close())
 
     def __iter__(self) -> Iterator[Event]:
@@ -140,8 +149,7 @@ class AsyncEventStream(_EventState):
 
     async def aclose(self) -> None:
         """Stop, and give the connection back. Harmless when repeated."""
-        if not self._over:
-            self.state = "closed"
+        self._begin_close()
         await self._source.close()
 
     def __aiter__(self) -> AsyncIterator[Event]:

@@ -63,6 +63,7 @@ CAUGHT_WHOLE = {
     ("experiments.grids.grid", "_tell"): "the user's listener: logged, none of the runs' business",
     ("experiments.grids.workers", "_done"): "whatever ends the run of a worker is told to the process that wanted it",
     ("experiments.grids.ray_workers", "_next"): "Ray: whatever ends a task is told as the result of its run",
+    ("accounts", "Account._lines"): "the user's output or error, shown: what fails is written instead",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
     ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",
     ("runtime.tool_runner", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",

@@ -44,6 +44,7 @@ LAYERS = {
         "signatures",
         "tool_options",
         "terminal_text",
+        "accounts",
         "tool_texts",
         "retries",
         "parsing.*",

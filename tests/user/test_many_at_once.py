@@ -138,27 +138,37 @@ def test_one_failure_in_a_task_group_is_one_failure() -> None:
         assert "bad" in line
 
 
-def test_verbose_prints_nothing_of_its_own() -> None:
+def test_verbose_prints_an_account_without_any_set_up() -> None:
     with Loopback() as server:
         server.answer(answered(album_body()))
-        screen = play("print(make_album.with_(verbose=True)(topic='the sea').title)", server)
-        assert screen.went_well() == ["Sea of Glass"]
+        screen = play(
+            """
+            from contextlib import redirect_stderr
+            with redirect_stderr(sys.stdout):
+                make_album.with_(verbose=True)(topic="the sea")
+            """,
+            server,
+        )
+        title, message, result, cost = screen.went_well()
+        assert (title.split()[0], title.split()[2:]) == ("toolcast", ["Album", "with", "openai", "m-1"])
+        assert "the sea" in message
+        assert "Sea of Glass" in result
+        assert "7 tokens in, 3 out" in cost
 
 
-def test_verbose_logs_the_states_to_whoever_listens() -> None:
+def test_each_call_is_a_line_of_the_log() -> None:
     with Loopback() as server:
         server.answer(answered(album_body()))
         screen = play(
             """
             import logging
             logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s", stream=sys.stdout)
-            make_album.with_(verbose=True)(topic="the sea")
+            make_album(topic="the sea")
             """,
             server,
         )
-        told = [line for line in screen.went_well() if line.startswith("toolcast INFO ")]
-        for state in ("calling_llm", "parsing_tool_calls", "extracting_output"):
-            assert any(state in line for line in told), told
+        (told,) = [line for line in screen.went_well() if line.startswith("toolcast INFO ")]
+        assert "Album with openai m-1: done (" in told
 
 
 def test_everything_logged_at_the_lowest_level() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..accounts import Account
 from ..accumulator import Accumulator
 from ..asking import Ask
 from ..events import (
@@ -59,12 +60,20 @@ class Round:
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
+        self._account = Account("round", lambda: setup.llm.known, outside.now)
         self._source = setup.llm.source(ask, outside, self._call)
 
     async def pull(self) -> list[AgentEvent]:
         """What is heard next; an empty list at the end of the answer."""
         typed, heard = self._typed, list[AgentEvent]()
-        for event in await self._source.pull():
+        try:
+            events = await self._source.pull()
+        except BaseException as error:
+            self._account.end(self.cost, self._call.attempts, error)
+            raise
+        if not events:
+            self._account.end(self.cost, self._call.attempts, output=None)
+        for event in events:
             if isinstance(event, _OF_A_CALL):
                 event = self._of_a_call(event)
             self.folded.apply(event)
@@ -73,6 +82,7 @@ class Round:
 
     async def close(self) -> None:
         """Give the connection back."""
+        self._account.end(self.cost, self._call.attempts)
         await self._source.close()
 
     @property

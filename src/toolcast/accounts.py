@@ -1,0 +1,105 @@
+"""What is written about a call when it has ended: one line in the log, and with `verbose=True` an account on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from .errors import Attempt
+from .messages import Message
+from .terminal_text import visible
+from .usage import Usage
+
+logger: Final = logging.getLogger("toolcast")
+
+NO_OUTPUT: Final = object()
+_MESSAGE: Final = 300  # characters that are shown of a message
+_OUTPUT: Final = 2000  # and of the output or the error
+_MESSAGES: Final = 10
+
+
+class Account:
+    """The account of one call, written once: by the first `end`.
+
+    `name` says which call it is, `known` returns the provider and model that it is made with, and `now` the time in
+    seconds. `messages` are shown if it is `verbose`.
+    """
+
+    __slots__ = ("_began", "_ended", "_known", "_messages", "_name", "_now", "_verbose")
+
+    def __init__(
+        self,
+        name: str,
+        known: Callable[[], Mapping[str, Any]],
+        now: Callable[[], float],
+        messages: Sequence[Message] = (),
+        *,
+        verbose: bool = False,
+    ) -> None:
+        self._name = name
+        self._known = known
+        self._now = now
+        self._messages = messages
+        self._verbose = verbose
+        self._ended = False
+        self._began = now()
+
+    def end(
+        self,
+        usage: Usage,
+        attempts: Sequence[Attempt] = (),
+        error: BaseException | None = None,
+        output: Any = NO_OUTPUT,
+    ) -> None:
+        """Write the account: the call has ended with `output`, or because of `error`, or was closed."""
+        if self._ended:
+            return
+        self._ended = True
+        if not (self._verbose or logger.isEnabledFor(logging.INFO)):
+            return
+        seconds = self._now() - self._began
+        known = self._known()
+        title = visible(f"{self._name} with {known['provider']} {known['model']}")
+        cost = f"{seconds:.2f} s, {usage.input_tokens} tokens in, {usage.output_tokens} out"
+        if len(attempts) > 1:
+            cost = f"{cost}, {len(attempts)} requests"
+        end = "closed before its end" if output is NO_OUTPUT else "done"
+        logger.info("%s: %s (%s)", title, end if error is None else type(error).__name__, cost)
+        if self._verbose:
+            result = output if error is None else error
+            _print("\n  ".join([f"toolcast {title}", *self._lines(attempts, result), cost]))
+
+    def _lines(self, attempts: Sequence[Attempt], result: Any) -> list[str]:
+        lines = [_shown(message) for message in self._messages[-_MESSAGES:]]
+        try:
+            lines += [f"attempt {each.number}: {_in_a_line(_told(each.error), _OUTPUT)}" for each in attempts[:-1]]
+            lines.append(_in_a_line(_told(result), _OUTPUT))
+        except Exception as error:
+            # The output and the error may be of the user's own types, and fail when they are shown.
+            lines.append(f"its result cannot be shown: {type(error).__name__}")
+        return lines
+
+
+def _shown(message: Message) -> str:
+    others = [f"[{part.type}]" for part in message.parts if part.type != "text"]
+    return _in_a_line(" ".join([f"{message.role}:", message.text, *others]), _MESSAGE)
+
+
+def _told(result: Any) -> str:
+    if result is NO_OUTPUT:
+        return "closed before its end"
+    return f"{type(result).__name__}: {result}" if isinstance(result, BaseException) else f"result: {result!r}"
+
+
+def _in_a_line(text: str, limit: int) -> str:
+    line = visible(" ".join(text[: 2 * limit].split()))
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _print(text: str) -> None:
+    if sys.stderr is not None:  # a program without a console has none
+        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+            sys.stderr.write(f"{text}\n")
