@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path, PurePath
-from re import ASCII, sub
+from re import ASCII, compile as regex, sub
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeVar
 from urllib.parse import urlsplit
@@ -34,12 +34,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SECRET_OPTION: Final = regex("(?i)-.*(key|token|secret|passw|auth|credential|header)[^=]*")
+
 logger: Final = logging.getLogger("toolcast")
 
 CALL_TIMEOUT: Final = 120.0
 """Seconds that a call of a tool may take, unless `tools(timeout=...)` says otherwise."""
 
 _PAGES = 100
+
+
+def _plain(args: Sequence[str]) -> Iterator[str]:
+    """The arguments that are neither an option nor the value of one that is named like a secret."""
+    for before, arg in zip(("", *args), args, strict=False):
+        if not (arg.startswith("-") or _SECRET_OPTION.fullmatch(before)):
+            yield arg
 
 
 class MCPServer:
@@ -74,9 +83,9 @@ class MCPServer:
 
         It sees `env` and little of this program's environment: PATH, HOME and their like. What it writes to its
         standard error goes to the file `stderr`, otherwise nowhere. The name is that of the first argument that is
-        no option, or of the command.
+        no option, nor the value of one that is named like a secret, or of the command.
         """
-        spoken = next((arg for arg in args if not arg.startswith("-")), command)
+        spoken = next(_plain(args), command)
         return cls(over_stdio(command, args, env, cwd, stderr), name or PurePath(spoken).stem)
 
     @classmethod

@@ -20,6 +20,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from contextvars import Context
 from math import inf
 from pathlib import Path
+from re import compile as regex
 from subprocess import DEVNULL
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar, cast
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, Typ
 from pydantic import ValidationError
 
 from ..errors import MCPError, ToolcastError
+from ..providers.wire import Secret, SecretURL, guarded
+from ..runtime.failures import chain, guard_logs, in_flight, strip
 from ..runtime.waiting import Waiters
 from .mcp_tools import in_a_line
 
@@ -53,16 +56,32 @@ _ANSWER_LOST = "SSE stream "
 _UNKNOWN = "which may have been carried out, or not"
 
 
+_SECRET_NAME: Final = regex("(?i)key|token|secret|passw|auth|credential|cookie|url|dsn")
+_LOGGERS: Final = ("mcp.client.streamable_http", "mcp.client.client", "mcp.shared.jsonrpc_dispatcher", "client")
+
 # What goes wrong is raised here. Its log, with a traceback for each line that is no JSON, is for those who ask for it.
 for _logger in ("mcp", "client"):
     logging.getLogger(_logger).addHandler(logging.NullHandler())
 
 
+class Guarded(NamedTuple):
+    """Secrets that no text may contain."""
+
+    secrets: tuple[Secret, ...] = ()
+
+    def masked(self, text: str) -> str:
+        """`text` without the secrets."""
+        for secret in self.secrets:
+            text = secret.masked(text)
+        return text
+
+
 class Opening(NamedTuple):
-    """How a server is reached, and what to try where it is not."""
+    """How a server is reached, what to try where it is not, and what is secret of it."""
 
     transport: Callable[[], Transport]
     advice: str
+    guarded: Guarded = Guarded()
 
 
 def over_stdio(
@@ -74,20 +93,31 @@ def over_stdio(
 ) -> Opening:
     """What starts a program and talks with it over its standard input and output."""
 
+    given = {name: Secret(value) for name, value in (env or {}).items()}
+    secrets = tuple(value for name, value in given.items() if _SECRET_NAME.search(name))
+
     @asynccontextmanager
     async def opening() -> AsyncGenerator[Any]:
         from mcp import StdioServerParameters, stdio_client
 
-        program = StdioServerParameters(command=command, args=[*args], env={**(env or {})}, cwd=cwd)
+        program = StdioServerParameters(
+            command=command, args=[*args], env={name: value.reveal() for name, value in given.items()}, cwd=cwd
+        )
         # What is given here reaches subprocess.Popen, which takes this number as well as a file.
         async with stdio_client(program, stderr or cast("Any", DEVNULL)) as streams:
             yield streams
 
-    return Opening(opening, "Does its command run in a terminal? stderr=sys.stderr shows what it says")
+    return Opening(
+        opening, "Does its command run in a terminal? stderr=sys.stderr shows what it says", Guarded(secrets)
+    )
 
 
 def over_http(url: str, headers: Mapping[str, str]) -> Opening:
     """What talks with a server over streamable HTTP."""
+
+    address, named = SecretURL(url), guarded(headers)
+    secrets = (address, *(value for value in named.values() if isinstance(value, Secret)))
+    del url, headers  # no frame of a traceback may hold them
 
     @asynccontextmanager
     async def opening() -> AsyncGenerator[Any]:
@@ -96,12 +126,16 @@ def over_http(url: str, headers: Mapping[str, str]) -> Opening:
 
         # A server may be silent for as long as a tool takes; that has its own limit.
         async with (
-            AsyncClient(headers=headers, timeout=Timeout(30.0, read=None)) as client,
-            streamable_http_client(url, http_client=client) as streams,
+            AsyncClient(headers=_revealed(named), timeout=Timeout(30.0, read=None)) as client,
+            streamable_http_client(address.reveal(), http_client=client) as streams,
         ):
             yield streams
 
-    return Opening(opening, "Is it running, and is this its URL?")
+    return Opening(opening, "Is it running, and is this its URL?", Guarded(secrets))
+
+
+def _revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers.items()}
 
 
 class Link:
@@ -163,6 +197,8 @@ class Link:
         import anyio
 
         error: Exception = TimeoutError("no answer")
+        guard_logs(*_LOGGERS)
+        in_flight.set(self._opening.guarded)
         limit = 0.0 if self._closed else self._limit
         with anyio.move_on_after(limit) as self._scope:
             try:
@@ -237,6 +273,7 @@ class Link:
         except ToolcastError:
             raise
         except Exception as error:
+            self._strip(error)
             raise self._failed(error) from error
 
     def _end(self) -> None:
@@ -267,13 +304,14 @@ class Link:
             patience = f"start(timeout=...) waits longer than {self._limit} s"
             failure = MCPError(f"the MCP server {name} did not start in time; {patience}. {advice}")
         else:
-            failure = MCPError(f"the MCP server {name} could not be started: {_words(error)}. {advice}")
+            failure = MCPError(f"the MCP server {name} could not be started: {self._words(error)}. {advice}")
+        self._strip(error)
         failure.__cause__ = error
         return failure
 
     def _failed(self, error: Exception) -> MCPError:
         """What to say of a request that the server, or the way to it, has failed."""
-        words = _words(error)
+        words = self._words(error)
         if words in _LOST:
             self._refuse()
         if self._closed:
@@ -284,6 +322,22 @@ class Link:
         if words.startswith(_ANSWER_LOST):
             return MCPError(f"the answer of the MCP server {self._name} to the call was lost ({words}), {_UNKNOWN}")
         return MCPError(f"the MCP server {self._name} answered with an error: {words}")
+
+    def _strip(self, error: Exception) -> None:
+        """Take what is secret from `error` and all that led to it, also where it is an answer of the server."""
+        guarded = self._opening.guarded
+        strip(error, guarded, None)
+        for link in chain(error):
+            data: Any = getattr(link, "error", None)
+            if isinstance(message := getattr(data, "message", None), str):
+                data.message, data.data = guarded.masked(message), None
+
+    def _words(self, error: BaseException) -> str:
+        """Return what an error says, in short; of several at once, the first."""
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        words = self._opening.guarded.masked(str(error))
+        return in_a_line(words[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__
 
 
 class _Watched:
@@ -371,10 +425,3 @@ def _valid_text(data: Any) -> str:
 def _first_words(fault: ValidationError) -> str:
     first = fault.errors(include_url=False, include_input=False)[0]
     return in_a_line(first["msg"])[:_SHOWN] if first["type"] == "json_invalid" else "it is no JSON-RPC message"
-
-
-def _words(error: BaseException) -> str:
-    """What an error says, in short; of several at once, the first."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return in_a_line(str(error)[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from re import compile as regex
 from types import ModuleType, TracebackType
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
@@ -32,7 +33,18 @@ _CERTIFICATES = {
     62: "It was issued for another host: check base_url.",
     64: "It was issued for another host: check base_url.",
 }
-_in_flight: ContextVar[HTTPRequest | None] = ContextVar("in_flight", default=None)
+
+
+class Masking(Protocol):
+    """Something that knows secrets: a request, or how a server is reached."""
+
+    def masked(self, text: str) -> str:
+        """`text` without the secrets."""
+        ...
+
+
+in_flight: ContextVar[Masking | None] = ContextVar("in_flight", default=None)
+"""What knows the secrets that the code of a library has here, for the filter of its log."""
 
 
 def library_of(client: object) -> ModuleType:
@@ -44,9 +56,9 @@ def library_of(client: object) -> ModuleType:
     raise TypeError(f"a client of httpx or httpx2 is needed, not {type(client).__name__}")
 
 
-def guard_logs() -> None:
-    """Have the libraries' own logs hold no key, which a server may have sent back to them."""
-    for name in _LOGGERS:
+def guard_logs(*names: str) -> None:
+    """Keep keys out of the libraries' own logs, and those of `names`: a server may have sent one back to them."""
+    for name in (*_LOGGERS, *names):
         logging.getLogger(name).addFilter(_mask_record)
 
 
@@ -63,7 +75,7 @@ class Told:
 
     __slots__ = ("_before", "_library", "_reading", "_request", "_token")
 
-    _token: Token[HTTPRequest | None]
+    _token: Token[Masking | None]
 
     def __init__(self, library: ModuleType, request: HTTPRequest, *, reading: bool = False) -> None:
         self._library = library
@@ -72,12 +84,12 @@ class Told:
 
     def __enter__(self) -> None:
         self._before = sys.exception()
-        self._token = _in_flight.set(self._request)
+        self._token = in_flight.set(self._request)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
     ) -> None:
-        _in_flight.reset(self._token)
+        in_flight.reset(self._token)
         if error is None or isinstance(error, (LLMError, StopAsyncIteration)):
             return
         strip(error, self._request, self._before)
@@ -120,7 +132,7 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
     if isinstance(error, library.ProxyError):
         return unproxied(request, why)
     if isinstance(error, library.ConnectError):
-        return unconnected(request, why, _chain(error))
+        return unconnected(request, why, chain(error))
     return StreamInterrupted(f"the connection to {host} broke: {why}. Send the request again.")
 
 
@@ -145,12 +157,12 @@ def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
     )
 
 
-def strip(error: BaseException, request: HTTPRequest | None, before: BaseException | None) -> None:
+def strip(error: BaseException, request: Masking | None, before: BaseException | None) -> None:
     """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`.
 
     Without a `request` only the frames go: there are no keys to look for.
     """
-    for link in _chain(error, before):
+    for link in chain(error, before):
         link.__traceback__ = None
         if request is not None:
             _mask(link, request)
@@ -158,7 +170,7 @@ def strip(error: BaseException, request: HTTPRequest | None, before: BaseExcepti
             vars(link)["_request"] = None
 
 
-def _mask(error: BaseException, request: HTTPRequest) -> None:
+def _mask(error: BaseException, request: Masking) -> None:
     error.args = tuple(request.masked(arg) if isinstance(arg, str) else arg for arg in error.args)
     if isinstance(error, OSError) and error.strerror:
         error.strerror = request.masked(error.strerror)
@@ -166,7 +178,8 @@ def _mask(error: BaseException, request: HTTPRequest) -> None:
         error.rate_limits = {name: request.masked(value) for name, value in error.rate_limits.items()}
 
 
-def _chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
+def chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
+    """Yield `error` and all that led to it, up to what was there `before`."""
     seen: set[int] = {id(before)}
     ahead: list[BaseException | None] = [error]
     while ahead:
@@ -178,7 +191,7 @@ def _chain(error: BaseException, before: BaseException | None = None) -> Iterato
 
 
 def _mask_record(record: logging.LogRecord) -> bool:
-    if (request := _in_flight.get()) is not None:
+    if (request := in_flight.get()) is not None:
         record.msg, record.args = request.masked(record.getMessage()), ()
     return True
 
