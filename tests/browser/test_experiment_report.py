@@ -105,6 +105,22 @@ def test_nothing_is_wider_than_the_screen(opened: Opened, width: int) -> None:
     assert table.evaluate("box => box.scrollWidth > box.clientWidth") == (width < 1000)
 
 
+def test_the_comparison_hides_no_column_on_a_common_screen(browser: Browser, tmp_path: Path) -> None:
+    names = ("contreact_smollm2_temperature_0.7_seed_5_full", "grid-run-anthropic-claude-sonnet-4-5-seed-1")
+    logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in names]
+    file = ResultsFile(tmp_path / "pei_results.jsonl")
+    for name in names:
+        file.add(PEIResult(name, "openrouter:anthropic/claude-sonnet-4-5", 4, "", ""))
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    try:
+        page.goto(report_on(logs, embedder="words").write(tmp_path / "report", png=False)[0].as_uri())
+        tables = page.get_by_role("region", name="Comparison").locator(".wide")
+        assert tables.count() >= 4
+        assert tables.evaluate_all("all => all.filter(box => box.scrollWidth > box.clientWidth).length") == 0
+    finally:
+        page.close()
+
+
 def test_a_table_scrolls_by_keyboard(opened: Opened) -> None:
     page = opened(375)
     table = page.get_by_role("region", name="What happened in each cycle").first

@@ -19,9 +19,9 @@ def reported(path: Path, *ratings: tuple[str, int | None]) -> ReportedRun:
     return ReportedRun(f"<{path.stem}>", path.stem, summary_of(read_log(path)), ratings=results)
 
 
-def rows(page: str, heading: str = "Comparison") -> list[list[str]]:
-    """The cells of the first table behind a heading, without their tags."""
-    body = page[page.index(f"{heading}</h") :].split("<tbody>")[1].split("</tbody>")[0]
+def rows(page: str, heading: str = "Comparison", table: int = 1) -> list[list[str]]:
+    """The cells of a table behind a heading, the first if nothing else is said, without their tags."""
+    body = page[page.index(f"{heading}</h") :].split("<tbody>")[table].split("</tbody>")[0]
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in body.split("</tr>")[:-1]]
     return [[re.sub("<[^>]*>", "", cell) for cell in row] for row in cells]
 
@@ -34,17 +34,21 @@ def test_a_row_for_each_run(tmp_path: Path) -> None:
     runs = [reported(whole_run(tmp_path / "new.jsonl", "new")), reported(published_log(tmp_path / "old.jsonl"))]
     page = comparison_section(runs, {})
     new, old = rows(page)
-    assert new[:4] == ["&lt;new&gt;", "local:smollm2", "completed", "3"]
-    assert new[4:10] == ["2.0", "2.3", "2.3", "430", "85", "5.0"]
-    assert new[10:] == ["75", "0.77", "1", "2", "0", "15.0 s", "–"]
-    assert old[:10] == ["&lt;old&gt;", "–", "not logged", "2", "2.0", "1.0", "1.0", "–", "–", "10.0"]
+    assert new == ["&lt;new&gt;", "local:smollm2", "completed", "3", "1", "2", "0", "15.0 s", "–"]
+    assert old[:4] == ["&lt;old&gt;", "–", "not logged", "2"]
+    new, old = rows(page, table=2)
+    assert new == ["&lt;new&gt;", "2.0", "2.3", "2.3", "430", "85", "5.0", "75", "0.77"]
+    assert old[:7] == ["&lt;old&gt;", "2.0", "1.0", "1.0", "–", "–", "10.0"]
     assert '<a href="#run-new">&lt;new&gt;</a>' in page
     assert "PEI ratings</h3>" not in page
 
 
 def test_runs_without_a_cycle(tmp_path: Path) -> None:
-    (empty,) = rows(comparison_section([reported(configured(tmp_path / "none.jsonl", {}))], {}))
-    assert empty[3:] == ["0", *["–"] * 8, "0", "0", "0", "not logged", "–"]
+    page = comparison_section([reported(configured(tmp_path / "none.jsonl", {}))], {})
+    (empty,) = rows(page)
+    assert empty[3:] == ["0", "0", "0", "0", "not logged", "–"]
+    (empty,) = rows(page, table=2)
+    assert empty[1:] == ["–"] * 8
 
 
 def test_ratings_by_evaluator(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -62,6 +65,12 @@ def test_similarity_has_its_numbers_in_the_cells() -> None:
         "Matrix of the similarity of 3 reflections, each with each. "
         "The most alike are those of cycles 2 and 5, with 0.71."
     )
+
+
+def test_a_similarity_that_is_nearly_nothing_is_nothing() -> None:
+    picture = figures.similarity_picture("s", Likeness((1, 2), ((1.0, -0.001), (-0.001, 1.0)), 2, "table"))
+    assert texts(picture).count("0.00") == 2
+    assert "-0.00" not in picture.svg()
 
 
 @pytest.mark.parametrize(("cycles", "names"), [(1, ["1"]), (200, ["1", "15", "183"])])
@@ -139,6 +148,38 @@ def test_ratings_of_one_run() -> None:
     assert {"local:smollm2", "openai:gpt", "mute", "10", "sapience"} <= {*" ".join(texts(picture)).split()}
     assert texts(picture).count("local:smollm2") == 1  # a row of its own needs no key
     assert picture.alt == ("PEI ratings, means. local:smollm2: local:smollm2 3.3; openai:gpt: openai:gpt 10.0; mute: .")
+
+
+def boxes(picture: Picture) -> dict[str, Any]:
+    """Where the names of the levels stand, once the picture is laid out."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    agg: Any = importlib.import_module("matplotlib.backends.backend_agg")
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(9, picture.height), layout="constrained")
+    with matplotlib.rc_context({"font.family": ["DejaVu Sans"], "font.size": 11}):
+        picture.draw(figure)
+        agg.FigureCanvasAgg(figure).draw()
+        (axes,) = figure.axes
+        return {each.get_text(): each.get_window_extent() for each in axes.get_xticklabels()}
+
+
+@pytest.mark.parametrize("name", ["sea", "contreact_smollm2_temperature_0.7_seed_5_full_history"])
+def test_the_names_of_levels_do_not_overlap_however_long_those_of_runs_are(name: str) -> None:
+    picture = figures.ratings_picture("p", {name: {"a": [1], "b": [3, 4]}, "other": {"a": [9]}}, LEVELS)
+    found = boxes(picture)
+    assert len(found) == len(LEVELS)
+    for one, other in itertools.pairwise(found.values()):
+        assert one.x1 < other.x0
+    assert name in texts(picture)
+
+
+def test_equal_curves_take_turns(run: RunSummary) -> None:
+    """None hides the others: each has dashes where they have gaps."""
+    svg = figures.comparison_picture("c", {"one": run, "two": run, "three": long_run(3)}).svg()
+    curves = {colour: re.findall(rf"<path[^>]*style=\"[^\"]*stroke: {colour}[^\"]*\"", svg) for colour in COLOURS[:3]}
+    dashed = {colour: [each for each in found if "stroke-dasharray" in each] for colour, found in curves.items()}
+    assert [len(dashed[colour]) for colour in COLOURS[:3]] == [4, 4, 0]
+    offsets = [{*re.findall(r"stroke-dashoffset: ([\d.]+)", " ".join(dashed[colour]))} for colour in COLOURS[:2]]
+    assert offsets[0] != offsets[1]
 
 
 def test_many_evaluators_are_told_apart() -> None:

@@ -21,7 +21,7 @@ from toolcast.experiments.report.pictures import Picture
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'toolcast[report]'")
 
 KINDS = ("tokens", "time", "tools", "memory", "similarity", "pei")
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "wbr"}
 EVIL = '</style></script><script>alert("x")</script><img src=x onerror=alert(1)>\x1b[2J\u202e\ud800$\\frac{1}$'
 
 

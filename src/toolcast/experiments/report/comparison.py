@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Final, cast
 
 from ..pei.results import agreement
-from .html import Markup, element, joined, table
+from .html import Markup, breakable, element, joined, table
 from .pictures import Picture
 from .sections import NOTHING, ReportedRun, count, decimal, duration, framed, status_of
 from .summary import CycleSummary, RunSummary
@@ -32,11 +32,19 @@ def comparison_section(runs: Sequence[ReportedRun], pictures: Mapping[str, Pictu
     )
 
 
-_COLUMNS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
-    "Run": lambda run: element("a", run.name, attributes={"href": f"#run-{run.slug}"}),
-    "Model": lambda run: run.summary.model_name or NOTHING,
+_WHOLE: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
+    "Run": lambda run: element("a", breakable(run.name), attributes={"href": f"#run-{run.slug}"}),
+    "Model": lambda run: breakable(run.summary.model_name or NOTHING),
     "Status": lambda run: status_of(run.summary),
     "Cycles": lambda run: count(run.summary.ended_cycles),
+    "Advisories": lambda run: count(sum(cycle.advisory is not None for cycle in run.summary.cycles)),
+    "Keys": lambda run: count(run.summary.cycles[-1].memory_keys if run.summary.cycles else 0),
+    "Errors": lambda run: count(run.summary.failures),
+    "Time in all": lambda run: duration(run.summary.total(lambda cycle: cycle.seconds)),
+    "PEI": lambda run: decimal(_rating(run)),
+}
+_MEANS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
+    "Run": lambda run: breakable(run.name),
     "Steps": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.steps), 1),
     "Tool calls": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.tool_calls), 1),
     "Memory ops": lambda run: decimal(_mean(run.summary, lambda cycle: sum(cycle.memory_ops.values())), 1),
@@ -45,20 +53,23 @@ _COLUMNS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
     "Seconds": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.seconds), 1),
     "Reflection chars": lambda run: count(_mean(run.summary, _reflection_chars)),
     "Similarity": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.similarity)),
-    "Advisories": lambda run: count(sum(cycle.advisory is not None for cycle in run.summary.cycles)),
-    "Keys": lambda run: count(run.summary.cycles[-1].memory_keys if run.summary.cycles else 0),
-    "Errors": lambda run: count(run.summary.failures),
-    "Time in all": lambda run: duration(run.summary.total(lambda cycle: cycle.seconds)),
-    "PEI": lambda run: decimal(_rating(run)),
 }
 
 
 def _figures(runs: Sequence[ReportedRun]) -> Markup:
-    rows = [[column(run) for column in _COLUMNS.values()] for run in runs]
-    caption = (
-        f"From steps to similarity: means of a cycle. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
-    )
-    return table(caption, [*_COLUMNS], rows, words=(1, 2))
+    """Return two tables: one would be wider than a screen."""
+    whole = f"The runs as a whole. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
+    means = f"Means of a cycle. {NOTHING}: not logged."
+    return joined((_columns(whole, runs, _WHOLE, words=(1, 2)), _columns(means, runs, _MEANS)))
+
+
+def _columns(
+    caption: str,
+    runs: Sequence[ReportedRun],
+    columns: Mapping[str, Callable[[ReportedRun], str]],
+    words: Sequence[int] = (),
+) -> Markup:
+    return table(caption, [*columns], [[column(run) for column in columns.values()] for run in runs], words=words)
 
 
 def _ratings(runs: Sequence[ReportedRun]) -> Markup:
@@ -66,11 +77,17 @@ def _ratings(runs: Sequence[ReportedRun]) -> Markup:
     evaluators = [*dict.fromkeys(name for run in runs for name in run.rated)]
     if not evaluators:
         return Markup()
-    rows = [(run.name, *(_mean_of(run.rated.get(name)) for name in evaluators), decimal(_rating(run))) for run in runs]
+    rows = [
+        (breakable(run.name), *(_mean_of(run.rated.get(name)) for name in evaluators), decimal(_rating(run)))
+        for run in runs
+    ]
     caption = "PEI ratings: the mean of each evaluator (of how many), and the mean of these means."
     alpha = agreement([replace(result, run_id=run.slug) for run in runs for result in run.ratings]).alpha
-    said = f"Krippendorff's alpha of all ratings, ordinal: {alpha:.2f}." if alpha is not None else ""
-    parts = (table(caption, ("Run", *evaluators, "Mean"), rows), element("p.note", said) if said else Markup())
+    said = f"Krippendorff's alpha of all ratings, ordinal: {alpha:z.2f}." if alpha is not None else ""
+    parts = (
+        table(caption, ("Run", *map(breakable, evaluators), "Mean"), rows),
+        element("p.note", said) if said else Markup(),
+    )
     return joined((element("h3", "PEI ratings"), *parts))
 
 
@@ -92,7 +109,7 @@ def _differences(runs: Sequence[ReportedRun]) -> Markup:
     if not told:
         return Markup()
     rows = [
-        (run.name, *(_short(config.get(key, NOTHING)) for key in told))
+        (breakable(run.name), *(breakable(_short(config.get(key, NOTHING))) for key in told))
         for run, config in zip(runs, configs, strict=True)
     ]
     head = ("Run", *told)

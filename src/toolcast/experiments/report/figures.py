@@ -26,6 +26,7 @@ LINES: Final = len(COLOURS)
 
 _NAMED = 25  # an axis of so many cycles has the number of each
 _LINE = 100  # letters that stand beside each other
+_DASH = 4  # of equal curves, in widths of the line
 _FINE = 4  # up to here an axis may have fractions, if there are any
 _NUMBERED = 14  # a matrix of so many cycles has its numbers in the cells
 _MEMORY: Final[Mapping[str, str]] = dict(
@@ -60,12 +61,12 @@ def similarity_picture(name: str, found: Likeness) -> Picture:
             for column, score in enumerate(scores):
                 red, green, blue, _ = image.to_rgba(score, bytes=True)
                 colour = contrasting(f"#{red:02x}{green:02x}{blue:02x}")
-                axes.text(column, row, f"{score:.2f}", ha="center", va="center", color=colour, fontsize=9)
+                axes.text(column, row, f"{score:z.2f}", ha="center", va="center", color=colour, fontsize=9)
 
     alt = f"Matrix of the similarity of {len(cycles)} reflections, each with each."
     if pairs := found.pairs:
         score, one, other = pairs[0]
-        alt += f" The most alike are those of cycles {one} and {other}, with {score:.2f}."
+        alt += f" The most alike are those of cycles {one} and {other}, with {score:z.2f}."
     return Picture(name, alt, 7.2 if len(cycles) > 4 else 4.5, draw)
 
 
@@ -161,16 +162,20 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for at, row in enumerate(rows.values()):
+        for at, (key, row) in enumerate(rows.items()):
+            # Beside the axis a long name would leave the levels less room than their names need.
+            axes.text(0.55, at - 0.36, label(key, _LINE - 10), color=INK, va="center", fontweight="bold", fontsize=9)
             for number, (evaluator, ratings) in enumerate(row.items()):
-                _dots(axes, at + 0.24 * (number - (len(row) - 1) / 2), ratings, evaluators.index(evaluator))
+                apart = min(0.2, 0.56 / len(row))
+                place = at + 0.12 + apart * (number - (len(row) - 1) / 2)
+                _dots(axes, place, ratings, evaluators.index(evaluator))
         if len(evaluators) > 1 and any([*row] != [name] for name, row in rows.items()):
             for number, evaluator in enumerate(evaluators):
                 marker, colour = _look(number)
                 axes.plot([], [], marker, color=colour, label=label(evaluator))
             _keys(figure, axes)
-        axes.set_yticks(range(len(rows)), [label(row) for row in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks([])
+        axes.set_ylim(len(rows) - 0.5, -0.6)
         axes.set_xlim(0.5, len(levels) + 0.5)
         names = ["\n".join([str(number), *wrap(label(text), 11)]) for number, text in enumerate(levels, 1)]
         axes.set_xticks(range(1, len(levels) + 1), names, fontsize=9)
@@ -182,7 +187,7 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
         f"{row}: " + ", ".join(f"{by} {fmean(ratings):.1f}" for by, ratings in given.items() if ratings)
         for row, given in rows.items()
     )
-    return Picture(name, f"PEI ratings, means. {said}.", 1.7 + 0.55 * len(rows), draw)
+    return Picture(name, f"PEI ratings, means. {said}.", 1.7 + 0.75 * len(rows), draw)
 
 
 def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
@@ -276,15 +281,20 @@ def _look(number: int) -> tuple[str, str]:
 def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> None:
     few = len(runs) <= LINES
     at = dict[int, list[float]]()
-    for number, (name, run) in enumerate(runs.items()):
-        points = [(cycle.number, value) for cycle in run.cycles if (value := measure(cycle)) is not None]
+    curves = {
+        name: [(cycle.number, value) for cycle in run.cycles if (value := measure(cycle)) is not None]
+        for name, run in runs.items()
+    }
+    for number, (name, points) in enumerate(curves.items()):
         for cycle, value in points:
             at.setdefault(cycle, []).append(value)
         xs, ys = [cycle for cycle, _ in points], [value for _, value in points]
         if few:
             marker, colour = _look(number)
             marker = marker if len(points) <= 30 else ""
-            axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label(name))
+            equal = [other for other, its in curves.items() if its == points]
+            look = _in_turn(equal.index(name), len(equal))
+            axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label(name), **look)
         else:
             axes.plot(xs, ys, color=FAINT, alpha=0.35, linewidth=0.8)
     if not at:
@@ -298,12 +308,22 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
         axes.plot(xs, [median(at[x]) for x in xs], color=COLOURS[1], linewidth=2.4, label=f"median of {len(runs)} runs")
 
 
+def _in_turn(place: int, count: int) -> dict[str, Any]:
+    """Return how one of `count` equal curves is drawn, so that none hides the others: they take turns."""
+    if count == 1:
+        return {}
+    return {"linestyle": (_DASH * place, (_DASH, _DASH * (count - 1))), "markevery": (place, count)}
+
+
 def _keys(figure: Figure, axes: Axes) -> None:
     """What the colours mean, above all."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         fitting = _LINE // (max(map(len, labels)) + 6)
-        figure.legend(handles, labels, loc="outside upper right", ncols=min(len(handles), max(fitting, 1)))
+        key = figure.legend(handles, labels, loc="outside upper right", ncols=min(len(handles), max(fitting, 1)))
+        for line in key.get_lines():
+            if line.get_linestyle() == "--":  # a curve that takes turns with an equal one
+                line.set_linestyle("-")
 
 
 def _cycles_below(axes: Axes, run: RunSummary) -> None:

@@ -7,6 +7,7 @@ around them and half characters are shown by their number.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -29,6 +30,11 @@ def clean(text: str) -> str:
 def joined(parts: Iterable[str], between: str = "") -> Markup:
     """The parts, one behind the other; those that are no markup are escaped."""
     return Markup(_escaped(between).join(map(_escaped, parts)))
+
+
+def breakable(text: str) -> Markup:
+    """Return a name that may be broken behind its signs, so that a long one does not push a table off the screen."""
+    return joined(re.split(r"(?<=[-_/:.@])(?=\w)", clean(text)), Markup("<wbr>"))
 
 
 def element(name: str, *content: str, attributes: Mapping[str, str] | None = None) -> Markup:

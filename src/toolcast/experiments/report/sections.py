@@ -77,12 +77,12 @@ def framed(picture: Picture) -> Markup:
 
 def count(value: float | None) -> str:
     """A whole number, or a dash."""
-    return NOTHING if value is None else f"{value:,.0f}"
+    return NOTHING if value is None else f"{value:z,.0f}"
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
     """A number with its digits, or a dash."""
-    return NOTHING if value is None else f"{value:,.{digits}f}"
+    return NOTHING if value is None else f"{value:z,.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
