@@ -402,7 +402,7 @@ def remade(recorded: dict[str, Any]) -> dict[str, Any]:
     """The body as this library sends it. Tools of the service's own go in through `extra`."""
     tools = recorded.get("tools", [])
     own = [tool for tool in tools if "input_schema" in tool and "defer_loading" not in tool]
-    extra: dict[str, Any] = {} if own == tools else {"tools": tools}
+    extra: dict[str, Any] = {} if own == tools else {"tools": [tool for tool in tools if tool not in own]}
     if extra and "tool_choice" in recorded:
         extra["tool_choice"] = recorded["tool_choice"]
     conversation = Conversation(

@@ -79,6 +79,74 @@ def test_damage_inside_a_call_is_an_error_unless_it_is_accepted(protocol: Protoc
         assert isinstance([*decoder.feed(body), *decoder.close()][-1], Finish)
 
 
+OWN = {"chat": "response_format", "responses": "text", "anthropic": "output_config", "google": "generationConfig"}
+
+
+def sent(protocol: Protocol, extra: dict[str, Any], **about: Any) -> dict[str, Any]:
+    conversation = Conversation("m", (user("Go"),), TOOLS[:1], **{"tool_choice": NamedTool("get.weather"), **about})
+    request = protocol.wire().request(conversation, Settings(max_tokens=9, extra=extra))
+    body: dict[str, Any] = json.loads(request.body)
+    return body
+
+
+@each
+def test_tools_in_extra_are_added_to_ones_own(protocol: Protocol) -> None:
+    (own,) = sent(protocol, {}, tool_choice="auto")["tools"]
+    for more in ([{"type": "web_search"}], ({"googleSearch": {}},), [own, {"x": [1]}, 5]):
+        found = sent(protocol, {"tools": more}, tool_choice="auto")["tools"]
+        assert found == [own, *(tool for tool in more if tool != own)]
+    assert sent(protocol, {"tools": [{"type": "web_search"}]}, tool_choice=None)["tools"][1:]
+
+
+@each
+@pytest.mark.parametrize("tools", [{"type": "web_search"}, "web_search", None, 5])
+def test_tools_in_extra_that_are_no_list(protocol: Protocol, tools: Any) -> None:
+    with pytest.raises(BadRequest, match=r"extra\['tools'\]: expected a list of tools, got"):
+        sent(protocol, {"tools": tools})
+
+
+@each
+def test_another_tool_of_the_same_name_is_refused(protocol: Protocol) -> None:
+    name = legal_name("get.weather")
+    for tool in ({"name": name}, {"function": {"name": name}}, {"functionDeclarations": [None, {"name": name}]}):
+        with pytest.raises(BadRequest, match=f"another tool named '{name}'"):
+            sent(protocol, {"tools": [tool]}, tool_choice="auto")
+
+
+@each
+def test_an_extra_that_contradicts_what_the_call_needs_is_refused(protocol: Protocol) -> None:
+    body = sent(protocol, {})
+    for name in ("tool_choice", "toolConfig", "format"):
+        if name in body:
+            assert sent(protocol, {name: body[name]}) == body
+            other: Any = {"functionCallingConfig": {"mode": "NONE"}} if name == "toolConfig" else "none"
+            with pytest.raises(BadRequest, match=rf"extra\['{name}'\].* but this call needs .*leave it out of extra"):
+                sent(protocol, {name: other})
+            return
+    pytest.fail("nothing forces the tool")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_an_extra_that_replaces_the_schema_of_the_answer_is_refused(name: str) -> None:
+    other = {"type": "text", "format": {"type": "text"}, "responseMimeType": "text/plain"}
+    with pytest.raises(BadRequest, match="but this call needs"):
+        sent(PROTOCOLS[name], {OWN[name]: other}, mode="json_schema")
+
+
+def test_objects_in_extra_are_added_at_every_depth() -> None:
+    body = sent(PROTOCOLS["chat"], {"stream_options": {"include_obfuscation": False}})
+    assert body["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+    extra = {"generationConfig": {"thinkingConfig": {"x": 1}, "maxOutputTokens": 5}}
+    request = (
+        PROTOCOLS["google"]
+        .wire()
+        .request(Conversation("gemini-2.5-flash", (user("Go"),)), Settings(thinking=100, max_tokens=9, extra=extra))
+    )
+    config = json.loads(request.body)["generationConfig"]
+    assert config["maxOutputTokens"] == 5
+    assert config["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": 100, "x": 1}
+
+
 def folded(events: list[Event]) -> ChatResponse:
     accumulator = Accumulator()
     for event in events:

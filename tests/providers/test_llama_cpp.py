@@ -44,6 +44,12 @@ def test_a_forced_tool_is_a_grammar_and_a_description() -> None:
     )
 
 
+def test_a_grammar_in_extra_is_refused_where_tools_need_theirs() -> None:
+    assert _body(_talk(tools=()), Settings(extra={"grammar": "root ::= x"}))["grammar"] == "root ::= x"
+    with pytest.raises(BadRequest, match="would replace the grammar that the tools need"):
+        _body(_talk(), Settings(extra={"grammar": "root ::= x"}))
+
+
 def test_without_tools_there_is_still_a_system_message() -> None:
     body = _body(_talk(tools=()), Settings(max_tokens=7, extra={"cache_prompt": False}))
     assert body["messages"][0] == {"role": "system", "content": "You are a helpful assistant."}

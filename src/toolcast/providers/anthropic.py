@@ -85,7 +85,7 @@ def _can_hold(terms: Terms, settings: Settings) -> bool:
 class AnthropicFrame(Frame):
     """One Messages request but for its messages."""
 
-    open: ClassVar[tuple[str, ...]] = ("thinking", "output_config")
+    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("anthropic", terms)

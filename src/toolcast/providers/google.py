@@ -78,7 +78,11 @@ class GoogleWire(HTTPWire):
 class GoogleFrame(Frame):
     """One request of `generateContent` but for its contents."""
 
-    open: ClassVar[tuple[str, ...]] = ("generationConfig", "toolConfig")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "toolConfig.functionCallingConfig",
+        "generationConfig.responseMimeType",
+        "generationConfig.responseJsonSchema",
+    )
 
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("google", terms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -74,10 +74,10 @@ class Address:
 class Frame(ABC):
     """One request but for its messages. A subclass fills `fields`, the members of the JSON body, and `notes`.
 
-    `open` names objects of the body to which `Settings.extra` adds, instead of replacing them.
+    `fixed` names the members by which the answer is made to be what was asked for: `Settings.extra` cannot change them.
     """
 
-    open: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
 
     def __init__(self, provider: str, terms: Terms) -> None:
         # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
@@ -135,7 +135,7 @@ class HTTPWire(ABC):
             frame = self._frame(conversation, settings)
             members = dict(frame.members)
             said = frame.said(readable(conversation.messages, conversation.model))
-            for name, value in (said | self._extra(frame, settings)).items():
+            for name, value in (said | _extra(frame, frame.fields | said, settings)).items():
                 members[name] = member(name, value)
             url, headers = self.url(conversation), self.headers(conversation.stream)
         except BadRequest as error:
@@ -188,13 +188,70 @@ class HTTPWire(ABC):
             check_header(name, value)
         return headers
 
-    def _extra(self, frame: Frame, settings: Settings) -> dict[str, Any]:
-        """`Settings.extra`, its objects of the frame's `open` names added to what stands there."""
-        extra = dict(settings.extra or {})
-        for name in frame.open:
-            if isinstance(more := extra.get(name), Mapping):
-                extra[name] = {**frame.fields.get(name, {}), **cast("Mapping[str, Any]", more)}
-        return extra
+
+def _extra(frame: Frame, own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return `Settings.extra`, its tools and its objects added to those of the request.
+
+    Raise `BadRequest` if it contradicts what the request is made for.
+    """
+    extra = dict(settings.extra or {})
+    if "tools" in extra:
+        extra["tools"] = _all_tools(own.get("tools", []), extra["tools"])
+    for name in frame.fixed:
+        _check_fixed(name, own, extra)
+    return {name: _merged(own.get(name), value) for name, value in extra.items()}
+
+
+def _merged(own: Any, more: Any) -> Any:
+    """Return `more`, with what `own` has besides if both are objects, at every depth."""
+    if not (isinstance(own, Mapping) and isinstance(more, Mapping)):
+        return more
+    ours, theirs = cast("Mapping[str, Any]", own), cast("Mapping[str, Any]", more)
+    return {**ours, **{name: _merged(ours.get(name), value) for name, value in theirs.items()}}
+
+
+def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
+    """Return the tools of a request and those of `extra`; raise `BadRequest` for two of one name."""
+    if not isinstance(more, (list, tuple)):
+        raise BadRequest(f"extra['tools']: expected a list of tools, got {type(more).__name__}: {more!r:.100}")
+    added = [tool for tool in cast("Sequence[Any]", more) if tool not in own]
+    both = {name for tool in own for name in _names(tool)} & {name for tool in added for name in _names(tool)}
+    if both:
+        raise BadRequest(
+            f"extra['tools'] has another tool named {min(both)!r}: rename one of them, or leave it out of extra"
+        )
+    return [*own, *added]
+
+
+def _names(tool: Any) -> Iterator[str]:
+    """Yield the names that a tool has, in any service's form."""
+    if isinstance(tool, Mapping):
+        found = cast("Mapping[str, Any]", tool)
+        functions = (found, found.get("function"), *_as_sequence(found.get("functionDeclarations")))
+        for function in functions:
+            name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
+            if isinstance(name, str):
+                yield name
+
+
+def _as_sequence(value: object) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def _check_fixed(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
+    """Raise `BadRequest` if both have a value at the path, and not the same one."""
+    ours: Any = own
+    theirs: Any = extra
+    for name in path.split("."):
+        if not (isinstance(ours, Mapping) and isinstance(theirs, Mapping)):
+            return
+        ours, theirs = ours.get(name), theirs.get(name)
+    if ours is not None and theirs is not None and ours != theirs:
+        shown = "".join(f"[{name!r}]" for name in path.split("."))
+        raise BadRequest(
+            f"extra{shown} is {theirs!r:.100}, but this call needs {ours!r:.100}: leave it out of extra, and set "
+            "tool_choice= or mode= instead"
+        )
 
 
 def check_header(name: str, value: str | Secret) -> None:

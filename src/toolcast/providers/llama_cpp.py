@@ -66,6 +66,11 @@ class LlamaCppWire:
         form = self._form(conversation)
         settings = settings.over(Settings(max_tokens=self.max_tokens))
         if form is not None:
+            if "grammar" in (settings.extra or {}):
+                raise self._of(
+                    conversation,
+                    BadRequest("extra['grammar'] would replace the grammar that the tools need: call without tools"),
+                )
             rules = {"grammar": self._grammar(form, not form.forced)}
             settings = settings.with_(extra={**rules, **(settings.extra or {})})
         return self._chat.request(self._plain(conversation, form), settings)

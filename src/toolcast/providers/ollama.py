@@ -130,8 +130,6 @@ def held_form(terms: Conversation | Terms) -> Form | None:
 class OllamaFrame(Frame):
     """One request of `/api/chat` but for its messages."""
 
-    open: ClassVar[tuple[str, ...]] = ("options",)
-
     def __init__(self, terms: Terms, settings: Settings) -> None:
         super().__init__("ollama", terms)
         self._told: str | None = None

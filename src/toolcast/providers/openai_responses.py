@@ -42,7 +42,7 @@ class OpenAIResponsesWire(ServiceWire):
 class ResponsesFrame(ServiceFrame):
     """One Responses request but for its messages."""
 
-    open: ClassVar[tuple[str, ...]] = ("reasoning", "text")
+    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
 
     def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
         super().__init__(service, terms, settings)
