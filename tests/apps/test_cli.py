@@ -63,7 +63,7 @@ def test_a_command_loads_only_what_it_needs() -> None:
     ("error", "code", "words"),
     [
         (NotFound("no weights"), 1, "toolcast: no weights\n"),
-        (PermissionError(13, "denied", "/cache"), 1, "toolcast: [Errno 13] denied: '/cache'\n"),
+        (PermissionError(13, "denied", "/cache"), 1, "toolcast: denied: '/cache'\n"),
         (ImportError("it needs: pip install 'toolcast[cli]'"), 1, "toolcast: it needs: pip install 'toolcast[cli]'\n"),
         (KeyboardInterrupt(), 130, "toolcast: interrupted\n"),
     ],

@@ -77,7 +77,7 @@ def test_tools_are_called_where_they_are_needed(smollm2: Path, tmp_path: Path) -
 def test_an_answer_that_repeats_itself_is_ended(smollm2: Path) -> None:
     exact = Settings(temperature=0, extra={"cache_prompt": False})
     with GuidedLlamaCpp(settings=exact) as llm:
-        *_, end = llm.stream_chat([system("You are a helpful assistant."), user("la " * 16)])
+        *_, end = llm.stream_chat([system("You are a helpful assistant."), user(" ".join(["la"] * 16))])
     assert end == Finish("other", raw=REPETITION)
 
 

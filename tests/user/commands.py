@@ -7,6 +7,7 @@ The shell is `sh`; in it, `toolcast` is this very library's command, with warnin
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from user.session import CTRL_C, Screen, command_environment, finish
 
 SH = shutil.which("sh")
 needs_a_shell = pytest.mark.skipif(SH is None, reason="needs a POSIX shell")
+
+PYTHON = re.compile(r"\[Errno|\b(base_url|api_key|max_attempts|settings=|Settings\()")
+"""Words of somebody who writes programs: at a shell, options and variables are named."""
 
 _PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
 _TOOLCAST = f"""toolcast() {{ "$PYTHON" -W error -c '{_PROGRAM}' "$@"; }}\n"""
@@ -59,4 +63,5 @@ def shell(line: str, env: dict[str, str], typed: str = "") -> Screen:
     screen = finish(begun(line, env), typed)
     assert "Traceback" not in screen.err, screen.err
     assert "\x1b" not in screen.out + screen.err
+    assert not PYTHON.search(screen.err), screen.err
     return screen

@@ -120,7 +120,7 @@ def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
     skipped = "error: a piece of the answer could not be read: <html>Bad gateway</html> (it was skipped)"
     errors = screen.err.splitlines()
     assert errors.pop(4) == skipped
-    assert [line[:19] for line in errors] == ["error: ollama m-1: "] * 5, screen.err
+    assert [line[:19] for line in errors] == ["error: ollama m-1: "] * 6, screen.err
     assert talk(server)[-1] == ("user", "7")
 
 

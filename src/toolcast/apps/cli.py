@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import NamedTuple, Protocol, cast
 
 from ..errors import ToolcastError
+from .command_words import command_words
 
 
 class _Row(NamedTuple):
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _leave_the_pipe()
         return 0
     except (ToolcastError, OSError, ImportError) as error:
-        print("toolcast:", " ".join(str(error).split()), file=sys.stderr)
+        print("toolcast:", " ".join(command_words(error).split()), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("toolcast: interrupted", file=sys.stderr)

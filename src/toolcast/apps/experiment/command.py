@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from ...errors import ToolcastError
 from ...terminal_text import visible
+from ..command_words import command_words
 
 
 class Row(NamedTuple):
@@ -69,6 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise  # whoever read stdout has gone: cli.py knows what to do
     except (ToolcastError, OSError, ImportError) as error:
         notes: list[str] = getattr(error, "__notes__", [])
-        lines = [line for text in (str(error), *notes) for line in text.splitlines() if line.strip()]
+        lines = [
+            line
+            for text in (command_words(error), *map(command_words, notes))
+            for line in text.splitlines()
+            if line.strip()
+        ]
         print("Error:", visible("\n".join(lines)), file=sys.stderr)
         return 1

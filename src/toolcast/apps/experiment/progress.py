@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ...terminal_text import visible
+from ..command_words import command_words
 
 if TYPE_CHECKING:
     from ...experiments.log_events import LogEvent
@@ -71,7 +72,7 @@ class RunView:
                 self.cycles_ended += 1
                 self.say(f"{whose}Cycle {event.cycle_number} finished.")
             case "ERROR" if whose or event.payload.get("kind") not in _RAISED:
-                self._warn(f"{whose}Cycle {event.cycle_number}: {event.payload.get('message')}")
+                self._warn(f"{whose}Cycle {event.cycle_number}: {command_words(event.payload.get('message'))}")
             case _:
                 pass
         if self.bar is not None:

@@ -26,6 +26,7 @@ from ...toolbox.fetching import fetch_tool
 from ...toolbox.files import file_tools
 from ...toolbox.questions import question_tool
 from ...tools import CallableTool
+from ..command_words import command_words
 from ..homes import home, prompt_history_file, sessions_file
 from ..pull import load_in_sight
 from .commands import COMMANDS, completions
@@ -142,7 +143,7 @@ def _store(place: Path, closing: ExitStack, *, must_be: bool) -> tuple[Store, st
     except ToolcastError as error:
         if must_be:
             raise
-        return MemoryStore(), f"This conversation is kept nowhere: {error}"
+        return MemoryStore(), f"This conversation is kept nowhere: {command_words(error)}"
 
 
 def _screen(terminal: Terminal, place: Path, *, by_line: bool) -> Screen:

@@ -37,6 +37,7 @@ from ...ready_made import llm
 from ...states import REPL, Observer, Trace
 from ...tool_texts import REFUSES_TOOLS
 from ...toolbox.questions import Question
+from ..command_words import command_words
 from .asking import answered, asked
 from .commands import COMMANDS, typed_command
 from .conversation import Conversation
@@ -122,7 +123,7 @@ class Repl:
         """Tell of an error, in one line."""
         self._has_failed = True
         self.screen.end_answer()
-        self.screen.error(" ".join(message.split()), hint if self.screen.is_interactive else "")
+        self.screen.error(" ".join(command_words(message).split()), hint if self.screen.is_interactive else "")
 
     # One input.
 

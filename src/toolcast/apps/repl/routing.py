@@ -27,6 +27,7 @@ from ...events import (
     ToolResult,
 )
 from ...providers.repetition import REPETITION
+from ..command_words import command_words
 from .screen import Screen
 
 _CUT_SHORT: Final[Mapping[str, str]] = {
@@ -113,10 +114,12 @@ class Routes:
 
     def _restarted(self, event: Restarted) -> None:
         self._screen.end_answer()
-        self._screen.note(f"The model is asked again, what it said is void: {event.reason}")
+        self._screen.note(f"The model is asked again, what it said is void: {command_words(event.reason)}")
 
     def _failover(self, event: Failover) -> None:
-        self._screen.note(f"{event.provider} {event.model} failed, another model is asked: {event.error}")
+        self._screen.note(
+            f"{event.provider} {event.model} failed, another model is asked: {command_words(event.error)}"
+        )
 
     def _unreadable(self, event: RawEvent) -> None:
         self.has_skipped = True
