@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from importlib.metadata import version
@@ -20,12 +21,28 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"toolcast {version('toolcast')}\n"
 
 
-@pytest.mark.parametrize("line", [[], ["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"], ["models", "nobody"]])
+@pytest.mark.parametrize("line", [["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"], ["models", "nobody"]])
 def test_a_wrong_command_line_is_exit_code_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(line)
     assert done.value.code == 2
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-m", "toolcast", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: toolcast [-h]")
+    assert "Chat with a model, at a terminal or in a pipe." in done.stdout
+
+
+def test_the_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["toolcast"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("toolcast", run_name="__main__")
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: toolcast [-h]")
 
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     option("--tools", metavar="FILE", help="a Python file: the model is offered its functions")
     option("--mode", choices=_MODES, help="what the model may do; default: build")
     option("--system", metavar="TEXT", default="", help="what the model is told first")
-    option("--session", metavar="ID", type=_session, help="the session to go on with, or to begin")
+    option(
+        "--session",
+        metavar="ID",
+        type=_session,
+        help="the session to go on with, by its id or how that begins, or the id of a new one",
+    )
     option("--lines", action="store_true", help="in a pipe: each line is a question (default: all of it is one)")
     option("--debug", action="store_true", help="log requests, states and tracebacks to stderr")
 

@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
     try:
+        if not words:
+            _parser(words).print_help()
+            return 0
         parsed = _parser(words).parse_args(words)
         run: Callable[[argparse.Namespace], int] = parsed.run
         code = run(parsed)

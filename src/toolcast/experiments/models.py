@@ -146,10 +146,10 @@ async def _find(llm: Ollama, outside: Outside) -> None:
     try:
         status, body = await _fetched(await llm.authorize(request, outside), llm, outside)
     except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
-        why = error.message if isinstance(error, LLMError) else "nothing came back in time"
+        why = error.message.partition(". ")[0] if isinstance(error, LLMError) else "nothing came back in time"
         raise ServerNotFound(
-            f"Ollama does not answer at {before}: {why.partition('. ')[0]}. Start it with `ollama serve`, or say where it "
-            "is with ollama_client_config.host or --host"
+            f"Ollama does not answer at {before}: {why}. Start it with `ollama serve`, or say where it is "
+            "with ollama_client_config.host or --host"
         ) from error
     if status != 404:
         _look_up(llm.model, _names(body, before, request), before)

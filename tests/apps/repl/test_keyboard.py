@@ -36,6 +36,7 @@ def test_silent_and_as_it_was(terminal: Any) -> None:
         keys.silence()
         assert not shows(terminal)
         assert termios.tcgetattr(terminal)[3] & termios.ISIG  # Ctrl-C is one
+        assert termios.tcgetattr(terminal)[3] & termios.NOFLSH  # and throws nothing away
         keys.listen()
         assert termios.tcgetattr(terminal) == before
 

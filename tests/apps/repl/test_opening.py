@@ -20,7 +20,8 @@ from toolcast.apps.repl.prompting import Words
 from toolcast.apps.repl.repl import Repl
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import PlainScreen
-from toolcast.errors import ToolcastError
+from toolcast.errors import AuthFailed, ToolcastError
+from toolcast.testing import ScriptedLLM
 
 PLAIN = Options()
 
@@ -59,7 +60,7 @@ def in_pipe(home: Path, options: Options, typed: str = "") -> tuple[int, str, st
     ("variables", "screen"),
     [
         ({}, RichScreen),
-        ({"NO_COLOR": "1"}, PlainScreen),
+        ({"NO_COLOR": "1"}, RichScreen),
         ({"NO_COLOR": ""}, RichScreen),
         ({"TERM": "dumb"}, PlainScreen),
     ],
@@ -77,7 +78,7 @@ def test_without_the_extra_the_screen_is_plain(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_greeting(tmp_path: Path) -> None:
-    with at_terminal(tmp_path, NO_COLOR="1") as (repl, shown):
+    with at_terminal(tmp_path, TERM="dumb") as (repl, shown):
         fetched, text = shown.getvalue().split("\r")[1].split("MB")
         model, small, keys = text.splitlines()
         assert fetched == " 50 % of 2.0 "
@@ -89,7 +90,7 @@ def test_the_greeting(tmp_path: Path) -> None:
 
 
 def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) -> None:
-    with at_terminal(tmp_path, Options(mode="plan"), NO_COLOR="1") as (repl, shown):
+    with at_terminal(tmp_path, Options(mode="plan"), TERM="dumb") as (repl, shown):
         assert "too small" not in shown.getvalue()
         names = {tool.name for tool in repl.conversation.engine.tools}
         assert names == {"read_file", "list_files", "search_files", "ask_user"}
@@ -111,9 +112,68 @@ def test_sessions_are_kept(tmp_path: Path) -> None:
         assert (tmp_path / "home" / "sessions.db").is_file()
 
 
+@contextmanager
+def answering(*answers: Any) -> Iterator[None]:
+    """Whatever model is named, it answers this."""
+    llm = ScriptedLLM(*answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "chosen_for_chat", lambda *named: llm)
+        yield
+
+
+def left(home: Path, *ids: str) -> None:
+    """Leave sessions there in which something was said."""
+    for id in ids:
+        with answering(f"Hello from {id}. " + "word " * 500):
+            in_pipe(home, Options("m-1", session=id), f"I am at {id}.")
+
+
+def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    left(tmp_path, "holiday-plans", "work")
+    with at_terminal(tmp_path, Options("m-1", session="holi"), TERM="dumb") as (repl, shown):
+        assert repl.session.id == "holiday-plans"
+        text = shown.getvalue()
+    assert "The session holiday-plans goes on: 2 messages, 1 question. It ended with:\n> I am at holiday-plans." in text
+    assert text.rstrip().endswith("word word")
+    assert "\n... " in text  # of a long answer the end
+    assert len(text) < 2500
+
+
+def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
+    left(tmp_path, "holiday-plans")
+    with at_terminal(tmp_path, Options("m-1", session="work"), TERM="dumb") as (repl, shown):
+        assert repl.session.id == "work"
+        assert "A new session begins: work." in shown.getvalue()
+
+
+def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
+    left(tmp_path, "plan-1", "plan-2", "plan-10")
+    told = r"no session is called 'plan'; give the whole id with --session: plan-1, plan-2, plan-10"
+    with pytest.raises(ToolcastError, match=told), at_terminal(tmp_path, Options("m-1", session="plan")):
+        raise AssertionError
+    with at_terminal(tmp_path, Options("m-1", session="plan-1"), TERM="dumb") as (repl, _):
+        assert repl.session.id == "plan-1"
+
+
+def test_with_nobody_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
+    left(tmp_path, "day10")
+    with pytest.raises(ToolcastError, match="no session is called 'day1'; give the whole id with --session: day10"):
+        in_pipe(tmp_path, Options("m-1", session="day1"), "Hi")
+
+
+def test_a_session_in_which_nothing_was_said_is_not_kept(tmp_path: Path) -> None:
+    with answering(AuthFailed("no key"), "Hello."):
+        assert in_pipe(tmp_path, Options("m-1", session="ada"), "Hi")[0] == 1
+        with SQLiteStore(tmp_path / "sessions.db") as store:
+            assert store.ids() == []
+        assert in_pipe(tmp_path, Options("m-1", session="bob"), "Hi")[0] == 0
+    with SQLiteStore(tmp_path / "sessions.db") as store:
+        assert store.ids() == ["bob"]
+
+
 def test_where_they_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with at_terminal(tmp_path / "file", NO_COLOR="1") as (_, shown):
+    with at_terminal(tmp_path / "file", TERM="dumb") as (_, shown):
         assert "MBThis conversation is kept nowhere: " in shown.getvalue()
     with pytest.raises(ToolcastError, match="failed"), at_terminal(tmp_path / "file", Options(session="ada")):
         raise AssertionError
@@ -163,7 +223,7 @@ def test_words_that_complete_commands(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_log_is_silent_without_debug(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("toolcast")
     before = logger.level, logger.propagate, list(logger.handlers)
-    with at_terminal(tmp_path, NO_COLOR="1") as (_, shown):
+    with at_terminal(tmp_path, TERM="dumb") as (_, shown):
         logger.warning("a stray line")
         assert "stray" not in shown.getvalue()
     assert (logger.level, logger.propagate, list(logger.handlers)) == before

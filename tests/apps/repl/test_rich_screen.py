@@ -425,8 +425,47 @@ def test_wide_signs_and_emoji_stand_there_once(bench: Bench) -> None:
         assert shown.count(sign) == text.count(sign)
 
 
-def test_without_a_depth_of_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\(a\,b_1 * c_2 * d\)",
+        r"\[\int_0^1 f(x)\,dx\]",
+        r"$$a_1\;b_1 \\ c$$",
+        r"$x_1 * y_2 * z\,$",
+        r"\[ a\!b \]",
+        r"$\$5$",
+    ],
+)
+def test_a_formula_keeps_its_backslashes(bench: Bench, formula: str) -> None:
+    in_pieces(bench.screen.content, f"It is {formula}, *really*.\n")
+    bench.screen.end_answer()
+    assert f"It is {formula}, really." in " ".join(bench.output.text.split())
+
+
+def test_money_is_no_formula(bench: Bench) -> None:
+    in_pieces(bench.screen.content, r"From $5 to *now* $10-$20, \*so\* \$1, \(or *1*." + "\n")
+    bench.screen.end_answer()
+    assert "From $5 to now $10-$20, *so* $1, (or 1." in " ".join(bench.output.text.split())
+
+
+def test_no_color_is_of_colours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+    bench = Bench()
+    in_pieces(bench.screen.content, "# Title\n**bold** `code`\n- item\n```python\ndef f(): pass\n```\n")
+    bench.screen.error("wrong")
+    assert set(re.findall(r"\x1b\[[\d;]*m", bench.output.written)) <= {
+        "\x1b[0m",
+        "\x1b[1m",
+        "\x1b[2m",
+        "\x1b[3m",
+        "\x1b[1;4m",
+    }
+    assert bench.output.look("bold").bold
+    assert " • item" in bench.output.text
+
+
+def test_without_a_depth_of_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "unknown")
     bench = Bench()
     in_pieces(bench.screen.content, "# Title\n**bold** `code`\n```python\ndef f(): pass\n```\n")
     bench.screen.error("wrong")

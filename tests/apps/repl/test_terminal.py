@@ -108,6 +108,14 @@ def test_what_is_typed_during_an_answer_is_there_at_the_next_prompt(server: Olla
     assert [line for line in terminal.lines if line][-6:-1] == ["> one", "The first", "answer.", "> two", "The second."]
 
 
+def test_what_is_typed_during_an_answer_is_there_after_ctrl_c(server: OllamaServer, terminal: Driven) -> None:
+    server.breaks_off(said(content="Once upon a time"), HOLD)
+    terminal.type("a story" + ENTER)
+    terminal.until("Once upon a time")
+    terminal.type("and then" + CTRL_C)
+    terminal.until("(cancelled)", "> and then")
+
+
 def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, terminal: Driven) -> None:
     """R10."""
     for path in ("one.txt", "two.txt"):
@@ -226,16 +234,16 @@ def test_a_terminal_of_another_size_in_the_middle(server: OllamaServer, terminal
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2Jend"
 
 
-@pytest.mark.parametrize("plain", ["", "1"])
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_nobody_but_the_repl_commands_the_terminal(
-    server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+    server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     (tmp_path / "evil.txt").write_text(EVIL)
     monkeypatch.chdir(tmp_path)
     server.streams(said(thinking=EVIL, content=EVIL, tool_calls=[call("read_file", path="evil.txt", x=EVIL)]), DONE)
     server.calls(call(EVIL), call("read_file", path="evil.txt"))
     server.says(f"That {EVIL} was all.")
-    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, NO_COLOR=plain) as terminal:
+    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, TERM=term) as terminal:
         terminal.until(">")
         terminal.type("go" + ENTER)
         terminal.until("was all.")
@@ -250,12 +258,24 @@ def test_nobody_but_the_repl_commands_the_terminal(
     assert "\\x1b]0;owned" in terminal.text
 
 
-@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_without_colours_there_is_no_code_at_all(server: OllamaServer, tmp_path: Path, env: dict[str, str]) -> None:
+def test_no_color_takes_colours_and_nothing_else(server: OllamaServer, tmp_path: Path) -> None:
+    server.says("# Title\n\nSome **bold** text.\n\n- item")
+    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, NO_COLOR="1") as terminal:
+        terminal.say("go")
+        assert [line for line in terminal.lines if line][-4:-1] == ["Title", "Some bold text.", " • item"]
+        terminal.type("/mod" + TAB)
+        terminal.until("/model")
+        terminal.type(CTRL_C)
+        terminal.ends()
+    assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)[;m]", terminal.raw)
+    assert "+go" in (tmp_path / "prompt_history").read_text()
+
+
+def test_a_dumb_terminal_gets_no_code_at_all(server: OllamaServer, tmp_path: Path) -> None:
     """R11."""
     server.streams(said(thinking="Hm.", content="Some **bold** text.", tool_calls=[call("no_such_tool")]), DONE)
     server.says("# The end")
-    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, **env) as terminal:
+    with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, TERM="dumb") as terminal:
         terminal.until(">")
         terminal.type("go\n")
         terminal.until("Some **bold** text.", "# The end")

@@ -120,6 +120,11 @@ class Conversation:
         start = self._start_of_turn()
         return self._unsaid or (None if start is None else self.engine.history[start])
 
+    @property
+    def last_exchange(self) -> tuple[Message, ...]:
+        """The last question, and all that followed."""
+        return tuple(self.engine.history[self._start_of_turn() :])
+
     def settle(self, said: Message) -> None:
         """Remember what was said to a turn that is over, where it failed so early that the history has it no more."""
         self._unsaid = None if any(message is said for message in self.engine.history) else said
@@ -146,7 +151,7 @@ class Conversation:
         """Have a new session with this history. The old one stays in the store."""
         old, self.session = self.session, self._begun(history)
         self._unsaid = None
-        old.close()
+        self._leave(old)
 
     def save(self, path: Path) -> None:
         """Write what was said to a file. One that is there already must be a conversation too."""
@@ -165,7 +170,14 @@ class Conversation:
 
     def close(self) -> None:
         """Close the session."""
-        self.session.close()
+        self._leave(self.session)
+
+    def _leave(self, session: Session) -> None:
+        """Close a session. One in which nothing was said is not kept."""
+        is_empty = not session.engine.history
+        session.close()
+        if is_empty:
+            self._store.delete(session.id)
 
     def _begun(self, history: Iterable[Message] = ()) -> Session:
         id = f"chat-{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"

@@ -29,6 +29,7 @@ class Keyboard:
         self._before = before = termios.tcgetattr(self._stdin)
         silent = before.copy()
         silent[3] &= ~termios.ECHO
+        silent[3] |= termios.NOFLSH  # or Ctrl-C would throw away what was typed before it
         atexit.register(self.listen)
         termios.tcsetattr(self._stdin, termios.TCSADRAIN, silent)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TextIO
+from textwrap import shorten
+from typing import Final, TextIO
 
 from ...errors import ToolcastError
 from ...llms import FunctionCallingLLM
@@ -36,6 +37,9 @@ from .modes import MODES
 from .repl import Repl
 from .screen import PlainScreen, Screen
 from .tool_files import tools_of
+
+_NAMED: Final = 120
+"""Characters of the ids that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,9 @@ class Terminal:
 
     @property
     def takes_codes(self) -> bool:
-        """Whether a person looks at it, and wants colours."""
-        plain = self.environ.get("NO_COLOR") or self.environ.get("TERM", "dumb") == "dumb"
-        return self.stdin.isatty() and self.stdout.isatty() and not plain
+        """Whether a person looks at it, through a terminal that can be written over. `NO_COLOR` is only of colours."""
+        is_dumb = self.environ.get("TERM", "dumb") == "dumb"
+        return self.stdin.isatty() and self.stdout.isatty() and not is_dumb
 
 
 @contextmanager
@@ -93,7 +97,7 @@ def opened(options: Options, terminal: Terminal) -> Generator[Repl]:
         store, remark = _store(place, closing, must_be=options.session is not None)
         screen = _screen(terminal, place, by_line=options.lines)
         repl = Repl(
-            Conversation(kit, store, options.session),
+            Conversation(kit, store, options.session and _session_id(options.session, store, terminal)),
             screen,
             model=options.other_model,
             observer=log_loop if options.debug else None,
@@ -103,6 +107,8 @@ def opened(options: Options, terminal: Terminal) -> Generator[Repl]:
             screen.note(line)
         if terminal.takes_codes and isinstance(screen, PlainScreen):
             screen.note("pip install 'toolcast[cli]' gives you colours, Markdown, completion and a history.")
+        if options.session and screen.is_interactive:
+            repl.show_where_it_was_left()
         yield repl
 
 
@@ -144,6 +150,19 @@ def _store(place: Path, closing: ExitStack, *, must_be: bool) -> tuple[Store, st
         if must_be:
             raise
         return MemoryStore(), f"This conversation is kept nowhere: {command_words(error)}"
+
+
+def _session_id(wanted: str, store: Store, terminal: Terminal) -> str:
+    """Return the id of the session to go on with, which may begin with `wanted`, or `wanted` for a new one.
+
+    Raises `ToolcastError` where several begin so, or nobody is there to see which one it is.
+    """
+    ids = store.ids()
+    found = [wanted] if wanted in ids else [id for id in ids if id.startswith(wanted)]
+    if not found or found == [wanted] or (len(found) == 1 and terminal.stdin.isatty()):
+        return found[0] if found else wanted
+    named = shorten(", ".join(found), _NAMED, placeholder=" ...")
+    raise ToolcastError(f"no session is called {wanted!r}; give the whole id with --session: {named}")
 
 
 def _screen(terminal: Terminal, place: Path, *, by_line: bool) -> Screen:

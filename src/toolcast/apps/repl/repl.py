@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from textwrap import shorten
 from typing import Final
 
 from ...agents.sessions import Session
@@ -49,6 +50,10 @@ INTERRUPTED: Final = 130
 """The exit code of who leaves by Ctrl-C, as shells have it."""
 
 _EXITS: Final = ("", "exit", "quit")
+
+_SHOWN_QUESTION: Final = 200
+_SHOWN_ANSWER: Final = 2000
+"""Characters of the last exchange that are shown when a session is gone on with."""
 
 _HINTS: Final[Mapping[type[BaseException], str]] = {
     ConnectFailed: "is a server running there? --host or OLLAMA_HOST say where; /retry asks again",
@@ -118,6 +123,23 @@ class Repl:
         """A turn that answers `said`."""
         self._step("asked")
         self._turn(said)
+
+    def show_where_it_was_left(self) -> None:
+        """Show how much was said in the session, and the last exchange of it."""
+        history = self.conversation.engine.history
+        if not history:
+            self.screen.note(f"A new session begins: {self.session.id}.")
+            return
+        questions = sum(message.role == "user" for message in history)
+        said = f"{counted(len(history), 'message')}, {counted(questions, 'question')}"
+        self.screen.note(f"The session {self.session.id} goes on: {said}. It ended with:")
+        last = self.conversation.last_exchange
+        question = " ".join(message.text for message in last if message.role == "user")
+        self.screen.note(f"{PROMPT}{shorten(question, _SHOWN_QUESTION, placeholder=' ...')}")
+        answer = "\n\n".join(message.text for message in last if message.role == "assistant" and message.text)
+        shown = answer if len(answer) <= _SHOWN_ANSWER else f"... {answer[-_SHOWN_ANSWER:]}"
+        self.screen.content(shown)
+        self.screen.end_answer()
 
     def fail(self, message: str, hint: str = "") -> None:
         """Tell of an error, in one line."""
@@ -281,3 +303,8 @@ class Repl:
     def _step(self, event: str) -> None:
         self._states.step(event)
         self.trace.append(self.state)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the number of things with their noun, in the plural unless it is one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

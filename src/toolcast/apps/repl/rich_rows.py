@@ -7,12 +7,14 @@ that it can be copied from the terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from copy import copy
 from functools import cache
 from typing import ClassVar, Final, TextIO
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
@@ -29,6 +31,10 @@ from .live_rows import Row
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.block_quote": "dim"})
 _CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal itself: they fit its background
 _INDENT: Final = 4  # what rich takes for each level of lists and quotes; where nothing is left, it shows nothing
+_MATH: Final = re.compile(
+    r"\\\((?:.|\n){1,300}?\\\)|\\\[(?:.|\n){1,1000}?\\\]|\$\$(?:.|\n){1,1000}?\$\$|\$(?=\S)(?:\\.|[^$\\])*(?<=\S)\$(?!\d)"
+)
+"""A formula as models write it: in `\\(\\)`, `\\[\\]`, `$$`, or in `$` where that cannot be an amount of money."""
 _DEPTHS: Final = {
     "standard": ColorSystem.STANDARD,
     "256": ColorSystem.EIGHT_BIT,
@@ -66,7 +72,19 @@ class _Table(TableElement):
 def parser() -> MarkdownIt:
     """The Markdown that is understood: blocks of it mean the same alone as in the whole (see live_markdown.py)."""
     rules = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["strikethrough", "table"])
+    rules.inline.ruler.before("escape", "math", _take_math)
     return rules.disable(["html_block", "html_inline", "reference", "image"])
+
+
+def _take_math(state: StateInline, silent: bool) -> bool:
+    """Take a formula in TeX as the text that it is: in Markdown its backslashes and underscores mean other things."""
+    found = _MATH.match(state.src, state.pos)
+    if not found:
+        return False
+    if not silent:
+        state.pending += found[0]
+    state.pos = found.end()
+    return True
 
 
 class _Markdown(Markdown):
@@ -118,7 +136,7 @@ class RichRows:
             emoji=False,
             legacy_windows=False,
         )
-        self._depth = None if self._console.no_color else _DEPTHS.get(self._console.color_system or "")
+        self._depth = _DEPTHS.get(self._console.color_system or "")
 
     @property
     def columns(self) -> int:
@@ -169,4 +187,6 @@ class RichRows:
 
     def _coloured(self, segment: Segment) -> str:
         style = segment.style
+        if style and self._console.no_color:
+            style = style.without_color  # bold and italic stay: https://no-color.org
         return style.render(segment.text, color_system=self._depth) if style else segment.text
