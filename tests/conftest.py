@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -31,6 +32,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The event loop of an async test: each runs on both."""
     return str(request.param)
+
+
+def pytest_configure() -> None:
+    """Have this process and those that tests start interrupted by SIGINT.
+
+    A program that is started with SIGINT ignored (in the background of a shell script, by some CI runners) passes
+    that on.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
