@@ -270,6 +270,7 @@ def asked_again(*answers: Any, **options: Any) -> Any:
     return llm.requests[1].messages[1:]
 
 
+@pytest.mark.fault(74, 75)
 def test_the_faults_are_told_as_the_result_of_the_call() -> None:
     bad = call('{"title": 1, "artist": "b", "songs": [{"title": "c"}]}')
     said, told = asked_again(bad, SEA)

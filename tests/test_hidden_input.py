@@ -107,6 +107,7 @@ def everything(error: BaseException) -> str:
     return "".join(texts)
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_in_errors(output: Any, wrong: Any, streamed: bool, face: Face, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,6 +124,7 @@ def test_in_errors(output: Any, wrong: Any, streamed: bool, face: Face, caplog: 
     assert WORD not in everything(error) + caplog.text
 
 
+@pytest.mark.fault(75)
 def test_the_input_shows_where_no_type_hides_it(face: Face) -> None:
     class Open(BaseModel):
         password: str = Field(min_length=40)
@@ -133,6 +135,7 @@ def test_the_input_shows_where_no_type_hides_it(face: Face) -> None:
     assert not hides_input(shape_of(Open).adapter.core_schema)
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("answer", ["words with {word}", '{{"password": "{word}"}}', '[{{"password": "{word}"'])
 def test_in_an_answer_without_a_call(answer: str, face: Face) -> None:
     llm = ScriptedLLM(*[answer.format(word=WORD)] * 2)
@@ -142,6 +145,7 @@ def test_in_an_answer_without_a_call(answer: str, face: Face) -> None:
     assert WORD not in str(llm.requests[1].messages)
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
 def test_when_asking_again(output: Any, wrong: Any, face: Face) -> None:
     llm = ScriptedLLM(wrong, wrong)
@@ -177,6 +181,7 @@ def store(login: Login) -> str:
     return "stored"
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("wrong", [{"login": {"password": WORD}}, {"password": WORD}])
 def test_in_a_session_and_its_store(wrong: Any) -> None:
     kept = MemoryStore()

@@ -430,6 +430,8 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
     assert any("httpcore" in line for line in listener.said) or way is by_the_url_over_aiohttp
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 def test_a_login_that_comes_back(face: Face, listener: Listener) -> None:
     login = b64encode(f"{canary()}:{canary()}".encode()).decode()
     with Loopback() as server:
@@ -461,6 +463,8 @@ UNFIT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize("unfit", UNFIT.values(), ids=[*UNFIT])
 @pytest.mark.parametrize("make", [*MAKERS, of_a_provider, of_no_provider], ids=lambda make: make.__name__)
 def test_in_a_constructor_that_fails(make: Callable[..., object], unfit: dict[str, Any]) -> None:
@@ -475,6 +479,8 @@ def test_in_a_constructor_that_fails(make: Callable[..., object], unfit: dict[st
 BAD_URLS = ["ftp://h/v1", "http://[h/v1", "http://", "nothing"]
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize("url", BAD_URLS)
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url: str, face: Face) -> None:
@@ -486,6 +492,8 @@ def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url
             shown(where, text)
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 def test_in_a_key_with_a_line_break(face: Face) -> None:
     key = f"{canary()}\n"
     as_text, as_bytes = {"Authorization": key}, {"Authorization": key.encode()}
@@ -499,6 +507,8 @@ def test_in_a_key_with_a_line_break(face: Face) -> None:
             shown(where, text)
 
 
+@pytest.mark.fault(37, 134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize("proxy", ["http://{login}@127.0.0.1:9", "socks9://{login}@h", "http://{login}@h:x"])
 @pytest.mark.parametrize("network", [None, "aiohttp"])
 def test_in_a_proxy(proxy: str, network: Any, monkeypatch: pytest.MonkeyPatch, listener: Listener) -> None:

@@ -277,6 +277,7 @@ async def test_arguments_that_do_not_fit(through: Callable[[Any], Call]) -> None
     assert "x" * 80 not in words
 
 
+@pytest.mark.fault(75)
 def test_many_faults_are_counted_and_some_are_shown() -> None:
     with pytest.raises(ValidationError, match=r"8 errors: .*value 4|and 3 more") as caught:
         as_tool(list[int]).read({"value": ["x"] * 8})
