@@ -353,7 +353,7 @@ _ROOMS = {
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 __version__ = "0.1.0"
-# Written out, because type checkers read no other form. A test compares it with `_HOME`.
+# Written out, because type checkers read no other form. A test compares it with `_ROOMS`.
 __all__ = [
     "Accumulator",
     "AgentChatResponse",
@@ -403,6 +403,7 @@ __all__ = [
     "EventStream",
     "ExperimentConfig",
     "ExperimentRunner",
+    "FailTurn",
     "Failover",
     "FallbackLLM",
     "Finish",
@@ -499,6 +500,7 @@ __all__ = [
     "TryAgain",
     "Turn",
     "TurnCancelled",
+    "TurnFailed",
     "TurnStopped",
     "TurnStream",
     "Under",
@@ -507,6 +509,7 @@ __all__ = [
     "Usage",
     "UsageReport",
     "ValidationError",
+    "WouldSuspend",
     "__version__",
     "assistant",
     "command_tool",

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias
+
+from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
 from .errors import CallError
@@ -29,6 +31,8 @@ StopReason: TypeAlias = Literal[
     "error",
     "other",
 ]
+
+T = TypeVar("T", default=Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +194,14 @@ class ToolResult:
     name: str
     content: str
     is_error: bool = False
-    output: Any = None
+    output: object = None
 
 
 @dataclass(frozen=True, slots=True)
-class OutputDelta:
+class OutputDelta(Generic[T]):
     """The typed result of the turn as far as it has arrived: a snapshot that never changes."""
 
-    value: Any
+    value: T
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +211,10 @@ class ErrorEvent:
     error: BaseException
 
 
-AgentEvent: TypeAlias = Event | ToolStarted | ToolProgress | ToolResult | PermissionRequest | OutputDelta | ErrorEvent
-"""What a turn is told with."""
+AgentEvent: TypeAlias = (
+    Event | ToolStarted | ToolProgress | ToolResult | PermissionRequest | OutputDelta[T] | ErrorEvent
+)
+"""The events of a turn. `AgentEvent[Album]` are those of a turn with an `Album` as its typed output."""
 
 OURS: frozenset[type] = frozenset((Restarted, Routing, Failover))
 """What no service sends: the library's own words about a call."""

@@ -8,7 +8,7 @@ They are shells: they only wait. What happens between two waits is written once,
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from .accounts import Account
 from .accumulator import Accumulator
@@ -20,6 +20,7 @@ from .runtime import without_loop
 from .usage import Usage
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 
 class _EventState:
@@ -239,6 +240,10 @@ class ObjectStream(_ObjectState[T]):
         """Every event of the answer, as it comes."""
         return self._view("events()", "events")
 
+    @overload
+    def items(self: ObjectStream[list[E]], path: None = None) -> Iterator[E]: ...
+    @overload
+    def items(self, path: Path | None = None) -> Iterator[Any]: ...
     def items(self, path: Path | None = None) -> Iterator[Any]:
         """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
         return self._view("items()", "items", path)
@@ -341,6 +346,10 @@ class AsyncObjectStream(_ObjectState[T]):
         """Every event of the answer, as it comes."""
         return self._view("events()", "events")
 
+    @overload
+    def items(self: AsyncObjectStream[list[E]], path: None = None) -> AsyncIterator[E]: ...
+    @overload
+    def items(self, path: Path | None = None) -> AsyncIterator[Any]: ...
     def items(self, path: Path | None = None) -> AsyncIterator[Any]:
         """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
         return self._view("items()", "items", path)

@@ -12,10 +12,12 @@ from toolcast import (
     AsyncTurnStream,
     Engine,
     Message,
+    OutputDelta,
     PermissionRequest,
     Permissions,
     Session,
     ToolContext,
+    ToolResult,
     Turn,
     TurnStream,
     Usage,
@@ -39,15 +41,27 @@ def turns(engine: Engine) -> None:
     assert_type(engine.usage, Usage)
     assert_type(engine.pending, tuple[PermissionRequest, ...])
     for event in engine.stream("hello"):
-        assert_type(event, AgentEvent)
+        assert_type(event, AgentEvent[None])
+
+
+def typed_events(engine: Engine) -> None:
+    for event in engine.stream("hello", output_cls=Album):
+        assert_type(event, AgentEvent[Album])
+        match event:
+            case OutputDelta(value):
+                assert_type(value, Album)
+            case ToolResult(output=output):
+                assert_type(output, object)
+            case _:
+                pass
 
 
 async def turns_awaited(engine: Engine) -> None:
     assert_type(await engine.asubmit("hello"), Turn[None])
     assert_type(await engine.asubmit("hello", output_cls=Album), Turn[Album])
     assert_type(engine.astream("hello", output_cls=Album), AsyncTurnStream[Album])
-    async for event in engine.astream("hello"):
-        assert_type(event, AgentEvent)
+    async for event in engine.astream("hello", output_cls=Album):
+        assert_type(event, AgentEvent[Album])
 
 
 def approvals(request: PermissionRequest) -> Answer:

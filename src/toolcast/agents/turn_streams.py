@@ -31,7 +31,7 @@ class _TurnState(Generic[T]):
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
         self._flow: TurnFlow | None = None
-        self._queue: list[AgentEvent] = []
+        self._queue: list[AgentEvent[T]] = []
         self._position = 0
         self._closed = False
 
@@ -67,7 +67,7 @@ class _TurnState(Generic[T]):
             self._flow = self._begin()
         return self._flow
 
-    def _next(self) -> AgentEvent | None:
+    def _next(self) -> AgentEvent[T] | None:
         if self._position >= len(self._queue):
             return None
         event = self._queue[self._position]
@@ -82,10 +82,10 @@ class _TurnState(Generic[T]):
 class TurnStream(_TurnState[T]):
     """The events of a turn: iterate it; `result()` is the turn."""
 
-    def __iter__(self) -> Iterator[AgentEvent]:
+    def __iter__(self) -> Iterator[AgentEvent[T]]:
         return self
 
-    def __next__(self) -> AgentEvent:
+    def __next__(self) -> AgentEvent[T]:
         event = self._next()
         if event is not None:
             return event
@@ -121,10 +121,10 @@ class TurnStream(_TurnState[T]):
 class AsyncTurnStream(_TurnState[T]):
     """The events of a turn, awaited: `async for`; `await result()` is the turn."""
 
-    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+    def __aiter__(self) -> AsyncIterator[AgentEvent[T]]:
         return self
 
-    async def __anext__(self) -> AgentEvent:
+    async def __anext__(self) -> AgentEvent[T]:
         event = self._next()
         if event is not None:
             return event
