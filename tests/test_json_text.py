@@ -31,6 +31,7 @@ class Box:
     text: str
 
 
+@pytest.mark.fault(67)
 @pytest.mark.parametrize(
     ("text", "expected"), [("a", "a"), ("é", "é"), (f"a{HALF}b", "a\ufffdb"), ("\ud83d\ude00", "\U0001f600")]
 )
@@ -93,6 +94,7 @@ ARGUMENTS = [
 ]
 
 
+@pytest.mark.fault(67)
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=["half", "escaped", "infinite", "nan", "huge"])
 @pytest.mark.parametrize("make", [lambda: CallableTool.from_function(echo), lambda: CallableTool.from_model(Note)])
 def test_a_turn_takes_any_arguments_and_its_session_keeps_them(

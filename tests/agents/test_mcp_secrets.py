@@ -32,6 +32,8 @@ def everything(error: BaseException) -> str:
     return "".join(texts) + repr(vars(error))
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 @pytest.mark.parametrize("way", ["login", "query", "header"])
 @pytest.mark.parametrize("fault", ["401", "closed", "refused", "error"])
 def test_over_http(way: str, fault: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -57,6 +59,8 @@ def test_over_http(way: str, fault: str, caplog: pytest.LogCaptureFixture) -> No
     assert canary() not in caplog.text + repr(mcp) + repr(vars(mcp))
 
 
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
 def test_of_a_program(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     program = """

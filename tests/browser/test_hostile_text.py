@@ -127,6 +127,7 @@ def is_in(page: Page, state: str) -> None:
     expect(page.locator("#state")).to_have_attribute("data-state", state)
 
 
+@pytest.mark.fault(143)
 def test_a_chat(opened: Callable[[str], Tab]) -> None:
     """Messages, thoughts, names of tools and files, arguments, progress, results and errors of tools."""
 
@@ -198,6 +199,7 @@ def test_names_of_models_and_errors(opened: Callable[[str], Tab]) -> None:
         tab.did_nothing(is_own)
 
 
+@pytest.mark.fault(143)
 def test_an_error_of_the_service(opened: Callable[[str], Tab]) -> None:
     with served(HeldLLM(RateLimited(EVIL), [*text(EVIL, 9)])) as chat:
         tab = opened(chat.url)
@@ -236,6 +238,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_on(logs, embedder="words").write(folder / "report", png=False)[0]
 
 
+@pytest.mark.fault(143)
 def test_a_report(browser: Browser, report: Path) -> None:
     """It is a file, without a policy of a server."""
     context = browser.new_context(viewport={"width": 1000, "height": 800})

@@ -52,6 +52,8 @@ def cancelled_at(wait: int, scope: trio.CancelScope, work: Callable[[], Awaitabl
         return waits < wait
 
 
+@pytest.mark.fault(103)
+@pytest.mark.gate("G7")
 @pytest.mark.parametrize("way", ["chat", "stream"])
 def test_a_request_that_is_cancelled_at_any_wait_raises_cancelled(way: str) -> None:
     async def ask(llm: OpenAICompatible) -> None:
@@ -182,6 +184,7 @@ def test_a_nursery_in_the_code_of_a_user_does_not_change_what_a_cancellation_is(
     assert [type(error) for error in raised] == [trio.Cancelled]
 
 
+@pytest.mark.fault(111)
 def test_other_groups_come_out_as_they_are() -> None:
     async def fail() -> None:
         async with trio.open_nursery() as nursery:
@@ -196,6 +199,7 @@ def test_other_groups_come_out_as_they_are() -> None:
     trio.run(main)
 
 
+@pytest.mark.fault(111)
 def test_a_cancellation_out_of_its_group_refers_to_nothing_that_refers_to_it() -> None:
     async def nested() -> None:
         async with trio.open_nursery(), trio.open_nursery():

@@ -31,6 +31,7 @@ def pinned(lock: str) -> set[str]:
     return {name for name, *_ in PIN.findall((ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8"))}
 
 
+@pytest.mark.fault(149)
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
 def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
     text = path.read_text(encoding="utf-8")
@@ -38,6 +39,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
     assert PIN.search(text)
 
 
+@pytest.mark.fault(149)
 @pytest.mark.parametrize(
     ("lock", "groups", "extras"),
     [
