@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from .errors import BadRequest, UnsupportedLLMError
 from .llms import FunctionCallingLLM
 from .providers.ollama import ollama_url
+from .providers.wire import SecretURL
 from .ready_made import LlamaCpp, Ollama, llm, providers, unknown_llm
 
 OLLAMA_MODEL = "gpt-oss"
@@ -85,7 +86,7 @@ def address(host: str) -> str:
     try:
         return ollama_url(host if "://" in host or _is_here(host) else f"https://{host}")
     except ValueError as error:
-        raise BadRequest(f"{host!r} is no host: write name, name:port or a URL") from error
+        raise BadRequest(f"{SecretURL(host).shown!r} is no host: write name, name:port or a URL") from error
 
 
 def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallingLLM:

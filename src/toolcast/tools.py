@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
@@ -393,7 +393,7 @@ def _is_annotated(method: Function) -> bool:
 class _Values:
     """The arguments are the texts of a prompt's holes."""
 
-    hides_input: ClassVar[bool] = False
+    hides_input: bool = False
 
     def __init__(self, holes: Iterable[str]) -> None:
         fields = {hole: core_schema.typed_dict_field(core_schema.str_schema()) for hole in holes}

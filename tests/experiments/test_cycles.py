@@ -15,6 +15,7 @@ from experiments.experiments import RuleLLM, call, config_in, logged, of_cycles,
 from toolcast import CallableTool, Message, ThinkingDelta, ThinkingPart, ToolCallPart
 from toolcast.errors import BadRequest, IllegalState, ServerError, Timeout, ToolcastError
 from toolcast.events import Finish, TextDelta, UsageReport
+from toolcast.experiments.config import OllamaClientConfig
 from toolcast.experiments.cycles import CycleOrchestrator, Services, new_state
 from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import LogEvent
@@ -94,6 +95,15 @@ def test_x2_cycles_in_their_order(run: Run, face: Any) -> None:
     assert start["resumed"] is False and start["first_cycle"] == 1 and start["config"]["run_id"] == "first"
     assert end == {"status": "completed", "cycles_completed": 3}
     assert [event.to_dict() for event in run.heard] == run.lines
+
+
+def test_the_log_has_no_credentials_of_the_host(run: Run, face: Any) -> None:
+    run.config = run.config.model_copy(
+        update={"ollama_client_config": OllamaClientConfig(host="https://u:S3CRET@box/x?key=S3CRET")}
+    )
+    run.go(face, ScriptedLLM("One.", "Two.", "Three."))
+    assert run.lines[0]["payload"]["config"]["ollama_client_config"] == {"host": "https://***@box/x?key=***"}
+    assert "S3CRET" not in run.config.log_path.read_text()
 
 
 def test_the_states_are_those_of_the_table(run: Run, face: Any) -> None:

@@ -79,6 +79,9 @@ WIRE = OllamaWire(api_key=Secret("abcdef"), headers={"X-Own": "1"})
         ("::1", "http://[::1]:11434"),
         ("[::]", "http://[::1]:11434"),
         (' "example.com" ', "http://example.com:11434"),
+        ("u:p@example.com", "http://u:p@example.com:11434"),
+        ("https://u:p@[::1]:7/x?key=k", "https://u:p@[::1]:7/x?key=k"),
+        ("u:p@::1", "http://u:p@[::1]:11434"),
     ],
 )
 def test_every_form_of_host(host: str, url: str) -> None:
@@ -89,6 +92,13 @@ def test_every_form_of_host(host: str, url: str) -> None:
 def test_a_host_that_is_none(host: str) -> None:
     with pytest.raises(BadRequest, match="OLLAMA_HOST"):
         ollama_url(host)
+
+
+@pytest.mark.parametrize("host", ["ftp://u:S3CRET@x?key=S3CRET", "u:S3CRET@example.com:port"])
+def test_a_host_that_is_none_shows_no_password(host: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        ollama_url(host)
+    assert "S3CRET" not in str(caught.value)
 
 
 def _body(*messages: Message, settings: Settings | None = None, **about: Any) -> dict[str, Any]:

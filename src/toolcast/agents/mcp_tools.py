@@ -15,7 +15,7 @@ import unicodedata
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from pydantic_core.core_schema import ExtraBehavior
@@ -46,7 +46,7 @@ DEPTH: Final = 50
 class Arguments:
     """The arguments that a JSON Schema describes: an object, checked at its top."""
 
-    hides_input: ClassVar[bool] = False
+    hides_input: bool = False
 
     def __init__(self, schema: Schema) -> None:
         properties: Schema = schema.get("properties", {})

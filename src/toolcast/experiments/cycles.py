@@ -25,7 +25,7 @@ from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
 from ..llms import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
-from ..providers.wire import Mode, ToolChoice
+from ..providers.wire import Mode, SecretURL, ToolChoice
 from ..runtime import without_loop
 from ..runtime.network import Outside
 from ..settings import NOTHING_SET, Settings
@@ -359,8 +359,11 @@ class CycleOrchestrator:
 
     def _begin_run(self) -> None:
         state = self.run_state
+        config = self.config.model_dump(mode="json", exclude_defaults=True)
+        if "host" in (ollama := config.get("ollama_client_config", {})):
+            ollama["host"] = SecretURL(ollama["host"]).shown
         payload = {
-            "config": self.config.model_dump(mode="json", exclude_defaults=True),
+            "config": config,
             "resumed": bool(state.cycle_number),
             "first_cycle": state.completed + 1,
             "toolcast_version": version("toolcast"),

@@ -267,7 +267,7 @@ def _is_legal(name: str, value: str | Secret) -> bool:
     # The text of a secret stays in this frame, which no traceback shows.
     text = value.reveal() if isinstance(value, Secret) else value
     # The types are those of the caller's own code.
-    texts: tuple[object, ...] = (name, text)
+    texts = cast("tuple[object, ...]", (name, text))
     return all(isinstance(each, str) and each.isascii() and not _CONTROL.search(each) for each in texts)
 
 

@@ -68,25 +68,30 @@ _GENERATED = ("response", "thinking")
 def ollama_url(host: str = "") -> str:
     """The address that a value of `OLLAMA_HOST` stands for; this machine's where it is empty.
 
-    Takes what Ollama takes: `host`, `host:port`, `:port`, `[::1]:port`, an http or https URL, a path behind any.
+    Takes what Ollama takes: `host`, `host:port`, `:port`, `[::1]:port`, an http or https URL, a path behind any. A user
+    and password before the host, and a query, are kept.
     An address to listen on (`0.0.0.0`, `::`) becomes one to connect to.
     """
     scheme, mark, rest = host.strip().strip("\"'").rpartition("://")
     scheme = scheme or "http"
     default = {"http": 80, "https": 443}.get(scheme) if mark else _PORT
-    if rest.count(":") > 1 and not rest.startswith("["):
-        rest = f"[{rest}]"
-    parts = urlsplit(f"//{rest}")
+    head, slash, tail = rest.partition("/")
+    login, at, head = head.rpartition("@")
+    if head.count(":") > 1 and not head.startswith("["):
+        head = f"[{head}]"
+    parts = urlsplit(f"//{head}{slash}{tail}")
+    shown = SecretURL(host).shown
     try:
         port = parts.port or default
     except ValueError as error:
-        raise BadRequest(f"OLLAMA_HOST={host!r} is no address: {error}") from error
+        raise BadRequest(f"OLLAMA_HOST={shown!r} is no address: {error}") from error
     if scheme not in ("http", "https"):
-        raise BadRequest(f"OLLAMA_HOST={host!r} is no http address")
+        raise BadRequest(f"OLLAMA_HOST={shown!r} is no http address")
     name = parts.hostname or "127.0.0.1"
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)
-    shown = f"[{name}]" if ":" in name else name
-    return f"{scheme}://{shown}:{port}{parts.path.rstrip('/')}"
+    name = f"[{name}]" if ":" in name else name
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{scheme}://{login}{at}{name}:{port}{parts.path.rstrip('/')}{query}"
 
 
 class OllamaWire(HTTPWire):
