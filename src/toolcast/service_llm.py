@@ -94,7 +94,7 @@ class ServiceLLM(FunctionCallingLLM):
         **unknown: Unpack[NoOptions],
     ) -> None:
         texts = {"api_key": type(api_key), "base_url": type(base_url)}
-        has_headers = headers is None or isinstance(headers, Mapping)
+        has_headers = headers is None or isinstance(cast("object", headers), Mapping)
         self._key = Secret(str(api_key)) if api_key else None
         self._address = SecretURL(str(base_url)) if base_url else None
         self._headers = guarded(headers if headers and has_headers else {})
@@ -108,7 +108,7 @@ class ServiceLLM(FunctionCallingLLM):
             settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
         )
         for name, kind in texts.items():
-            if kind is not NoneType and not issubclass(kind, str):
+            if kind is not NoneType and not issubclass(cast("type[object]", kind), str):
                 raise TypeError(f"{name}: expected str or None, got {kind.__name__}")
         if not has_headers:
             raise TypeError("headers: expected a mapping of names to values, or None")
