@@ -208,20 +208,20 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The benchmark, with the limit rows beside it."""
+    """The benchmark, with the limit rows beside it (posargs `--write`: docs/performance.md gets the figures)."""
     local(session).script("benchmarks/bench.py", *session.posargs)
 
 
 @nox.session(name="bench-peers")
 def bench_peers(session: nox.Session) -> None:
-    """The benchmark of other libraries beside toolcast (posargs: some of them), each in its newest release."""
+    """The benchmark of other libraries beside toolcast (posargs: some of them, `--write`), in their newest releases."""
     env = Environment(session, "bench", "-e", ".", "httpx2", "aiohttp")
     peers, render = _peers(), "--render-only" in session.posargs
     named = {*session.posargs} & {*peers, "toolcast"}
     for name in () if render else sorted(named & {*peers} if named else peers):
         Environment(session, f"peers/{name}", *_requirements(peers[name]), edition=_week())
     env.script("benchmarks/bench_peers.py", *session.posargs)
-    if render or "--write" in session.posargs or not session.posargs:
+    if render or "--write" in session.posargs:
         plots = ROOT / "benchmarks" / "plots.py"
         Environment(session, "peers/plots", *_requirements(plots), edition=_week()).script(str(plots))
 

@@ -1,8 +1,8 @@
 """The streaming benchmark: `python benchmarks/bench.py`, or `nox -s bench`.
 
 Reads documents of several sizes in small pieces, through limits that no library can beat and through toolcast, and
-prints what each cost. Ratios taken in one run are the message; times differ from machine to machine. The figures are
-also written into docs/performance.md, unless `--print-only` is given. Takes one to two minutes.
+prints what each cost. Ratios taken in one run are the message; times differ from machine to machine. With `--write` the
+figures are also written into docs/performance.md. Takes one to two minutes.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Results = dict[Document, dict[Row, Figures]]
 def main() -> None:
     """Measure, print, write."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--print-only", action="store_true", help="leave docs/performance.md as it is")
-    print_only = options.parse_args().print_only
+    options.add_argument("--write", action="store_true", help="write the figures into docs/performance.md")
+    wanted = options.parse_args()
     parts = []
     for part in report():
         print(part, end="\n\n", flush=True)
         parts.append(part)
-    if not print_only:
+    if wanted.write:
         write("\n\n".join(parts))
 
 

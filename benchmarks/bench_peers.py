@@ -1,10 +1,10 @@
 """The comparison with other libraries: `nox -s bench-peers`, which makes an environment for each of them.
 
 Runs the script of each peer in its own environment, one at a time, and collects what it tells: streaming, import,
-memory, and one call. A run of everything takes about 25 minutes and is kept in results/peers.json; the tables in
-docs/performance.md (and, by plots.py, the images) are made from that file, with `--render-only` without measuring.
-A run of some peers or documents (`nox -s bench-peers -- instructor --documents album`) is only printed; toolcast is
-measured in every run, since ratios are taken within one.
+memory, and one call. A run of everything takes about 25 minutes. It is printed; with `--write` it is kept in
+results/peers.json, and the tables in docs/performance.md (and, by plots.py, the images) are made from that file, with
+`--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers -- instructor --documents
+album`); toolcast is measured in every run, since ratios are taken within one.
 """
 
 from __future__ import annotations
@@ -51,19 +51,20 @@ def main() -> None:
     )
     options.add_argument("--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES))
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    options.add_argument("--write", action="store_true", help="keep and write the figures, though not all were taken")
+    options.add_argument(
+        "--write", action="store_true", help="keep the figures, and write them into docs/performance.md"
+    )
     options.add_argument("--render-only", action="store_true", help="make the page's tables from the last figures")
     wanted = options.parse_args()
     if unknown := set(wanted.peers) - set(SCRIPTS):
         options.error(f"no such peer: {', '.join(sorted(unknown))}")
-    everything = (wanted.peers, wanted.documents, wanted.sizes, wanted.rounds) == ([], [*DOCUMENTS], [*SIZES], ROUNDS)
     if wanted.render_only:
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
     else:
         results = collect(sorted({"toolcast", *wanted.peers} if wanted.peers else SCRIPTS), wanted)
     figures = "\n\n".join(report(results))
     print(figures)
-    if wanted.render_only or wanted.write or everything:
+    if wanted.render_only or wanted.write:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(dumped(results), encoding="utf-8")
         write(figures, "bench-peers")

@@ -13,7 +13,8 @@ import pytest
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    documents, comparison, page, bench_peers = map(import_module, ("documents", "comparison", "page", "bench_peers"))
+    documents, comparison, page = map(import_module, ("documents", "comparison", "page"))
+    bench, bench_peers = import_module("bench"), import_module("bench_peers")
     common, calling = import_module("peers.common"), import_module("peers.calling")
 
 ALBUM = documents.album()
@@ -292,3 +293,20 @@ def test_snapshots_are_kept_in_a_run_of_their_own_where_that_takes_no_age() -> N
     cells = [cell("fast", 1.0), cell("slow", 99.0), cell("cut"), cell("raw", 1.0, gives="chunks")]
     found = results(*({**told, "peer": "p"} for told in cells))
     assert bench_peers.keepers(found, "p") == ["fast"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--write"]])
+def test_the_page_is_written_only_where_that_is_asked_for(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr("sys.argv", ["bench", *arguments])
+    for module in (bench, bench_peers):
+        monkeypatch.setattr(module, "write", lambda figures, part="bench": written.append(part))
+        monkeypatch.setattr(module, "report", lambda *results: iter(["a table"]))
+    monkeypatch.setattr(bench_peers, "collect", lambda *wanted: results())
+    monkeypatch.setattr(bench_peers, "RESULTS", tmp_path / "peers.json")
+    bench.main()
+    bench_peers.main()
+    assert written == (["bench", "bench-peers"] if arguments else [])
+    assert (tmp_path / "peers.json").exists() == bool(arguments)

@@ -261,8 +261,16 @@ class LlamaCpp(ServiceLLM):
         return replace(told, context_window=context, capabilities=told.capabilities.corrected(here))
 
     def load(self, progress: Progress | None = None) -> None:
-        """Fetch the weights where they are missing, and start the model. `progress(done, total)` hears of bytes."""
-        self._start(progress)
+        """Fetch the weights where they are missing, and start the model.
+
+        `progress(done, total)` is told of bytes while the weights come; of the start, of which llama.cpp says nothing
+        until it is over, 0 of 1 and 1 of 1.
+        """
+        self._server(progress)
+        told = progress or (lambda done, total: None)
+        told(0, 1)
+        self._start()
+        told(1, 1)
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
@@ -279,16 +287,16 @@ class LlamaCpp(ServiceLLM):
     def _usual_mode(self, ask: Ask) -> Mode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
 
-    def _start(self, progress: Progress | None = None) -> LlamaCppWire:
-        """The wire of the running server, whose address is new each time it starts."""
-        server = self._server(progress)
+    def _start(self) -> LlamaCppWire:
+        """Return the wire of the running server, whose address is new each time it starts."""
+        server = self._server()
         server.ready()
         if self._made is None or self._served_at != server.base_url:
             self._served_at = server.base_url
             self._made = self._dialect(server.base_url, server.api_key)
         return cast("LlamaCppWire", self._made)
 
-    def _server(self, progress: Progress | None) -> LocalServer:
+    def _server(self, progress: Progress | None = None) -> LocalServer:
         from .runtime.local_model import running
         from .runtime.weights import WEIGHTS, pull
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 
 from chat_faces import PATIENCE, Chat, ChatFace
 from chunks import delta, sse
+from local_server import Local
 from loopback import HOLD, Loopback, head
 from toolcast import OpenAI
 from toolcast.agents.chat import AsyncChatMachine, ChatChange, ChatMachine
@@ -47,8 +49,8 @@ from toolcast.llms import FunctionCallingLLM
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.metadata import Progress
 from toolcast.model_choice import chosen
-from toolcast.ready_made import llm
-from toolcast.testing import ScriptedLLM
+from toolcast.ready_made import LlamaCpp, llm
+from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tool_context import ToolContext
 from toolcast.tools import CallableTool
 from toolcast.usage import Budget, Usage
@@ -528,8 +530,21 @@ def test_a_model_is_loaded_with_progress(chats: ChatFace) -> None:
     chat, heard = begin(chats, Engine(model))
     chats.until(chat, "ready")
     loading = [change.context.load_progress for change in heard if change.event.type == "MODEL_LOAD_PROGRESS"]
-    assert (loading, chat.context.load_progress) == ([10.0, 55.0, 100.0], 100.0)
+    assert (loading, chat.context.load_progress) == ([0.0, 10.0, 55.0, 100.0], 100.0)
     assert chat.context.messages[-1].text == "Hi."
+
+
+def test_a_model_that_is_on_the_disk_is_loaded_with_progress(
+    chats: ChatFace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    local = Local.used_by(monkeypatch)
+    heard: list[ChatChange] = []
+    chat = chats.open(engine=Engine(LlamaCpp(tmp_path / "model.gguf", network=ReplayNetwork())))
+    chat.subscribe(heard.append)
+    chats.dispatch(chat, LoadModel())
+    chats.until(chat, "ready")
+    assert types(heard).count("MODEL_LOAD_PROGRESS") == 2
+    assert local.pulled == [] and local.server.running
 
 
 def test_of_nothing_to_load_nothing_is_told(chats: ChatFace) -> None:

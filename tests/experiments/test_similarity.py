@@ -14,6 +14,7 @@ import numpy
 import pytest
 from hypothesis import given, strategies as st
 
+from toolcast.experiments.embedders import WordsEmbedder
 from toolcast.experiments.similarity import Band, Similarity, SimilarityMonitor, Vector, advisory_of
 
 NEAR = [1.0, 0.0]
@@ -375,3 +376,21 @@ def test_a_cancelled_comparison_is_not_waited_for_and_not_remembered(backend: st
 
     anyio.run(main, backend=backend)
     assert given.check("a", 2) == Similarity()
+
+
+def test_an_embedding_is_compared_with_those_before_it() -> None:
+    monitor = SimilarityMonitor(None)
+    assert monitor.check_similarity([1.0, 0.0]) is None
+    assert monitor.check_similarity([0.0, 1.0]) is None
+    assert monitor.check_similarity([1.0, 0.0, 0.0]) is None  # of another length
+    assert monitor.check_similarity([0.01, 1.0]) == advisory_of("high")
+    assert monitor.check_similarity([float("nan"), 1.0]) is None
+    assert monitor.check_similarity([1.0, 0.0], []) is None  # compared with these alone
+
+
+def test_embeddings_are_remembered_beside_reflections() -> None:
+    monitor = SimilarityMonitor(WordsEmbedder())
+    monitor.remember([(4, "the sea")])
+    (vector,) = WordsEmbedder().embed(["the sea"])
+    assert monitor.check_similarity(vector) == advisory_of("high")
+    assert monitor.check("the sea", 9).cycle == 4

@@ -325,7 +325,7 @@ class _Loading:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._percent = 0
+        self._percent = -1
 
     def told(self, done: int, total: int) -> None:
         """Note that so many bytes of all are there."""

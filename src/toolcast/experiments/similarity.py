@@ -111,14 +111,21 @@ class SimilarityMonitor:
         self.high: float = high
         self.moderate: float = moderate
         self._seen: dict[int, _Seen] = {}  # by the length of the vectors
+        self._last = 0  # the latest cycle of which something is remembered
         self._name = getattr(embedder, "name", type(embedder).__name__)
         self._warned = False
 
-    def check_similarity(self, new: Vector, history: Iterable[Vector]) -> str | None:
-        """The advisory for an embedding, given those of earlier reflections; None where it is like none of them."""
+    def check_similarity(self, new: Vector, history: Iterable[Vector] | None = None) -> str | None:
+        """Return the advisory for an embedding; None where it is like no earlier one.
+
+        Without a `history` it is compared with those that this monitor remembers, and remembered itself. With one it
+        is compared with that alone, and nothing is remembered.
+        """
         unit = unit_vector(new)
         if unit is None:
             return None
+        if history is None:
+            return self._compared([unit], self._last + 1).advisory
         rows = [row for row in map(unit_vector, history) if row is not None and len(row) == len(unit)]
         return advisory_of(self._band(max(cosine(unit, row) for row in rows))) if rows else None
 
@@ -176,6 +183,7 @@ class SimilarityMonitor:
 
     def _keep(self, vector: list[float], cycle: int) -> None:
         self._seen.setdefault(len(vector), _Seen()).add(vector, cycle)
+        self._last = max(self._last, cycle)
 
     def _band(self, score: float) -> Band | None:
         return "high" if score > self.high else "moderate" if score > self.moderate else None
