@@ -466,9 +466,17 @@ def test_what_a_tool_gets_is_judged(function: Any, arguments: str) -> None:
         assert "is protected" in told(function, arguments.replace("%s", ".env"), permissions)
 
 
-@pytest.mark.parametrize("arguments", ['{"path": ["a"]}', "{path: ['a'],}"])
-def test_what_cannot_be_looked_at_is_denied(arguments: str) -> None:
-    assert "permission denied: an argument is 'ValidatorIterator'" in told(in_lines, arguments)
+@pytest.mark.parametrize("arguments", ['{"path": ["%s"]}', "{path: ['%s'],}"])
+def test_what_is_iterated_is_judged_as_the_list_that_it_is(arguments: str) -> None:
+    assert told(in_lines, arguments.replace("%s", "a")) == "ran"
+    assert "is protected" in told(in_lines, arguments.replace("%s", ".env"))
+
+
+def in_iterator(path: Annotated[list[str], AfterValidator(iter)]) -> None: ...
+
+
+def test_what_cannot_be_looked_at_is_denied() -> None:
+    assert "permission denied: an argument is 'list_iterator'" in told(in_iterator, '{"path": ["a"]}')
 
 
 def test_conditions_look_at_what_the_tool_gets() -> None:
