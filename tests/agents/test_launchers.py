@@ -38,6 +38,10 @@ def denied(pattern: str, command: str) -> bool:
 
 
 GIT = lines(r"""
+config -z core.pager 'touch x'
+config --show-origin core.pager 'touch x'
+config --name-only core.pager x
+svn clone x
 -c core.fsmonitor='touch x' status
 -c core.fsmonitor=./evil status
 -c core.pager='touch x' log
@@ -123,6 +127,40 @@ mergetool --tool=x
 """)
 
 OPTIONS = lines(r"""
+tar cIf x a b
+tar xFf x a
+ssh h -o ProxyCommand=x
+sed -i '' '1e x' a
+python -i x.py
+python -W ignore
+python -X dev
+python //dev/stdin
+python ../../../dev/stdin
+bash //dev/stdin
+source ../../dev/stdin
+tclsh --version
+psql db
+mysql db
+sqlite3 db x
+crontab x
+at now
+lftp -c '!touch x'
+fzf --preview 'touch x'
+pandoc -F ./x a
+pandoc --lua-filter=x a
+rpm --eval '%(touch x)'
+gpg --photo-viewer x -k
+xelatex -shell-escape a
+konsole -e touch
+gcc -Wl,-plugin,x a.c
+go build -ldflags=-extld=x
+go env -w CC=x
+cargo -C x build
+npm -C x run a
+npm config set script-shell x
+jj --config x=y log
+gh extension exec x
+guix shell -- touch
 find . -exec touch x ;
 find . -exec touch x {} +
 find . -execdir x ';'
@@ -481,6 +519,9 @@ def test_allowing_a_program_does_not_cover_the_programs_that_it_runs(command: st
     [
         ("xargs *|git", "xargs git"),  # the input may be `-c core.pager=x log`
         ("xargs git", "xargs git"),
+        ("xargs|sh|echo", "echo touch | xargs sh -c"),
+        ("find|sh", "find . -exec sh -c {} ;"),
+        ("find|sh", "find . -exec sh -c 'ls {}' ;"),
         ("find|git", "find . -exec git {} ;"),
         ("uv run *", "uv run touch x"),
         ("uv run -q", "uv run -q touch x"),
@@ -505,6 +546,8 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
 
 
 HARMLESS = lines(r"""
+python => python -u -B x.py
+scp => scp -r a h:b
 git => git status
 git => git push origin main
 git => git -p log
@@ -586,6 +629,11 @@ def test_what_is_harmless_or_spelled_out_is_covered(case: str) -> None:
 
 
 PUSHES = lines(r"""
+echo 'git push' | xargs sh -c
+echo 'git push' | xargs -0 bash -c
+ssh h -o ProxyCommand='git push'
+git config -z alias.p push
+bash ../../dev/stdin
 X='git push'; $X
 X='push origin'; git $X
 X='git push'; sudo $X
@@ -722,6 +770,7 @@ def test_a_deny_rule_sees_through_programs_that_run_others(command: str) -> None
 
 
 OTHERS = lines(r"""
+ssh -v h ls
 git status
 git stash push
 git -c color.ui=never log

@@ -24,6 +24,7 @@ from .launchers import (
     Launch,
     all_launches,
     as_git,
+    is_device,
     launches,
     names_no_program,
     operands_of,
@@ -130,11 +131,14 @@ def _runs_unread(words: Sequence[Word]) -> bool:
 
 def _is_fed(shell: str, words: Sequence[Word]) -> bool:
     """Whether a shell with these words reads commands from elsewhere than a file or the text behind `-c`."""
-    if shell not in _SOURCES and any(option_c(word.text) for word in words):
-        return False
+    option = next((place for place, word in enumerate(words) if option_c(word.text)), None)
+    if shell not in _SOURCES and option is not None:
+        return not all(word.known for word in words[option + 1 : option + 2]) or option + 1 == len(words)
     harmless = _no_option if shell in FOREIGN_SHELLS else _harmless_option
     operand = next((word for word in words if not harmless(word.text)), None)
-    is_file = operand is not None and operand.known and not operand.text.startswith(("-", "+", "/dev/", "/proc/"))
+    is_file = (
+        operand is not None and operand.known and not (operand.text.startswith(("-", "+")) or is_device(operand.text))
+    )
     return not is_file or shell in USERS_SHELLS
 
 

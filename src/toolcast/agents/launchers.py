@@ -14,6 +14,7 @@ that only shows at run time may be any option, and long options count when they 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -63,7 +64,7 @@ _OPERANDS: Final[Mapping[str, int]] = {
     ),
     **_each(
         "timeout gtimeout chroot taskset flock setarch chrt ssh su-exec gosu logsave runcon setuidgid envdir "
-        "envuidgid setlock repeat autossh mosh faketime",
+        "envuidgid setlock repeat autossh mosh faketime gdbserver",
         1,
     ),
 }
@@ -93,7 +94,7 @@ _SUBCOMMANDS: Final[Mapping[str, Mapping[str, int]]] = {
         "snap foreman honcho heroku",
         {"run": 0},
     ),
-    **_each("npm pnpm yarn", {"exec": 0, "x": 0, "dlx": 0, "create": 0, "init": 0, "explore": 1}),
+    **_each("npm pnpm yarn", {"exec": 0, "x": 0, "dlx": 0, "create": 0, "init": 0, "explore": 1, "set": 0, "node": 0}),
     "bun": {"x": 0, "create": 0},
     "deno": {"eval": 0, "x": 0},
     **_each("docker podman nerdctl docker-compose podman-compose", {"run": 1, "exec": 1, "create": 1}),
@@ -103,6 +104,8 @@ _SUBCOMMANDS: Final[Mapping[str, Mapping[str, int]]] = {
     **_each("rbenv pyenv nodenv asdf goenv jenv bundle opam dune", {"exec": 0}),
     **_each("mise rtx", {"exec": 0, "x": 0, "run": 0}),
     "go": {"tool": 0},
+    "guix": {"shell": 0, "environment": 0},
+    "gh": {"alias": 0, "extension": 0, "codespace": 0},
     **_each("rustup flatpak", {"run": 1}),
     "nix": {"run": 0, "shell": 0, "develop": 0},
     **_each("cabal dotnet", {"exec": 0}),
@@ -138,8 +141,8 @@ _LINES: Final[Mapping[str, str]] = {
     "cpio": "--rsh-command",
     "mosh": "--ssh --server",
     "npx": "c --call",
-    "npm": "c --call --script-shell --editor",
-    "pnpm": "c --script-shell",
+    "npm": "c C --call --script-shell --editor",
+    "pnpm": "c C --script-shell",
     "nix-shell": "--run --command",
     **_each("nix flock vagrant", "c --command"),
     "entr": "s",
@@ -147,8 +150,11 @@ _LINES: Final[Mapping[str, str]] = {
     "hyperfine": "s p c S C --setup --prepare --cleanup --conclude --shell",
     "gcloud": "--command",
     "just": "c --command --shell --shell-arg --chooser",
-    "go": "-exec -toolexec -vettool",
-    "xterm": "e",
+    "go": "-exec -toolexec -vettool -ldflags -w",
+    **_each("xterm konsole alacritty gnome-terminal xfce4-terminal", "e x --command --execute"),
+    "fzf": "--preview --bind",
+    "pandoc": "F L --filter --lua-filter --pdf-engine",
+    "gpg": "--photo-viewer --exec-path --agent-program --dirmngr-program --pinentry-program",
     "helm": "--post-renderer",
     "svn": "--diff-cmd --diff3-cmd --editor-cmd",
     "dpkg": "--pre-invoke --post-invoke",
@@ -157,12 +163,11 @@ _LINES: Final[Mapping[str, str]] = {
     "fc": "e s",
     "emulate": "c",
     "iptables": "--modprobe",
-    "ssh-keygen": "P",
 }
 """Options whose value is a command line. One letter stands for a short option, alone or among others."""
 
 _CODE: Final[Mapping[str, str]] = {
-    **_each("python pypy ipython jython bpython", "c m"),
+    **_each("python pypy ipython jython bpython", "c m i"),
     "perl": "e E M m I d x",
     "raku": "e M I",
     "ruby": "e r I S x",
@@ -201,10 +206,10 @@ _CODE: Final[Mapping[str, str]] = {
     "man": "C --config-file",
     **_each("make gmake bmake", "f I E --eval --file --makefile --include-dir"),
     "cmake": "P C",
-    **_each("gcc cc g++ c++", "B -wrapper -fplugin -specs --specs"),
-    **_each("clang clang++", "B -fplugin -load -Xclang --config"),
+    **_each("gcc cc g++ c++", "B -wrapper -fplugin -specs --specs -Wl"),
+    **_each("clang clang++", "B -fplugin -load -Xclang --config -Wl"),
     "java": "-XX -agentlib -agentpath -javaagent",
-    "cargo": "--config",
+    "cargo": "C Z --config",
     "rustc": "C Z --codegen",
     "gradle": "I --init-script",
     "mvn": "D",
@@ -222,24 +227,30 @@ _CODE: Final[Mapping[str, str]] = {
     "nmap": "--script --interactive",
     "tshark": "X",
     "ansible": "a m i --args --module-name --inventory",
-    "pdflatex": "--shell-escape -shell-escape -enable-write18",
+    **_each("tex latex pdflatex xelatex lualatex pdftex", "--shell-escape -shell-escape -enable-write18"),
     "npm": "--node-options --prefix",
     "docker": "f --file --config H --host",
     "podman": "--runtime --hooks-dir --conmon",
     "kubectl": "--kubeconfig",
     "openssl": "-engine -provider",
+    **_each("rpm rpmbuild", "E D --eval --define"),
+    **_each("mutt neomutt", "e F"),
+    "jj": "--config --config-file",
     "enable": "f",
     "bind": "x",
     "hash": "p",
 }
 """Options whose value is code, or names a file or a module that is run or loaded."""
 
-_ALWAYS: Final = _names("socat m4 dc ed red ex gdb lldb sqlite3 duckdb zmodload autoload")
+_ALWAYS: Final = _names(
+    "socat m4 dc ed red ex gdb lldb sqlite3 duckdb psql mysql mariadb ftp lftp smbclient at batch crontab "
+    "zmodload autoload"
+)
 """Programs that run commands out of what they read, whatever their options are."""
 
 _INTERPRETERS: Final = _names(
     "python pypy ipython perl raku ruby irb node nodejs php lua luajit tclsh expect osascript rscript julia "
-    "octave gnuplot guile deno bun groovy psql mysql mariadb swipl sbcl elixir tsx ts-node qjs"
+    "octave gnuplot guile deno bun groovy swipl sbcl elixir tsx ts-node qjs"
 )
 """Programs that run their input where no file is named."""
 
@@ -266,7 +277,9 @@ _UNKNOWN: Final = Word("$()", False)
 _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _version = re.compile(r"[-.]?[0-9][0-9.]*[a-z]?$")
 _loader = re.compile(r"ld(?:-linux|-musl|64|\.so|-).*\.so(?:\.[0-9]+)*|ld\.so").fullmatch
-_only_asks = re.compile(r"--?version|-V|--?help|-h").fullmatch
+_only_asks = re.compile(r"--?version|-V|--help").fullmatch
+_flag = re.compile(r"-[uBOsvqw]+|--[a-z-]+=.*").fullmatch
+_upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 option_c: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command").fullmatch
 _shell_option = re.compile(r"-[abefhklmnpuvxBCEHPT]+|--(?:posix|norc|noprofile|login|verbose|noediting)").fullmatch
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
@@ -349,14 +362,17 @@ def _launches(words: tuple[Word, ...]) -> Iterator[Launch]:
     if name in _GRAMMARS:
         yield from _GRAMMARS[name](words)
     yield from _options(words, _LINES.get(name, ""), lines=True)
-    yield from _options(words, _CODE.get(name, ""), lines=False)
+    coded = tuple(_options(words, _CODE.get(name, ""), lines=False))
+    yield from coded
     if name in _SUBCOMMANDS:
         yield from _subcommands(words, _SUBCOMMANDS[name])
     if name in _OPERANDS and name not in _OWN_WORDS:
         yield from _wrapped(words, name)
     if name in _EVALUATING:
         yield from _evaluated(words, name)
-    if name in _ALWAYS or (name in _INTERPRETERS and _reads_input(words)):
+    if (name in _ALWAYS and not _asks_for_version(words)) or (
+        name in _INTERPRETERS and not coded and _reads_input(words)
+    ):
         yield Launch(len(words), code=" ".join(word.text for word in words[1:]))
     if name in SHELLS:
         yield from _shell(words, name)
@@ -525,13 +541,28 @@ def _may_be_option(word: Word) -> bool:
 
 
 def _reads_input(words: _Words) -> bool:
-    """Return whether an interpreter with these words runs what it reads."""
+    """Return whether an interpreter with these words may run what it reads.
+
+    A word behind an option may be its value, and no file.
+    """
+    after_option = False
     for word in words[1:]:
-        if not word.known or word.text == "-" or word.text.startswith(("/dev/", "/proc/")):
+        if not word.known or word.text == "-" or is_device(word.text):
             return True
         if not word.text.startswith("-"):
-            return False
-    return not any(_only_asks(word.text) for word in words[1:])
+            return after_option
+        after_option = not _flag(word.text)
+    return not _asks_for_version(words)
+
+
+def _asks_for_version(words: _Words) -> bool:
+    return len(words) == 2 and bool(_only_asks(words[1].text)) and program_key(words[0]) != "tclsh"
+
+
+def is_device(text: str) -> bool:
+    """Return whether the path may lead to what a program reads: `/dev/stdin`, `../../proc/self/fd/0`."""
+    path = posixpath.normpath(text)
+    return path.startswith(("/dev/", "/proc/", "//dev/", "//proc/")) or bool(_upwards(path))
 
 
 # Programs with a grammar of their own.
@@ -545,10 +576,12 @@ def _shell(words: _Words, name: str) -> Iterator[Launch]:
         return
     for place, word in enumerate(words[1:], 1):
         if word.known and (word.text == "-c" if name in FOREIGN_SHELLS else option_c(word.text)):
+            if place + 1 == len(words) or not words[place + 1].known:
+                yield Launch(len(words))
             return
         if word.known and _shell_option(word.text) and name not in FOREIGN_SHELLS:
             continue
-        if not word.known or word.text.startswith(("-", "+", "/dev/", "/proc/")):
+        if not word.known or word.text.startswith(("-", "+")) or is_device(word.text):
             yield Launch(place)
         return
     yield Launch(len(words))
@@ -567,6 +600,12 @@ def _find(words: _Words) -> Iterator[Launch]:
         elif word.text in ("-delete", "-fls", "-fprint", "-fprint0", "-fprintf") or _may_be_option(word):
             yield Launch(place)
         place += 1
+
+
+def _tar(words: _Words) -> Iterator[Launch]:
+    """Yield options without a dash: `tar cIf program archive`."""
+    if len(words) > 1 and not words[1].text.startswith("-") and {*"IF"} & {*words[1].text}:
+        yield Launch(1, text=_UNKNOWN)
 
 
 def _fd(words: _Words) -> Iterator[Launch]:
@@ -601,6 +640,8 @@ def _sed(words: _Words) -> Iterator[Launch]:
         elif not text.startswith("-"):
             operands.append(place)
         place += 1
+    if operands and words[operands[0]].text == "":  # with other programs of that name, the suffix behind -i
+        operands.pop(0)
     for at in scripts or operands[:1]:
         if at < len(words) and not (words[at].known and len(words[at].text) < 1_000 and _sed_script(words[at].text)):
             yield Launch(at, code=words[at].text)
@@ -638,7 +679,11 @@ def _plus(words: _Words) -> Iterator[Launch]:
 
 
 def _ssh_options(words: _Words) -> Iterator[Launch]:
-    """Yield the options of `ssh` by which it runs programs here, or reads who knows what configuration."""
+    """Yield the options of `ssh` by which it runs programs here, or reads who knows what configuration.
+
+    They may follow the host as well.
+    """
+    hosts = 0
     for place, word in enumerate(words[1:], 1):
         found, value = _option_value(word.text, frozenset("oFI"), ())
         if found:
@@ -647,7 +692,9 @@ def _ssh_options(words: _Words) -> Iterator[Launch]:
             if name.casefold() not in _HARMLESS_SSH:
                 yield Launch(at, text=Word(line, words[at].known))
         elif not word.text.startswith("-") and not words[place - 1].text.startswith("-"):
-            return
+            hosts += 1
+            if hosts > 1:
+                return
 
 
 _HARMLESS_SSH: Final = _names(
@@ -682,7 +729,9 @@ _GIT_CODE: Final[Mapping[str, str]] = {
     "difftool": "t --tool",
     "mergetool": "t --tool",
 }
-_GIT_RUNNERS: Final = _names("filter-branch remote-ext remote-fd shell for-each-repo hook daemon http-backend")
+_GIT_RUNNERS: Final = _names(
+    "filter-branch remote-ext remote-fd shell for-each-repo hook daemon http-backend svn p4 cvsimport"
+)
 _GIT_REMOTE: Final = _names("clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack")
 
 
@@ -761,7 +810,7 @@ def _git_runs(words: _Words, start: int, subcommand: str) -> Iterator[Launch]:
             return
 
 
-_GIT_READS: Final = re.compile(r"--get.*|--list|-l|--show-origin|--show-scope|list|get|--name-only|-z|--null").fullmatch
+_GIT_READS: Final = re.compile(r"--get.*|--list|-l|list|get").fullmatch
 _GIT_SCOPE: Final = re.compile(r"--global|--local|--system|--worktree").fullmatch
 
 
@@ -819,7 +868,7 @@ def _aliases(words: _Words) -> Iterator[Launch]:
 
 
 def _sourced(words: _Words) -> Iterator[Launch]:
-    if len(words) < 2 or not words[1].known or words[1].text.startswith(("-", "/dev/", "/proc/")):
+    if len(words) < 2 or not words[1].known or words[1].text.startswith("-") or is_device(words[1].text):
         yield Launch(min(1, len(words) - 1))
 
 
@@ -828,6 +877,7 @@ _Grammar: TypeAlias = Callable[[_Words], Iterator[Launch]]
 _GRAMMARS: Final[Mapping[str, _Grammar]] = {
     "git": _git,
     "find": _find,
+    **_each("tar gtar bsdtar", _tar),
     "fd": _fd,
     "fdfind": _fd,
     "sed": _sed,
