@@ -546,6 +546,7 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
 
 
 HARMLESS = lines(r"""
+awk => awk -F,
 python => python -u -B x.py
 scp => scp -r a h:b
 git => git status
