@@ -11,6 +11,7 @@ from albums import SEA, SHORT, Album, Apology, call
 from faces import Face
 from toolcast import (
     Finish,
+    RateLimited,
     Settings,
     TextDelta,
     ToolCallDelta,
@@ -107,3 +108,11 @@ def test_a_piece_of_a_call_that_never_began_is_named(face: Face) -> None:
     for event in (ToolCallDelta("c1", "{"), toolcast.ToolCallReset("c1")):
         with pytest.raises(ToolcastError, match=r"'c1'.*ToolCallStart"):
             face.chat(ScriptedLLM([event, Finish("tool_use")]), "x", tools=[Album])
+
+
+def test_an_exception_among_events_is_raised_at_its_place() -> None:
+    stream = ScriptedLLM([TextDelta("Hi"), RateLimited("slow down"), TextDelta("never")]).stream_chat("Hello")
+    assert stream.next()
+    assert stream.current == TextDelta("Hi")
+    assert not stream.next()
+    assert isinstance(stream.err, RateLimited)

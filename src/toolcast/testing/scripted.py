@@ -43,7 +43,8 @@ class ScriptedLLM(FunctionCallingLLM):
     """An LLM whose answers are given in advance, in order.
 
     An answer is: a string (text), an exception (raised), a `ToolCallPart` or a list of them (tool calls), a list
-    of events (as they are, even without a `Finish`: a stream that breaks off), a dict (the arguments of the first
+    of events (as they are, even without a `Finish`: a stream that breaks off; an exception among them is raised at
+    its place), a dict (the arguments of the first
     tool), or any other object (a call of the tool that makes it). Text and arguments come in pieces of `chunk`
     characters. `requests` are what was asked so far.
     """
@@ -93,8 +94,8 @@ class ScriptedLLM(FunctionCallingLLM):
             yield from _end("end_turn")
         elif isinstance(answer, ToolCallPart):
             yield from self._calls([answer])
-        elif _all(answer, _EVENTS):
-            yield from answer
+        elif _all(answer, (*_EVENTS, BaseException)):
+            yield from _until_raised(answer)
         elif _all(answer, (ToolCallPart,)):
             yield from self._calls(answer)
         elif isinstance(answer, dict):
@@ -116,6 +117,14 @@ class ScriptedLLM(FunctionCallingLLM):
 def _end(stop_reason: StopReason) -> Iterator[Event]:
     yield UsageReport(Usage(input_tokens=10, output_tokens=5))
     yield Finish(stop_reason)
+
+
+def _until_raised(answer: Iterable[Event | BaseException]) -> Iterator[Event]:
+    """Yield the events in front of the first exception, and raise that."""
+    for event in answer:
+        if isinstance(event, BaseException):
+            raise event
+        yield event
 
 
 def _all(answer: Any, types: tuple[type, ...]) -> bool:
