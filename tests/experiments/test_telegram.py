@@ -283,7 +283,7 @@ def test_a_pause_that_is_none_is_not_believed(bot: Bot, time: Time, pause: Any) 
     [
         ([refused(401, "Unauthorized")], "getUpdates: Unauthorized (401). Is TELEGRAM_BOT_TOKEN right?"),
         ([refused(404, "Not Found")], "getUpdates: Not Found (404). Is TELEGRAM_BOT_TOKEN right?"),
-        ([(RESET,)], "getUpdates: the connection to 127.0.0.1 broke"),
+        ([(RESET,)], "getUpdates: the connection to 127.0.0.1:"),
         ([whole(b"not found", 404)], "getUpdates: status 404, and no answer of the Bot API"),
         ([whole(b"[]")], "getUpdates: status 200, and no answer of the Bot API"),
         ([whole(b'{"ok": false}', 418)], "getUpdates: None (418)"),

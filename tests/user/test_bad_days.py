@@ -36,7 +36,7 @@ def test_the_server_is_down() -> None:
         gone,
     )
     words = screen.failed_with("ConnectFailed")
-    assert words.startswith("openai m-1: no connection to 127.0.0.1: ")
+    assert words.startswith("openai m-1: no connection to 127.0.0.1:")
     assert "refused" in words
     assert screen.lines == [words]
 

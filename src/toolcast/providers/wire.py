@@ -108,7 +108,7 @@ class SecretURL(Secret):
 _HARMLESS_HEADERS: Final = regex(
     r"accept(-\w+)?|content-(type|length)|user-agent|host|connection|cache-control|date|origin|(http-)?referer|x-title"
     r"|x-(app|client|env|environment|organization|project|region|service|team|tenant|version)"
-    r"|traceparent|(x-)?(client-)?(request|correlation)-id|x-stainless-[\w-]+|api-version|anthropic-(version|beta)"
+    r"|traceparent|idempotency-key|(x-)?(client-)?(request|correlation)-id|x-stainless-[\w-]+|api-version|anthropic-(version|beta)"
     r"|anthropic-dangerous-direct-browser-access|openai-(organization|project|beta)|x-goog-(user-project|api-client)"
 )
 

@@ -8,14 +8,13 @@ words of its own. Its cause is the system's error, where there is one.
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.http import HttpProcessingError
 
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from ..providers.wire import HTTPRequest
-from .failures import strip, unconnected, unproxied
+from .failures import host_of, strip, unconnected, unproxied
 
 FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
 """All that aiohttp raises of its own accord, and what the system says through it."""
@@ -45,7 +44,7 @@ def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -
     if isinstance(error, ValueError | aiohttp.NonHttpUrlClientError):
         return BadRequest("the request cannot be sent: its address is none of http or https that aiohttp can use")
     if isinstance(error, TimeoutError):
-        host = urlsplit(request.url).hostname
+        host = host_of(request)
         if connected:
             return Timeout(f"{host} did not answer in time", phase="first_token")
         return Timeout(f"no connection to {host} in time", phase="connect")
@@ -80,6 +79,4 @@ def _interrupted(error: BaseException, request: HTTPRequest) -> StreamInterrupte
         why = os.strerror(error.errno)
     else:
         why = next((words for kind, words in _WORDS.items() if isinstance(error, kind)), type(error).__name__)
-    return StreamInterrupted(
-        f"the connection to {urlsplit(request.url).hostname} broke: {why}. Send the request again."
-    )
+    return StreamInterrupted(f"the connection to {host_of(request)} broke: {why}. Send the request again.")

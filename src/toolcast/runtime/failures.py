@@ -122,9 +122,9 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
     why = (str(error) or type(error).__name__)[:200]
     if isinstance(error, (library.InvalidURL, library.UnsupportedProtocol, library.LocalProtocolError)):
         return BadRequest(f"the request cannot be sent: {why}")
-    host = urlsplit(request.url).hostname
+    host = host_of(request)
     if isinstance(error, UnicodeError):  # a part of the name is empty, or has more than 63 characters
-        return BadRequest(f"the request cannot be sent: {str(host)[:100]!r} is not a host name")
+        return BadRequest(f"the request cannot be sent: {host[:100]!r} is not a host name")
     if isinstance(error, (library.ConnectTimeout, library.PoolTimeout)):
         return Timeout(f"no connection to {host} in time", phase="connect")
     if isinstance(error, (library.TimeoutException, TimeoutError)):
@@ -136,6 +136,11 @@ def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLME
     return StreamInterrupted(f"the connection to {host} broke: {why}. Send the request again.")
 
 
+def host_of(request: HTTPRequest) -> str:
+    """Return the host and port of a request as its URL has them, without user and password."""
+    return urlsplit(request.url).netloc.rpartition("@")[2]
+
+
 def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException]) -> ConnectFailed:
     """Return the error for a connection that could not be made, with the advice that fits one of its causes."""
     import ssl
@@ -144,13 +149,13 @@ def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException])
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             advice, retryable = _CERTIFICATES.get(cause.verify_code, "Trust its issuer with SSL_CERT_FILE."), False
-    return ConnectFailed(f"no connection to {urlsplit(request.url).hostname}: {why}. {advice}", retryable=retryable)
+    return ConnectFailed(f"no connection to {host_of(request)}: {why}. {advice}", retryable=retryable)
 
 
 def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
     """Return the error for a proxy that answered but made no connection; `why` holds its status."""
     advice = "Check HTTPS_PROXY with its user and password, or name the host in NO_PROXY."
-    host = urlsplit(request.url).hostname
+    host = host_of(request)
     # Repeated wrong logins may lock an account.
     return ConnectFailed(
         f"no connection to {host}: the proxy answered with {why}. {advice}", retryable="407" not in why
