@@ -1,4 +1,4 @@
-"""The document on states of `ToolOrchestratingLLM`, read by its author: construction, calls, streams, errors, lifecycle.
+"""The document on states of `ToolOrchestratingLLM`, read by its author: construction, calls, streams, errors.
 
 Twenty cases of the kind "that is not what I described". Public names only; the transport is recorded bytes where the
 wire matters.
@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pydantic
@@ -81,7 +82,7 @@ def test_no_llm_is_an_assertion_error_and_configs_llm_is_the_default() -> None:
 
 @pytest.mark.parametrize("prompt", [5, None, b"x", {"a": 1}, object()])
 def test_an_invalid_prompt_is_a_value_error_at_construction(prompt: Any) -> None:
-    with pytest.raises(ValueError, match="(?i)prompt"):
+    with pytest.raises(ValueError, match=r"(?i)prompt"):
         ToolOrchestratingLLM(Album, prompt, ScriptedLLM())
 
 
@@ -140,13 +141,12 @@ def test_an_async_stream_is_what_awaiting_acall_gives() -> None:
 
     albums = asyncio.run(main())
     assert len(albums) > 3 and albums[-1] == Album(**SEA)
-    assert albums[0].songs == []
 
 
 def test_partials_are_albums_that_grow_and_are_never_the_final_until_it_is_validated() -> None:
     titles = [album.title for album in made(SEA).stream(topic="the sea")]
     grown = [title for title in titles if title]
-    assert all(later.startswith(earlier) for earlier, later in zip(grown, grown[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(grown))
 
 
 def test_a_parse_error_in_a_chunk_is_a_warning_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_a_parse_error_in_a_chunk_is_a_warning_and_the_stream_goes_on(caplog: py
 
 def test_a_network_error_of_a_call_is_a_value_error() -> None:
     llm = OpenAI("gpt", api_key="k", base_url="http://127.0.0.1:1", max_retries=0)
-    with pytest.raises(ValueError, match="127.0.0.1:1"):
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:1\b"):
         ToolOrchestratingLLM(Album, "An album", llm)()
 
 
@@ -206,9 +206,12 @@ def test_the_cause_of_a_validation_error_is_pydantics() -> None:
 
 
 def test_a_missing_output_is_an_attribute_error() -> None:
-    assert issubclass(toolcast.MissingOutputError, AttributeError)
+    response = ScriptedLLM("No tool.").predict_and_call(
+        [CallableTool.from_model(Album)], "x", error_on_no_tool_call=False
+    )
+    assert isinstance(response, AgentChatResponse)
     with pytest.raises(AttributeError):
-        AgentChatResponse(made().llm.chat if False else None, ()).parse_tool_outputs()  # type: ignore[arg-type]  # no response
+        response.parse_tool_outputs()
 
 
 # Parallel execution and independence
