@@ -234,7 +234,7 @@ def test_a_stream_is_open_has_event_open_exhausted_closed() -> None:
     assert seen[:3] == ["open", "has_event", "open"]
     assert (stream.state, stream.err) == ("exhausted", None)
     stream.close()
-    assert stream.state == "closed"
+    assert (stream.next(), stream.err) == (False, None)
 
 
 def test_a_failing_stream_returns_false_and_keeps_the_error() -> None:
