@@ -680,7 +680,7 @@ def test_what_was_ordered_and_named_as_the_seed_names_it_is_there() -> None:
     rows = [row for state in TABLE.values() for rows in state.values() for row in rows]
     actions = {action.__name__ for row in rows for action in row.actions}
     seed = ["start_tool_search", "start_generating", "cancel_tool_search", "cancel_generation", "cancel_stream"]
-    assert actions >= {*seed, "append_tool_response_message", "append_tool_rejection_message", "start_tool_calls"}
+    assert actions >= {*seed, "append_tool_response_message", "append_tool_rejection_message", "call_tool"}
 
 
 def test_the_diagram_shows_every_row() -> None:

@@ -195,7 +195,7 @@ def approve(draft: Draft, event: ApproveToolCall) -> None:
     draft.context = replace(draft.context, answers=(*draft.context.answers, *answers), pending=waiting)
 
 
-def start_tool_calls(draft: Draft, event: ChatEvent) -> None:
+def call_tool(draft: Draft, event: ChatEvent) -> None:
     """Order that the calls run that may."""
     waiting = {request.call_id for request in draft.context.pending}
     draft.context = replace(draft.context, running=tuple([call.id for call in _open(draft) if call.id not in waiting]))

@@ -28,6 +28,7 @@ from .chat_actions import (
     approve,
     await_approval,
     begin_anew,
+    call_tool,
     can_be_loaded_again,
     can_generate_again,
     can_search_again,
@@ -51,7 +52,6 @@ from .chat_actions import (
     set_model,
     start_generating,
     start_loading,
-    start_tool_calls,
     start_tool_search,
 )
 from .chat_context import ChatContext, ChatState
@@ -203,7 +203,7 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         RetryGeneration: (
             Row("generating_response", (begin_anew, drop_interrupted, start_generating), can_retry_generation),
         ),
-        RetryToolCall: (Row("calling_tool", (begin_anew, start_tool_calls), can_retry_tool_call),),
+        RetryToolCall: (Row("calling_tool", (begin_anew, call_tool), can_retry_tool_call),),
         **_waits("ready"),
     },
     "searching_tools": {
@@ -224,7 +224,7 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         StreamChunk: (Row("streaming_response", (append_chunk,)),),
         StreamComplete: (
             Row("waiting_for_tool_approval", (await_approval, append_assistant_message), needs_approval),
-            Row("calling_tool", (append_assistant_message, start_tool_calls), has_tool_call),
+            Row("calling_tool", (append_assistant_message, call_tool), has_tool_call),
             Row("ready", (append_assistant_message, refuse_cut_calls)),
         ),
         StreamError: (Row("ready", (keep_partial_text, note_failure, cancel_stream)),),
@@ -233,10 +233,10 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         **_waits("streaming_response"),
     },
     "waiting_for_tool_approval": {
-        ApproveToolCall: (Row("calling_tool", (approve, start_tool_calls), is_pending),),
+        ApproveToolCall: (Row("calling_tool", (approve, call_tool), is_pending),),
         RejectToolCall: (
             Row("waiting_for_tool_approval", (append_tool_rejection_message,), leaves_pending),
-            Row("calling_tool", (append_tool_rejection_message, start_tool_calls), leaves_calls),
+            Row("calling_tool", (append_tool_rejection_message, call_tool), leaves_calls),
             Row(
                 "searching_tools",
                 (append_tool_rejection_message, count_round, start_tool_search),
@@ -252,7 +252,7 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ToolCallProgress: (Row("calling_tool"),),
         ToolCallSuccess: (
             Row("calling_tool", (append_tool_response_message,), is_for_running),
-            Row("calling_tool", (append_tool_response_message, start_tool_calls), is_last_before_calls),
+            Row("calling_tool", (append_tool_response_message, call_tool), is_last_before_calls),
             Row("waiting_for_tool_approval", (append_tool_response_message,), is_last_before_word),
             Row("searching_tools", (append_tool_response_message, count_round, start_tool_search), is_last_with_rounds),
             Row("ready", (append_tool_response_message, note_limit), is_running),
