@@ -301,6 +301,15 @@ def test_whole_calls_with_and_without_ids() -> None:
     ]
 
 
+def test_an_invented_tool_that_holds_several_calls() -> None:
+    uses = [{"recipient_name": "functions.album", "parameters": {"songs": []}}] * 2
+    calls = [{"id": "x", "function": {"name": "multi_tool_use.parallel", "arguments": {"tool_uses": uses}}}]
+    assert _answer(_line({"content": "", "tool_calls": calls}) + b"\n" + END)[:6] == [
+        *_call("call_1", "album", '{"songs": []}'),
+        *_call("call_2", "album", '{"songs": []}'),
+    ]
+
+
 def test_a_forced_call_grows_out_of_the_text() -> None:
     body = b"\n".join([*(_line({"content": c}) for c in ('{"songs"', ": [", "]}")), END])
     assert _answer(body, NamedTool("album")) == [

@@ -16,12 +16,14 @@ from toolcast.accumulator import Accumulator
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
+    EmptyResponse,
     LimitExceeded,
     LLMError,
     MalformedEvent,
     QuotaExceeded,
     RateLimited,
     ServerError,
+    StreamInterrupted,
     StreamTruncated,
 )
 from toolcast.events import (
@@ -768,6 +770,55 @@ def test_a_damaged_event_costs_nothing_but_a_warning(face: Face, caplog: pytest.
     assert caplog.text.count("Failed to parse streaming response") == 1
 
 
+CUSTOM = {"type": "custom_tool_call", "id": "ct", "call_id": "call_C", "name": "sql", "input": "SELECT 1"}
+
+
+def test_an_invented_tool_is_unwrapped_in_a_stream() -> None:
+    uses = {"tool_uses": [{"recipient_name": "functions.f", "parameters": {"a": n}} for n in (1, 2)]}
+    body = sse(CREATED, *one_call(json.dumps(uses), name="parallel"), done())
+    events = decode(body)
+    assert [event.arguments for event in events if isinstance(event, ToolCallDone)] == ['{"a": 1}', '{"a": 2}']
+    assert not any(isinstance(event, ToolCallStart) and event.name == "parallel" for event in events)
+
+
+def test_items_that_come_only_in_the_last_event_are_read() -> None:
+    once = sse(CREATED, *one_call(A1), done(message("Hi"), call(A1), call('{"a":2}', id="call_B")))
+    folded = Accumulator()
+    for event in decode(once):
+        folded.apply(event)
+    response = folded.response()
+    assert response.text == "Hi"
+    assert [(one.id, one.arguments) for one in response.message.tool_calls] == [("call_A", A1), ("call_B", '{"a":2}')]
+
+
+def test_a_custom_tool_goes_back_as_it_came() -> None:
+    custom = ToolCallPart("call_C", "sql", "SELECT 1", opaque={"responses": {"type": "custom_tool_call"}})
+    sent = body(user("Go"), assistant(custom), tool_result(custom, "1"))["input"][1:]
+    assert sent == [
+        {"type": "custom_tool_call", "call_id": "call_C", "name": "sql", "input": "SELECT 1"},
+        {"type": "custom_tool_call_output", "call_id": "call_C", "output": "1"},
+    ]
+
+
+CANCELLED = {"status": "cancelled", "output": []}
+
+
+@pytest.mark.parametrize("sent", [sse(CREATED, said("cancelled", response=CANCELLED)), json.dumps(CANCELLED).encode()])
+def test_a_response_that_was_cancelled_is_not_sent_again(sent: bytes) -> None:
+    with pytest.raises(StreamInterrupted, match="cancelled at the service") as caught:
+        read = decoder()
+        assert read.feed(sent) + read.close() == []
+    assert not caught.value.retryable
+    assert "again" not in str(caught.value)
+
+
+def test_a_queued_response_is_no_answer() -> None:
+    with pytest.raises(EmptyResponse, match=r"queued: .*without background=True") as caught:
+        read = decoder()
+        assert read.feed(b'{"object": "response", "status": "queued", "output": []}') + read.close() == []
+    assert not caught.value.retryable
+
+
 WHOLE = [
     pytest.param({"output": [message("Hi")], "usage": {"input_tokens": 9}}, [TextDelta("Hi"), UsageReport(Usage(9))],
                  "end_turn", id="text"),
@@ -777,7 +828,20 @@ WHOLE = [
                  [STARTED, ToolCallDelta("call_A", '{"a"'), ToolCallDone("call_A", "f", '{"a"', truncated=True)],
                  "max_tokens", id="cut"),
     pytest.param({"output": [{"type": "x"}, None]}, [RawEvent({"type": "x"}), RawEvent({})], "end_turn", id="others"),
-    pytest.param({"output": [], "status": "queued"}, [], "pause", id="in the background"),
+    pytest.param({"output": [], "status": "in_progress"}, [], "pause", id="in progress"),
+    pytest.param({"output": [call('{"tool_uses":[{"recipient_name":"functions.f","parameters":{"a":1}}]}',
+                                  name="multi_tool_use.parallel")]},
+                 [ToolCallStart("call_1", "f"), ToolCallDelta("call_1", '{"a": 1}'),
+                  ToolCallDone("call_1", "f", '{"a": 1}')], "tool_use", id="several calls in one"),
+    pytest.param({"output": [call(A1, name="parallel")]},
+                 [ToolCallStart("call_A", "parallel"), ToolCallDelta("call_A", A1),
+                  ToolCallDone("call_A", "parallel", A1)], "tool_use", id="a tool of that name"),
+    pytest.param({"output": [CUSTOM]},
+                 [RawEvent(CUSTOM), ToolCallStart("call_C", "sql"), ToolCallDelta("call_C", "SELECT 1"),
+                  ToolCallDone("call_C", "sql", "SELECT 1", opaque={"responses": {"type": "custom_tool_call"}})],
+                 "tool_use", id="a custom tool"),
+    pytest.param({"output": [CUSTOM, message("Hi")]}, [RawEvent(CUSTOM), TextDelta("Hi")], "end_turn",
+                 id="a custom tool that the service has run"),
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import LimitExceeded
 from ..events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ..pieces import Pieces
-from .tool_calls import MOST_CALLS, is_json
+from .tool_calls import MOST_CALLS, WRAPPERS, is_json, unwrapped
 from .wire import Conversation, ToolNames
 
 
@@ -62,6 +62,10 @@ class OpenCalls:
         out.append(ToolCallStart(call.id, call.name))
         return call
 
+    def is_wrapper(self, name: str) -> bool:
+        """Return True if models invent a tool of this name to hold several calls, and none is offered."""
+        return name in WRAPPERS and name not in self._names.wire.values()
+
     def more(self, key: Hashable, text: str, out: list[Event]) -> OpenCall | None:
         """More arguments of the call `key`; None where no such call is open."""
         call = self._open.get(key)
@@ -84,7 +88,12 @@ class OpenCalls:
         out.append(ToolCallDone(call.id, call.name, arguments if arguments.strip() else "{}", opaque=call.opaque))
 
     def whole(self, id: object, name: str, arguments: str, out: list[Event], *, opaque: Any = None) -> None:
-        """A call that came in one piece."""
+        """Read a call that came in one piece; one of a tool that the model invented to hold several calls as those."""
+        inner = unwrapped(arguments) if self.is_wrapper(name) else None
+        if inner is not None:
+            for inner_name, inner_arguments in inner:
+                self.whole(None, self._names.wire.get(inner_name, inner_name), inner_arguments, out)
+            return
         call = self.start(self, id, name, out)
         call.opaque = opaque
         self.more(self, arguments, out)

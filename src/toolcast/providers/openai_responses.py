@@ -62,6 +62,7 @@ class ResponsesFrame(ServiceFrame):
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
+        _name_outputs(items)
         told = "\n\n".join(message.text for message in messages[:start])
         return {"instructions": told, "input": items} if start else {"input": items}
 
@@ -169,6 +170,9 @@ class ResponsesFrame(ServiceFrame):
                 thought, phase = None, {}
 
     def _call(self, call: ToolCallPart) -> _Item:
+        if _own(call).get("type") == "custom_tool_call":
+            name = legal_name(call.name)
+            return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
         arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
         return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
 
@@ -178,7 +182,15 @@ def _spoken(part: TextPart, phase: Mapping[str, str]) -> _Item:
     return {"type": "message", "role": "assistant", "content": content, **phase}
 
 
-def _own(part: ThinkingPart) -> _Item:
+def _name_outputs(items: list[_Item]) -> None:
+    """Give the results of custom tools their own type."""
+    custom = {item["call_id"] for item in items if item.get("type") == "custom_tool_call"}
+    for item in items:
+        if item.get("type") == "function_call_output" and item["call_id"] in custom:
+            item["type"] = "custom_tool_call_output"
+
+
+def _own(part: ThinkingPart | ToolCallPart) -> _Item:
     """What this protocol keeps in a thought; nothing where another wrote it."""
     return (part.opaque or {}).get("responses") or {}
 

@@ -11,17 +11,18 @@ The answer ends with an event of its own; `[DONE]` says nothing.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from ..errors import MalformedEvent
+from ..errors import EmptyResponse, MalformedEvent, StreamInterrupted
 from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ..pieces import Pieces
 from ..usage import Usage
 from .answer_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from .http_errors import Source, stream_error
 from .open_calls import OpenCalls
-from .tool_calls import is_json
+from .tool_calls import is_json, unwrapped
 from .wire import Conversation
 
 _Part: TypeAlias = tuple[str, int]
@@ -31,7 +32,6 @@ _STOP: dict[str, StopReason] = {
     "max_output_tokens": "max_tokens",
     "max_tokens": "max_tokens",
     "content_filter": "content_filter",
-    "queued": "pause",
     "in_progress": "pause",
 }
 # What says nothing that other events do not say.
@@ -51,10 +51,11 @@ _SILENT = frozenset(
 class _Item:
     """An item of the answer. `waits`: a piece of it may be lost, so that it has to come whole. `over`: it has."""
 
-    __slots__ = ("kind", "over", "parts", "waits")
+    __slots__ = ("call_id", "kind", "over", "parts", "waits")
 
-    def __init__(self, kind: str, waits: bool) -> None:
+    def __init__(self, kind: str, waits: bool, call_id: str) -> None:
         self.kind = kind
+        self.call_id = call_id
         self.waits = waits
         self.over = False
         self.parts: dict[_Part, Pieces] = {}
@@ -72,6 +73,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
         self._growing = Pieces()  # the text that grew last
+        self._custom: list[dict[str, Any]] = []  # calls of custom tools since the last message
         self._lost = False
         self._refused = False
 
@@ -132,7 +134,9 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         return next((item for item in reversed(self._items.values()) if item.kind == kind and not item.over), None)
 
     def _begun(self, chunk: dict[str, Any], kind: str, *, waits: bool = False) -> _Item:
-        item = self._last = _Item(kind, waits)
+        if kind == "message":
+            self._custom = []
+        item = self._last = _Item(kind, waits, as_str(as_dict(chunk.get("item")).get("call_id")))
         place = chunk.get("output_index")
         for key in (place,) if type(place) is int else (*_ids(chunk), item):
             self._items[key] = item
@@ -142,7 +146,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
     def _added(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
         said = as_dict(chunk.get("item"))
         item = self._begun(chunk, as_str(said.get("type")))
-        if item.kind == "function_call" and (name := as_str(said.get("name"))):
+        if item.kind == "function_call" and (name := as_str(said.get("name"))) and not self._calls.is_wrapper(name):
             self._calls.start(item, said.get("call_id"), name, out)
         elif item.kind == "message" and (phase := as_str(said.get("phase"))):
             # What the model meant the text to be it wants to be told again, and text has no place for that.
@@ -151,7 +155,9 @@ class OpenAIResponsesDecoder(AnswerDecoder):
 
     def _done(self, chunk: dict[str, Any], out: list[Event]) -> None:
         said = as_dict(chunk.get("item"))
-        item = self._at(chunk, as_str(said.get("type"))) or self._added(chunk, out)
+        self._close(self._at(chunk, as_str(said.get("type"))) or self._added(chunk, out), said, out)
+
+    def _close(self, item: _Item, said: dict[str, Any], out: list[Event]) -> None:
         if item.over:
             return
         close = self._closers.get(item.kind)
@@ -176,10 +182,13 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         return True
 
     def _close_call(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        whole, name = _arguments(said.get("arguments")), as_str(said.get("name"))
+        if item not in self._calls and self._calls.is_wrapper(name) and unwrapped(whole) is not None:
+            self._calls.whole(said.get("call_id"), name, whole, out)
+            return True
         call = self._calls.more(item, "", out)
         if call is None:
-            call = self._calls.start(item, said.get("call_id"), as_str(said.get("name")), out)
-        whole = _arguments(said.get("arguments"))
+            call = self._calls.start(item, said.get("call_id"), name, out)
         if whole and not is_json(whole):
             # Cut off, or wrong: how the answer ends tells. Until then the call stays open.
             rest = whole.removeprefix(call.pieces.whole())
@@ -188,10 +197,17 @@ class OpenAIResponsesDecoder(AnswerDecoder):
             self._calls.done(item, out, whole=whole or None)
         return bool(whole) or not item.waits
 
+    def _close_custom(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        """Keep a call whose input is text of any form. Where a message follows it, the service (xAI) has run it."""
+        self._custom.append(said)
+        out.append(RawEvent(said))
+        return True
+
     _closers: ClassVar[Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]]] = {
         "message": _close_message,
         "reasoning": _close_thought,
         "function_call": _close_call,
+        "custom_tool_call": _close_custom,
     }
 
     # -- pieces and wholes
@@ -262,19 +278,60 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         self._finish(as_dict(chunk.get("response")), out)
 
     def _finish(self, response: dict[str, Any], out: list[Event]) -> None:
+        told = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
+        self._check_status(told)
+        output = as_list(response.get("output"))
         if self._lost or not self._items:
             placed = not self._items or any(type(key) is int for key in self._items)
-            for place, item in enumerate(as_list(response.get("output"))):
+            for place, item in enumerate(output):
                 self._done({"output_index": place if placed else None, "item": item}, out)
+        else:
+            for said in self._not_streamed(output):
+                self._close(self._added({"item": said}, out), said, out)
         if not self._accepts_damaged and any(item.waits and not item.over for item in self._items.values()):
             raise _not_repeated()
-        told = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
+        for said in self._custom:
+            opaque = {"responses": {"type": "custom_tool_call"}}
+            name, input_ = as_str(said.get("name")), as_str(said.get("input"))
+            self._calls.whole(said.get("call_id"), name, input_, out, opaque=opaque)
         self._calls.finish(out, cut=told not in ("completed", ""))
         if usage := as_dict(response.get("usage")):
             out.append(UsageReport(_usage(usage)))
         model = as_str(response.get("model")) or self._model
         out.append(Finish(self._stop_reason(told), model, told or None))
         self._over = True
+
+    def _not_streamed(self, output: list[object]) -> list[dict[str, Any]]:
+        """Return the items of the whole answer that did not come before.
+
+        Calls are told apart by their ids, other items by how many there were of their kind: some services number
+        items otherwise in the stream than in the answer.
+        """
+        items = set(self._items.values())
+        ids = {item.call_id for item in items if item.kind == "function_call"} - {""}
+        streamed = Counter(item.kind for item in items if item.kind != "function_call" or not item.call_id)
+        missing: list[dict[str, Any]] = []
+        for said in map(as_dict, output):
+            kind, id = as_str(said.get("type")), as_str(said.get("call_id"))
+            if kind == "function_call" and id in ids:
+                continue
+            if streamed[kind]:
+                streamed[kind] -= 1
+            else:
+                missing.append(said)
+        return missing
+
+    def _check_status(self, status: str) -> None:
+        """Raise if the service says that there is no answer: it was cancelled, or is still to be made."""
+        if status == "cancelled":
+            raise StreamInterrupted("the response was cancelled at the service", retryable=False)
+        if status == "queued":
+            error = EmptyResponse("the response is queued: the service has not begun to answer", retryable=False)
+            error.advice = "Fetch it later by its id, or send the request without background=True."
+            raise error
+
+    def _cancelled(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._check_status("cancelled")
 
     def _stop_reason(self, told: str) -> StopReason:
         if told not in ("completed", ""):
@@ -300,6 +357,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         "response.completed": _ended,
         "response.incomplete": _ended,
         "response.failed": _error,
+        "response.cancelled": _cancelled,
         "error": _error,
     }
 

@@ -28,7 +28,8 @@ from .wire import ToolNames
 MOST_CALLS = 1000
 """More calls than this in one answer are an error, not an answer."""
 
-_WRAPPERS = ("parallel", "multi_tool_use.parallel", "multi_tool_use_parallel")
+WRAPPERS = frozenset(("parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"))
+"""Names of a tool that models invent, whose arguments hold several calls."""
 
 
 class ToolCalls:
@@ -92,7 +93,7 @@ class ToolCalls:
         before = len(out)
         for call in self._calls:
             arguments = call.whole()
-            if call.wrapper and (inner := _unwrapped(arguments)) is not None:
+            if call.wrapper and (inner := unwrapped(arguments)) is not None:
                 for name, parameters in inner:
                     self._add_whole(name, parameters, out)
                 continue
@@ -125,7 +126,7 @@ class ToolCalls:
             call.opaque = entry.opaque
         if entry.name and not call.started:
             call.name = entry.name if entry.name.startswith(call.name) else call.name + entry.name
-            call.wrapper = call.name in _WRAPPERS and call.name not in self._offered
+            call.wrapper = call.name in WRAPPERS and call.name not in self._offered
         if entry.arguments:
             self._grow(call, entry.arguments, out)
         elif self._is_complete_name(call.name):
@@ -396,8 +397,8 @@ def _is_another(call: _Call, entry: _Entry) -> bool:
     )
 
 
-def _unwrapped(arguments: str) -> list[tuple[str, str]] | None:
-    """The calls inside the hallucinated tool `multi_tool_use.parallel`; None where there are none."""
+def unwrapped(arguments: str) -> list[tuple[str, str]] | None:
+    """Return the calls inside an invented tool, as names and arguments; None if there are none."""
     try:
         uses = from_json(arguments.encode())["tool_uses"]
         return [
