@@ -20,8 +20,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError, schemas
-from toolcast.list_types import as_lists
+from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError, list_types, schemas
+from toolcast.list_types import as_lists, explain_lazy
 from toolcast.parsing import core_schemas
 from toolcast.testing import ScriptedLLM
 from toolcast.tools import CallableTool
@@ -195,6 +195,22 @@ def test_types_inside_of_types_are_replaced() -> None:
 def test_a_recursive_alias_with_an_iterable_is_read_as_lists() -> None:
     answer = {"value": {"a": {"b": [1, "2"]}}}
     assert ToolOrchestratingLLM(Tree, "x", ScriptedLLM(answer))() == {"a": {"b": [1, 2]}}
+
+
+def test_a_recursive_alias_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as `type Tree = dict[str, Tree] | Collection[int]`, which Python 3.12 evaluates late."""
+
+    class Alias:
+        __value__: Any = None
+
+    alias: Any = Alias()
+    monkeypatch.setattr(list_types, "ALIASES", (Alias,))
+    alias.__value__ = tuple[Collection[int], dict[str, alias]]
+    assert as_lists(alias) == tuple[list[int], dict[str, alias]]
+    assert explain_lazy(alias) is None
+    alias.__value__ = tuple[dict[str, alias], Iterator[int]]
+    assert as_lists(alias) is alias
+    assert explain_lazy(alias) == "it asks for Iterator[int]; a model writes a whole list, so use list[int]"
 
 
 def test_named_tuples_are_looked_into() -> None:

@@ -97,11 +97,13 @@ def read(
 
 
 def _read_strictly(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
-    error = _not_strict(text) if _is_lax(text) else None
-    if error is not None:
-        title = getattr(validator, "title", "JSON")
-        details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _why(text, error)}
-        raise ValidationError.from_exception_data(title, [details], input_type="json")
+    if _is_lax(text):
+        try:
+            _feed_all(text)
+        except JSONStreamError as error:
+            title = getattr(validator, "title", "JSON")
+            details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _why(text, error)}
+            raise ValidationError.from_exception_data(title, [details], input_type="json") from None
     return decode_once(validator, text, context, is_strict=is_strict)
 
 
@@ -176,14 +178,11 @@ def _may_be_lax(text: str) -> bool:
     )
 
 
-def _not_strict(text: str) -> JSONStreamError | None:
+def _feed_all(text: str) -> None:
+    """Raise `JSONStreamError` if `text` is not JSON."""
     machine = JSONStream()
-    try:
-        machine.feed(text)
-        machine.close()
-    except JSONStreamError as error:
-        return error
-    return None
+    machine.feed(text)
+    machine.close()
 
 
 def _decoded(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[str, list[Path]]:
