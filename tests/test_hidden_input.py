@@ -25,6 +25,7 @@ from toolcast import (
     TryAgain,
     ValidationError,
 )
+from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ToolCallPart
 from toolcast.parsing.core_schemas import hides_input
 from toolcast.parsing.partials import Growing, plan_for
@@ -170,6 +171,33 @@ def test_when_asking_again_after_a_validator_that_wants_another_try(face: Face) 
     with pytest.raises(CallError):
         face.call(ToolOrchestratingLLM(Picky, "x", llm, max_attempts=2))
     assert WORD not in str(llm.requests[1].messages)
+
+
+def test_thoughts_that_a_service_wants_back_stay_when_asking_again(face: Face) -> None:
+    answer = [
+        ThinkingDelta(f"It is {WORD}.", signature="signed"),
+        ToolCallStart("c1", "Login"),
+        ToolCallDone("c1", "Login", json.dumps({"password": WORD})),
+        Finish("tool_use"),
+    ]
+    llm = ScriptedLLM([ThinkingDelta("no signature"), *answer[1:]], answer, {"password": "x" * 40})
+    assert face.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=3)) == Login(password="x" * 40)
+    kinds = [[part.type for part in message.parts] for message in llm.requests[2].messages]
+    assert kinds == [["text"], ["tool_call"], ["tool_result"], ["thinking", "tool_call"], ["tool_result"]]
+    assert llm.requests[2].messages[3].tool_calls[0].arguments == "{}"
+
+
+def test_in_an_answer_that_a_filter_stopped(face: Face) -> None:
+    answer = [TextDelta(f"The password is {WORD}"), Finish("content_filter")]
+    with pytest.raises(CallError, match=r"it said: \(hidden") as caught:
+        face.call(ToolOrchestratingLLM(Login, "x", ScriptedLLM(answer)))
+    assert WORD not in everything(caught.value)
+
+
+def test_a_typed_result_in_words_that_fits_is_kept() -> None:
+    engine = Engine(ScriptedLLM(json.dumps({"password": WORD * 4})))
+    assert engine.submit("go", output_cls=Login).output == Login(password=WORD * 4)
+    assert WORD in str(engine.history)
 
 
 def called(name: str, arguments: Any) -> ToolCallPart:

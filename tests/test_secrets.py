@@ -56,6 +56,7 @@ from toolcast import (
     UnsupportedLLMError,
     llm,
 )
+from toolcast.experiments.embedding_endpoints import EndpointEmbedder
 from toolcast.providers.wire import Secret
 from toolcast.runtime.network import HttpxNetwork
 
@@ -357,6 +358,10 @@ FAILURES: dict[str, tuple[list[Piece], tuple[type[CallError], ...]]] = {
         [whole(b"", 302, f"location: https://elsewhere.example/?key={canary()}")],
         (LLMError,),
     ),
+    "429 with the key in a header": (
+        [whole(b"{}", 429, JSON, f"x-ratelimit-limit-requests: {canary()}", f"x-request-id: {canary()}")],
+        (LLMError,),
+    ),
     "the key as the body": ([whole(canary().encode(), 200, JSON)], (MalformedEvent,)),
     "the key in a header": ([whole(b"{}", 200, JSON, f"x-request-id: {canary()}")], (CallError,)),
     "an error in place of an answer": (
@@ -546,3 +551,41 @@ def test_what_a_pickle_has_left_out_is_missed(face: Face) -> None:
     words = r"left out: the header 'X-Token', the credentials in base_url\. Create the LLM in the process that uses it"
     with pytest.raises(AuthFailed, match=words):
         face.chat(again, "x")
+
+
+# -- what is no LLM and has a key all the same
+
+
+EMBEDDING_FAILURES: dict[str, list[Piece]] = {
+    name: FAILURES[name][0] for name in ("401 with the key", "500 in HTML with the key", "the key as the body", "reset")
+}
+EMBEDDING_FAILURES["no JSON, the key in the middle of what is shown"] = [
+    whole(f"<p>{' ' * 60}{canary()}</p>".encode(), 200, JSON)
+]
+EMBEDDING_FAILURES["no text"] = [whole(b"\xff" + canary().encode(), 200, JSON)]
+
+
+@pytest.mark.parametrize("provider", ["openai", "mistral", "ollama", "google"])
+@pytest.mark.parametrize("failure", EMBEDDING_FAILURES)
+def test_in_a_failure_of_an_embedder(provider: str, failure: str, listener: Listener) -> None:
+    with Loopback() as server:
+        server.answer(*EMBEDDING_FAILURES[failure])
+        url = with_login(f"http://127.0.0.1:{server.port}")
+        embedder = EndpointEmbedder(provider, "m", base_url=url, api_key=canary(), max_retries=0)
+        with pytest.raises(LLMError) as caught:
+            embedder.embed(["a"])
+    assert MARK in server.requests[0].line
+    for where, text in texts_of(caught.value):
+        shown(where, text)
+    shown("the embedder", f"{embedder!r} {pformat(vars(embedder))}")
+    shown("the logs", "\n".join(listener.said))
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+@pytest.mark.parametrize("provider", ["openai", "ollama", "google"])
+def test_in_an_address_of_an_embedder_that_is_none(provider: str, url: str) -> None:
+    embedder = EndpointEmbedder(provider, "m", base_url=with_login(url), api_key="sk-other", max_retries=0)
+    with pytest.raises((LLMError, ValueError)) as caught:
+        embedder.embed(["a"])
+    for where, text in texts_of(caught.value):
+        shown(where, text)
