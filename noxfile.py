@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -281,6 +282,8 @@ def audit(session: nox.Session) -> None:
     try:
         audited = json.loads(done.stdout)["dependencies"]
     except ValueError:
+        if not re.search(r"(?i)connect|time(d )?out|resolve|http|service", done.stderr):
+            session.error(f"the audit failed: {done.stderr[-1000:]}")
         session.warn(f"the service of the audit cannot be reached: NOT AUDITED\n{done.stderr[-1000:]}")
         return
     if vulnerable := [found for found in audited if found.get("vulns")]:
