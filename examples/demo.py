@@ -7,6 +7,7 @@ Run it with `nox -s demo`, or with `pip install 'toolcast[local]'` and `python e
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -86,14 +87,20 @@ def show(result: Result[object]) -> None:
     print(f"  {result.usage.input_tokens} tokens in, {result.usage.output_tokens} out")
 
 
+def fitted(line: str) -> str:
+    """Return the line as it fits one row of the terminal, which cannot take back more: of a longer one the end."""
+    columns = shutil.get_terminal_size().columns - 1  # in the last column some terminals begin a new row
+    return line if len(line) <= columns else f"  -> …{line[len(line) - max(columns - 6, 0) :]}"
+
+
 def show_growing(make: ToolOrchestratingLLM[Invoice], text: str) -> None:
-    """Every state of the object: in place on a terminal, line by line elsewhere."""
+    """Print every state of the object: in place on a terminal, line by line elsewhere."""
     stream = make.stream(text=text)
     for invoice in stream:
         line = f"  -> {invoice!r}"
-        print(f"\r\x1b[2K{line[:150]}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n")
+        print(f"\r\x1b[2K{fitted(line)}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n")
     if sys.stdout.isatty():
-        print()
+        print(f"\r\x1b[2K  -> {stream.final()!r}")
     print(f"  {stream.usage.input_tokens} tokens in, {stream.usage.output_tokens} out")
 
 

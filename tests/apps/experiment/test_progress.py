@@ -203,7 +203,7 @@ def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drawn(events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[str]:
     """What the terminal shows in the end; the time is TIME."""
-    for name, value in {"COLUMNS": "100", "LINES": "24", **XTERM}.items():
+    for name, value in {"COLUMNS": str(terminal.screen.columns), "LINES": "24", **XTERM}.items():
         monkeypatch.setenv(name, value)
     screen = Screen(terminal)
     bar = bar_on(screen, 2, **options)
@@ -221,6 +221,11 @@ def test_the_bar_counts_cycles_calls_and_tokens(monkeypatch: pytest.MonkeyPatch)
     assert lines == [*LINES.splitlines()[:3], "Cycle 2: it ended at max_steps=3", "Cycle 2 finished."]
     assert last.startswith("Cycles ━")
     assert "2/2 2 tool calls, 1,002 tokens TIME" in last
+
+
+@pytest.mark.parametrize("columns", [30, 40, 64, 79])
+def test_a_narrow_bar_counts_the_cycles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(RUN[:3], Emulated(columns), monkeypatch)[-1].startswith("Cycles 0/2 TIME write")
 
 
 def test_the_bar_tells_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:

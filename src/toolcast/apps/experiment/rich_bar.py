@@ -12,6 +12,8 @@ from ...experiments.log_events import LogEvent
 from ...terminal_text import visible
 
 _LONGEST_NAME: Final = 24
+_WIDE: Final = 80
+"""The columns of a terminal that has room for all of it; a narrower one shows the number of cycles and the time."""
 
 
 class RichBar:
@@ -21,11 +23,12 @@ class RichBar:
         self._alone = runs == 1
         self._done = done
         self._console = Console(file=stream)
+        wide = self._console.width >= _WIDE
         self._progress = Progress(
             TextColumn("Cycles"),
-            BarColumn(bar_width=24),
+            *((BarColumn(bar_width=24),) if wide else ()),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[calls]} tool calls, {task.fields[tokens]:,} tokens"),
+            *((TextColumn("{task.fields[calls]} tool calls, {task.fields[tokens]:,} tokens"),) if wide else ()),
             TimeElapsedColumn(),
             TextColumn("{task.fields[doing]}", markup=False),
             console=self._console,
