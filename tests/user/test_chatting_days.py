@@ -219,7 +219,64 @@ def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) 
     assert [said for _, said in talk(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [[{"foo": 1}], [{"foo": 1}, DONE], [{"message": {}, "done": False}, DONE], [DONE], [b"[1,2]\n", DONE]],
+    ids=["no format", "no format, done", "no fields", "done alone", "a list"],
+)
+def test_an_answer_that_says_nothing_is_a_failure(
+    lines: list[dict[str, object] | bytes], server: OllamaServer, env: dict[str, str]
+) -> None:
+    for _ in range(3):
+        server.streams(*lines)
+    screen = shell("echo x | toolcast chat", env)
+    assert (screen.out, screen.code) == ("", 1)
+    assert "error: ollama m-1: the answer" in screen.err
+
+
+def test_a_chat_that_could_not_begin_leaves_no_session(server: OllamaServer, env: dict[str, str]) -> None:
+    screen = shell("toolcast chat --model openai:gpt-5.4", env, "Hi")
+    assert (screen.out, screen.code) == ("", 1)
+    assert screen.err == "error: openai gpt-5.4: no API key for openai: set OPENAI_API_KEY. Nothing was sent.\n"
+    assert shell("toolcast logs", env).went_well() == []
+    server.says("Hello.")
+    assert shell("toolcast chat --session s", env, "Hi").went_well() == ["Hello."]
+    assert [line.split()[0] for line in shell("toolcast logs", env).lines] == ["SESSION", "s"]
+
+
 # At a terminal.
+
+
+@pytest.mark.parametrize("columns", [20, 40, 64, 100])
+def test_a_question_in_a_terminal_of_any_width(
+    columns: int, server: OllamaServer, folder: Path, env: dict[str, str]
+) -> None:
+    server.calls(call("remember", what="the milk"))
+    server.says("Done.")
+    home = folder.parent / "home"
+    named = {"OLLAMA_HOST": server.host, "OLLAMA_MODEL": MODEL}
+    with driven(home, "--tools", "tools.py", columns=columns, rows=40, **named) as terminal:
+        terminal.at_prompt()
+        terminal.type("Remember the milk." + ENTER)
+        terminal.until("[y]es", "[e]dit:")
+        terminal.type("y" + ENTER)
+        terminal.until("I remember", "Done.")
+
+
+def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
+    server: OllamaServer, folder: Path, env: dict[str, str]
+) -> None:
+    server.says("It is **42**.")
+    shell("toolcast chat --session holiday-plans", env, "What is the answer?")
+    server.says("Because.")
+    with at_terminal(server, folder, "--session", "holiday") as terminal:
+        terminal.at_prompt()
+        terminal.until("The session holiday-plans goes on: 2 messages, 1 question.", "> What is the answer?")
+        terminal.until("It is 42.")
+        terminal.say("Why?")
+        terminal.type(CTRL_C)
+        terminal.ends()
+    assert talk(server) == [("user", "What is the answer?"), ("assistant", "It is **42**."), ("user", "Why?")]
 
 
 def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) -> None:
