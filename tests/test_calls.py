@@ -23,6 +23,7 @@ from toolcast import (
     OutputTruncated,
     Refused,
     TextDelta,
+    ToolContext,
     ToolOrchestratingLLM,
     ToolTimeout,
     TryAgain,
@@ -424,3 +425,13 @@ def test_an_example_that_is_no_output_is_refused() -> None:
 def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
     with pytest.raises(toolcast.UnsupportedLLMError, match=f"not {type(llm).__name__}"):
         ToolOrchestratingLLM(Album, "x", llm)
+
+
+def test_what_a_function_emits_is_for_nobody_in_a_structured_call(face: Face) -> None:
+    def note(a: int, context: ToolContext) -> int:
+        context.emit("half")
+        return -a
+
+    tool = CallableTool.from_function(note).with_(timeout=PATIENCE)
+    assert face.call(maker(THREE, output=tool, allow_parallel_tool_calls=True)) == [-1, -2, -3]
+    assert face.call(maker(THREE[0], output=note)) == -1
