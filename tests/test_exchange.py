@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ import pytest
 import toolcast
 from albums import SEA, Album
 from chunks import album_body, album_stream, call_deltas, delta, sse, text_body
-from faces import Face
+from faces import Async, Face
 from toolcast import (
     AuthFailed,
     BadRequest,
@@ -697,3 +698,31 @@ def test_a_string_beyond_the_limit(face: Face) -> None:
         face.call(make)
     assert isinstance(face.stream(make).error, toolcast.LimitExceeded)
     assert given_back(network)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_auth_that_never_answers_has_the_time_of_the_call(kind: str, async_face: Face) -> None:
+    over = threading.Event()
+
+    def wait() -> dict[str, str]:
+        over.wait()
+        return {}
+
+    async def sleep() -> dict[str, str]:
+        await anyio.sleep_forever()
+        return {}
+
+    auth, limit = wait if kind == "sync" else sleep, Settings(timeout=Timeouts(total=0.05))
+    make, network, _ = maker(GOOD, auth=auth, settings=limit, max_retries=0)
+    try:
+        with pytest.raises(Timeout, match=r"the call was not finished within 0\.05 s"):
+            async_face.call(make)
+    finally:
+        over.set()
+    assert network.requests == []
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def async_face(request: pytest.FixtureRequest) -> Face:
+    """A face with an event loop."""
+    return Async(request.param)

@@ -10,10 +10,11 @@ import logging
 import random
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from .errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from .events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
@@ -27,6 +28,8 @@ from .settings import Settings
 from .sources import Call, FirstCall, by
 from .terminal_text import visible
 from .usage import NO_USAGE
+
+T = TypeVar("T")
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -157,7 +160,7 @@ class Exchange:
         self._wire = await self._service.prepare(self._conversation, self._outside)
         request = self._wire.request(self._conversation, self._settings)
         self._service.noticed(request)
-        self._request = request = await self._service.authorize(request, self._outside)
+        self._request = request = await self._in_time(partial(self._service.authorize, request, self._outside))
         if logger.isEnabledFor(logging.DEBUG):
             log_body("request", request, request.body)
         self._body = body = await self._connect(request, now)
@@ -166,6 +169,16 @@ class Exchange:
             raise await self._refusal(self._wire, body)
         self.request_id = _request_id(body.headers, request)
         self._decoder = self._wire.decoder(self._conversation)
+
+    async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a user's code within the time of the whole call. Without an event loop nothing can end it."""
+        if not self._outside.concurrent:
+            return await call()
+        import anyio
+
+        with anyio.move_on_after(self._left(self._asked, None)):
+            return await call()
+        raise self._too_late("total")
 
     async def _connect(self, request: HTTPRequest, now: float) -> Body:
         connect = self._left(now, self._timeouts.connect)

@@ -191,7 +191,7 @@ class ServiceLLM(FunctionCallingLLM):
 
         alone = outside.concurrent and not inspect.iscoroutinefunction(self._auth)
         # A token is fetched by blocking calls, which would hold up every other task.
-        given = await to_thread.run_sync(self._auth) if alone else self._auth()
+        given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
         if inspect.isawaitable(given):
             given = await given
         try:
