@@ -37,6 +37,23 @@ def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> No
     assert "Chat with a model, at a terminal or in a pipe." in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (["chat", "--tokn", "sk-S3CRET"], "--tokn ***"),
+        (["chat", "--tokn=sk-S3CRET"], "--tokn"),
+        (["models", "openai", "one", "--tokn", "sk-S3CRET", "two"], "one --tokn *** two"),
+        (["models", "openai", "a\x1b[2J"], r"a\x1b[2J"),
+    ],
+)
+def test_what_is_unknown_is_named_without_values(
+    line: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(line)
+    assert capsys.readouterr().err.endswith(f"toolcast: error: unrecognized arguments: {named}\n")
+
+
 def test_the_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["toolcast"])
     with pytest.raises(SystemExit) as left:

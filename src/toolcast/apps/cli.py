@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import NamedTuple, Protocol, cast
 
 from ..errors import ToolcastError
+from ..terminal_text import visible
 from .command_words import command_words
 
 
@@ -55,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words:
             _parser(words).print_help()
             return 0
-        parsed = _parser(words).parse_args(words)
+        parser = _parser(words)
+        parsed, unknown = parser.parse_known_args(words)
+        if unknown:
+            parser.error(f"unrecognized arguments: {_named(unknown)}")
         run: Callable[[argparse.Namespace], int] = parsed.run
         code = run(parsed)
         sys.stdout.flush()
@@ -69,6 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("toolcast: interrupted", file=sys.stderr)
         return 130
+
+
+def _named(unknown: Sequence[str]) -> str:
+    """The arguments without the values of options: one that is misspelled may be given a key."""
+    shown = [
+        word.partition("=")[0] if word.startswith("-") else "***" if before.startswith("-") else word
+        for before, word in zip(("", *unknown), unknown, strict=False)
+    ]
+    return visible(" ".join(shown))
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
