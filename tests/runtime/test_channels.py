@@ -219,11 +219,11 @@ def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
     wakes: list[Callable[[], object]] = []
 
     async def main() -> None:
-        with anyio.move_on_after(0.01):
-            async with anyio.create_task_group() as group:
-                group.start_soon(anext, channel.aiterate())
-                await ticks()
-                wakes.extend(channel.waiters._calls)
+        async with anyio.create_task_group() as group:
+            group.start_soon(anext, channel.aiterate())
+            await ticks()
+            wakes.extend(channel.waiters._calls)
+            group.cancel_scope.cancel()
 
     anyio.run(main, backend=backend)
     assert len(wakes) == 1
