@@ -7,7 +7,7 @@ way everywhere: in requests, tool results, sessions and logs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
@@ -49,12 +49,12 @@ def json_text(
 
 def _sound(value: Any, *, by_alias: bool) -> Any:
     """Return `value` with `sound_text` for each text and key in it."""
+    given: Any = value  # of no known type, whatever the tests below find
     if isinstance(value, str):
         return sound_text(value)
     if isinstance(value, Mapping):
-        items: Mapping[Any, Any] = value
-        return {_sound(key, by_alias=by_alias): _sound(item, by_alias=by_alias) for key, item in items.items()}
+        return {_sound(key, by_alias=by_alias): _sound(item, by_alias=by_alias) for key, item in given.items()}
     if isinstance(value, (Sequence, AbstractSet)) and not isinstance(value, (bytes, bytearray, memoryview)):
-        return [_sound(item, by_alias=by_alias) for item in cast("Sequence[Any]", value)]
-    dump = getattr(value, "model_dump", None)
-    return _sound(dump(by_alias=by_alias), by_alias=by_alias) if callable(dump) else value
+        return [_sound(item, by_alias=by_alias) for item in given]
+    dump = getattr(given, "model_dump", None)
+    return _sound(dump(by_alias=by_alias), by_alias=by_alias) if callable(dump) else given
