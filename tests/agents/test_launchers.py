@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from toolcast import Permissions, Rule
@@ -495,6 +498,27 @@ ccache | dumb-init | aws-vault exec a -- | env $X | timeout $X | nice nice nice 
 sudo env A=1 nice | uv run uv run
 """)
 ).split(" | ")
+
+
+def documented() -> list[tuple[str, str, bool]]:
+    """Return the rules, the commands and whether they are asked about, of the table in docs/approvals.md."""
+    text = (Path(__file__).parents[2] / "docs" / "approvals.md").read_text("utf-8")
+    table = text.partition("| rules that allow |")[2].partition("\n\n")[0]
+    found: list[tuple[str, str, bool]] = []
+    for row in table.splitlines()[2:]:
+        rules, runs, asks = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
+        found += [("|".join(rules), command, False) for command in runs]
+        found += [("|".join(rules), command, True) for command in asks]
+    return found
+
+
+@pytest.mark.parametrize(("patterns", "command", "expected"), documented())
+def test_the_documentation_says_what_happens(patterns: str, command: str, expected: bool) -> None:
+    assert asked(patterns, command) is expected
+
+
+def test_the_documentation_has_a_table() -> None:
+    assert len(documented()) > 20
 
 
 @pytest.mark.parametrize("command", GIT)
