@@ -654,6 +654,21 @@ def test_what_is_harmless_or_spelled_out_is_covered(case: str) -> None:
 
 
 PUSHES = lines(r"""
+docker run --entrypoint='git push' a
+make -f - <<< 'all:; git push'
+make -f-
+make -f /dev/stdin
+git difftool -x 'git push'
+uv run --with a -- git push
+ssh -t h 'sudo git push'
+kubectl exec a -c b -- git push
+bash -c 'eval "git push"'
+trap 'git push' 0
+xargs -I{} git {}
+xargs -I % git %
+xargs -I@ git @
+find . -exec sh -c 'git push "$1"' _ {} ;
+eval g''it p\ush
 echo 'git push' | xargs sh -c
 echo 'git push' | xargs -0 bash -c
 ssh h -o ProxyCommand='git push'

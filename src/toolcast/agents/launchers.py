@@ -153,6 +153,7 @@ _LINES: Final[Mapping[str, str]] = {
     "go": "-exec -toolexec -vettool -ldflags -w",
     **_each("xterm konsole alacritty gnome-terminal xfce4-terminal", "e x --command --execute"),
     "fzf": "--preview --bind",
+    **_each("docker podman nerdctl", "--entrypoint"),
     "pandoc": "F L --filter --lua-filter --pdf-engine",
     "gpg": "--photo-viewer --exec-path --agent-program --dirmngr-program --pinentry-program",
     "helm": "--post-renderer",
@@ -413,8 +414,8 @@ def _wrapped(words: _Words, name: str) -> Iterator[Launch]:
         if name in REMOTE:
             yield Launch(place, text=_line(words[place:]) if len(places) > operands or sure else None)
         else:
-            added = (_UNKNOWN,) if name in _FED and place < len(words) else ()
-            yield Launch(place, (*words[place:], *added), sure=sure and name not in _DOUBTFUL)
+            inner = _filled(words, place) if name in _FED and place < len(words) else words[place:]
+            yield Launch(place, inner, sure=sure and name not in _DOUBTFUL)
     if name in _TEXT_WRAPPERS:
         single = name in _SPLIT
         texts = (place for place, word in enumerate(words) if place and (single or " " in word.text))
@@ -423,6 +424,14 @@ def _wrapped(words: _Words, name: str) -> Iterator[Launch]:
         yield Launch(len(words))
     if name == "ssh":
         yield from _ssh_options(words)
+
+
+def _filled(words: _Words, place: int) -> _Words:
+    """Return the command at `place` with the words that `xargs` takes from its input: in place of `{}`, and behind."""
+    marks = ["{", *(word.text[2:] for word in words[:place] if word.text.startswith("-I") and len(word.text) > 2)]
+    marks += [words[at + 1].text for at, word in enumerate(words[:place]) if word.text == "-I"]
+    inner = [_UNKNOWN if any(mark in word.text for mark in marks) else word for word in words[place:]]
+    return (*inner, _UNKNOWN)
 
 
 SHELL_BEHIND: Final = _names(
@@ -669,6 +678,8 @@ def _make(words: _Words) -> Iterator[Launch]:
         text = word.text
         if _may_be_option(word) or ("=" in text and not text.startswith("-")):
             yield Launch(place, text=Word(text.partition("=")[2], word.known) if "=" in text else None)
+        elif text.endswith("-") or is_device(text):  # `-f -` reads its rules
+            yield Launch(place, text=_UNKNOWN)
 
 
 def _plus(words: _Words) -> Iterator[Launch]:
