@@ -19,6 +19,7 @@ from toolcast import (
     NoToolCallError,
     OutputTruncated,
     Refused,
+    StreamTruncated,
     TextDelta,
     ToolCallPart,
     ToolOrchestratingLLM,
@@ -72,11 +73,19 @@ def test_an_unknown_tool_names_those_there_are() -> None:
 
 
 def test_arguments_that_max_tokens_cut_off() -> None:
-    for cut, stop in ((True, "tool_use"), (False, "max_tokens")):
+    for cut in (True, False):
         with pytest.raises(OutputTruncated, match=r"after 9 characters.*max_tokens=") as caught:
-            reader().read(answer(call('{"title":', truncated=cut), stop=stop))
+            reader().read(answer(call('{"title":', truncated=cut), stop="max_tokens"))
         assert caught.value.partial == '{"title":'
         assert caught.value.__cause__ is not None
+
+
+def test_arguments_that_no_limit_cut_off() -> None:
+    """The stream ended in the middle of them: more tokens would not help."""
+    with pytest.raises(StreamTruncated, match=r"ended inside the arguments of Album, after 9 characters") as caught:
+        reader().read(answer(call('{"title":', truncated=True), stop="tool_use"))
+    assert caught.value.partial == '{"title":'
+    assert caught.value.retryable and "max_tokens" not in str(caught.value)
 
 
 def test_what_was_cut_off_is_not_repaired() -> None:
@@ -89,7 +98,7 @@ def test_what_was_cut_off_is_not_repaired() -> None:
     for arguments in (f"```json\n{text}", text + "{", repr(SEA.model_dump()), doubled):
         cut = call(arguments, truncated=True)
         assert reader().value_of(cut) is None
-        with pytest.raises(OutputTruncated, match=f"after {len(arguments)} characters"):
+        with pytest.raises(StreamTruncated, match=f"after {len(arguments)} characters"):
             reader().read(answer(cut))
 
 

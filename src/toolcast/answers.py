@@ -21,11 +21,12 @@ from .errors import (
     NoToolCallError,
     OutputTruncated,
     Refused,
+    StreamTruncated,
     TryAgain,
     UnknownToolError,
     ValidationError,
 )
-from .events import ChatResponse
+from .events import ChatResponse, StopReason
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from .parsing.arguments import is_no_json, is_prose
 from .runtime.tool_runner import with_call
@@ -95,7 +96,7 @@ class Reader:
         if tool is None or tool.output_type is None:
             return None
         try:
-            return self._read_arguments(tool, call).value
+            return self._read_arguments(tool, call, "other").value
         except (CallError, TryAgain):
             return None
 
@@ -121,17 +122,17 @@ class Reader:
             offered = ", ".join(self.tools) or "none"
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
         try:
-            read = self._read_arguments(tool, call)
-        except (ValidationError, OutputTruncated) as error:
+            read = self._read_arguments(tool, call, response.stop_reason)
+        except ValidationError as error:
             if call.truncated or response.stop_reason == "max_tokens":
-                raise _cut_off(call) from error.__cause__
+                raise _cut_off(call, response.stop_reason) from error.__cause__
             raise
         return ReadCall(tool, read.value, call, read.repairs)
 
-    def _read_arguments(self, tool: CallableTool, call: ToolCallPart) -> Read:
+    def _read_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> Read:
         read = tool.read(call.arguments, self.context)
         if call.truncated and read.repairs:  # what had to be repaired may be what was cut off
-            raise _cut_off(call)
+            raise _cut_off(call, stop_reason)
         return read
 
     def _read_text(self, response: ChatResponse) -> ReadCall:
@@ -229,7 +230,14 @@ def _readable(call: ToolCallPart) -> ToolCallPart:
     return ToolCallPart(call.id, call.name, call.arguments if whole else "{}", opaque=call.opaque)
 
 
-def _cut_off(call: ToolCallPart) -> OutputTruncated:
+def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
+    """Return the error for arguments that end too early: by a limit, or because the answer broke off."""
+    if stop_reason != "max_tokens":
+        return StreamTruncated(
+            f"the answer ended inside the arguments of {call.name}, after {len(call.arguments)} characters "
+            f"(stop reason {stop_reason!r}). Send the request again.",
+            partial=call.arguments,
+        )
     return OutputTruncated(
         f"max_tokens cut off the arguments of {call.name} after {len(call.arguments)} characters; "
         "allow more with settings=Settings(max_tokens=...)",

@@ -600,3 +600,22 @@ def test_a_hostile_body_costs_no_more_than_its_length(word: str) -> None:
 def test_deep_bodies() -> None:
     for deep in ('{"error":' * 900 + "1" + "}" * 900, '{"message":[' * 400 + "]}" * 400, '{"response":' * 5000):
         check_text(error(500, deep.encode()))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "advice"),
+    [
+        (302, b"", "Set base_url to that address."),
+        (403, b'{"error": {"message": "no access to this model"}}', "Check that the key may use this model"),
+        (401, b'{"error": {"message": "wrong key"}}', "valid api_key="),
+        (413, b'{"error": {"message": "body too big"}}', "Send less in one request."),
+        (400, b'{"error": {"message": "no", "failed_generation": "<f>{"}}', "send the request again, or use another"),
+        (500, b'{"error": {"message": "Failed to parse tool call"}}', "send the request again, or use another"),
+        (400, b'{"error": {"message": "unknown field"}}', "Compare the request, as preview() shows it"),
+    ],
+)
+def test_the_advice_fits_the_cause(status: int, body: bytes, advice: str) -> None:
+    """One piece of advice each: what helps in one case misleads in another."""
+    said = str(http_error(status, {"location": "https://elsewhere/v1"}, body, Source("p")))
+    assert advice in said
+    assert sum(other in said for other in ("Compare the request", "api_key=", "again, or use", "Set base_url")) <= 1

@@ -406,7 +406,7 @@ def test_an_error_comes_after_what_came_before_it_and_again() -> None:
     ("status", "body", "kind", "words"),
     [
         (404, b'{"error":"model \'llama9\' not found"}', NotFound, "ollama pull llama9"),
-        (404, b"404 page not found", NotFound, "ollama pull MODEL"),
+        (404, b"404 page not found", NotFound, "Check the model's name and base_url=."),
         (400, b'{"error":"\\"m\\" does not support tools"}', BadRequest, "does not support tools"),
         (503, b'{"error":"server busy, please try again"}', Overloaded, "server busy"),
         (500, b'{"error":"llama runner process has terminated"}', ServerError, "terminated"),

@@ -289,6 +289,8 @@ class AnthropicDecoder(AnswerDecoder):
         told = _STOP.get(self._stop or "", "other")
         for index in list(self._given):
             self._end_call(index, out)
+        if self._stop is None and self._calls.is_cut:
+            raise self._truncated()
         self._calls.finish(out, cut=told not in ("tool_use", "end_turn"))
         out.append(Finish(_stop_reason(told, called=bool(self._calls.count)), self._model, self._stop))
         self._over = True

@@ -44,7 +44,8 @@ class Fault:
     """What a service says about a failure: `message`, and its own `type` and `code`; `""` where absent.
 
     `details` is what else it says for programs: reasons, quotas, filters, waits; `status` the HTTP status, where
-    the body names one; `written` a tool call of the model that the service cannot read.
+    the body names one; `written` a tool call of the model that the service cannot read; `advice` what to try, where
+    that does not follow from the error.
     """
 
     message: str = ""
@@ -54,6 +55,7 @@ class Fault:
     details: str = ""
     status: int | None = None
     written: str = ""
+    advice: str = ""
 
     @property
     def names(self) -> str:
@@ -88,7 +90,7 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
     fault = read_fault(text)
     if 300 <= status < 400:
         where = headers.get("location", "elsewhere")
-        fault = Fault(f"redirected to {where}, which is not followed: base_url should name that address")
+        fault = Fault(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
     elif not fault.message:
         fault = Fault(_page(text, headers.get("content-type", ""), source), fault.type, fault.code, fault.request_id)
     error = _error(fault, status, source, request_id(headers))
@@ -262,10 +264,12 @@ _Rule: TypeAlias = tuple[type[LLMError], _Statuses, str]  # the error, where it 
 _STREAM: _Statuses = frozenset({None})
 _VAGUE = _STREAM | {400, 403, 413, 422, 500}  # statuses that say little of what is wrong
 
+_BAD_CALL = r"failed to parse tool call|tool_call_error|invalid_tool_call"
+
 # Words that say more than the status does, in the order in which they are tried. They are compiled when the first
 # error comes. Gaps are bounded: a hostile body must not cost more time than its length.
 _BY_WORDS: tuple[_Rule, ...] = (
-    (BadRequest, _STREAM | {500}, r"failed to parse tool call|tool_call_error|invalid_tool_call"),
+    (BadRequest, _STREAM | {500}, _BAD_CALL),
     (
         QuotaExceeded,
         _VAGUE | {429},
@@ -348,7 +352,7 @@ def _error(fault: Fault, status: int | None, source: Source, request: str | None
     what = shortened(source.mask(said)) or "no further words"
     at = f" ({status})" if status else ""
     return kind(
-        f"{_SAID[kind]}{at}: {what}. {_advice(kind, source)}",
+        f"{_SAID[kind]}{at}: {what}. {fault.advice or _advice(kind, fault, status, source)}",
         status=status,
         retry_after=spoken_wait(fault.words) if kind.retryable else None,
         provider=source.provider,
@@ -370,13 +374,19 @@ _SAID: dict[type[LLMError], str] = {
 }
 
 
-def _advice(kind: type[LLMError], source: Source) -> str:
+def _advice(kind: type[LLMError], fault: Fault, status: int | None, source: Source) -> str:
+    if kind is AuthFailed and status == 403:
+        return "Check that the key may use this model, and that the service is offered where you are."
     if kind is AuthFailed:
         where = " or ".join(source.key_env)
         return f"Set {where} to a valid key, or pass api_key=." if where else "Pass a valid api_key=."
     if kind is NotFound:
         model = f"the model's name, {source.model!r}," if source.model else "the model's name"
         return f"Check {model} and base_url=."
+    if kind is BadRequest and (fault.written or re.search(_BAD_CALL, fault.words)):
+        return "The model wrote a tool call that the service cannot read: send the request again, or use another model."
+    if kind is BadRequest and status == 413:
+        return "Send less in one request."
     return _TRY[kind]
 
 

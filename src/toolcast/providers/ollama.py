@@ -163,8 +163,8 @@ class OllamaFrame(Frame):
 def _with_pull(error: LLMError) -> LLMError:
     if isinstance(error, NotFound):
         named = re.search(r"model '([^']+)' not found", error.message)
-        model = named[1] if named else "MODEL"
-        error.args = (f"{error.message} To fetch the model: ollama pull {model}",)
+        if named:
+            error.args = (f"{error.message} To fetch the model: ollama pull {named[1]}",)
     return error
 
 

@@ -99,6 +99,11 @@ class OpenCalls:
         self.more(self, arguments, out)
         self.done(self, out)
 
+    @property
+    def is_cut(self) -> bool:
+        """Return True if a call is open whose arguments are not whole JSON."""
+        return any(not is_json(call.pieces.whole()) for call in self._open.values())
+
     def finish(self, out: list[Event], *, cut: bool = False) -> None:
         """End all calls that are still open. `cut`: the model was stopped, so they may be half."""
         for key, call in list(self._open.items()):
