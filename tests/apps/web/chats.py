@@ -89,7 +89,7 @@ class Tab:
             self.answer = ""
         elif change["event"]["type"] == "STREAM_CHUNK" and not change["ignored"]:
             content = change["event"]["content"]
-            self.answer += content if isinstance(content, str) else content["text"]
+            self.answer += content if isinstance(content, str) else content.get("text", "")
 
 
 async def pieces(reader: AsyncGenerator[bytes], count: int) -> list[Told]:

@@ -42,6 +42,7 @@ from .server import make_app
 PORT: Final = 8765
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _GRACE: Final = 1
+_IDLE: Final = 120  # seconds that a connection is kept; after uvicorn's 5 a message often meets one just being closed
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that mean all of this machine's, and one of those."""
 
@@ -101,6 +102,7 @@ class ChatServer(Server):
                 access_log=False,  # an address holds the token
                 proxy_headers=False,
                 server_header=False,
+                timeout_keep_alive=_IDLE,
                 timeout_graceful_shutdown=_GRACE,
             )
         )
