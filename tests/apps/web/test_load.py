@@ -41,13 +41,7 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 USERS = 200 if NIGHTLY else 10
 SECONDS = 60.0 if NIGHTLY else 0.0  # each user says two things in any case
 TOKEN = "a-token"
-OPTIONS: dict[str, Any] = {
-    "http": "h11",
-    "ws": "none",
-    "lifespan": "off",
-    "log_config": None,
-    "timeout_keep_alive": 120,
-}
+OPTIONS: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn's own
 
