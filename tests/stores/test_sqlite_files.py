@@ -212,6 +212,7 @@ def test_a_child_does_not_close_its_parents(path: Path, monkeypatch: pytest.Monk
     file.close()
 
 
+@pytest.mark.fault(109)
 def test_connections_of_one_process_queue_for_writing(path: Path) -> None:
     """None of them finds the file locked by another: SQLite would give up at once here."""
     SQLiteFile(path, LAYOUT).close()  # the tables are there

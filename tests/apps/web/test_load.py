@@ -142,6 +142,7 @@ async def served(stack: AsyncExitStack, server: Server) -> httpx.AsyncClient:
     return await stack.enter_async_context(client)
 
 
+@pytest.mark.fault(109)
 async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     async with AsyncExitStack() as stack:
         machine = await stack.enter_async_context(AsyncChatMachine(Engine(Echo())))
@@ -177,6 +178,7 @@ async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pyt
             )
 
 
+@pytest.mark.fault(109)
 async def test_many_chat_machines_at_once() -> None:
     """Each user has a chat: every message is answered there, in order, and nowhere else."""
     rounds = 50 if NIGHTLY else 3
