@@ -3,7 +3,7 @@
 A wire is an `Address` and a `Frame`. A frame is everything that many requests have in common - tools, settings, headers
 - made once and written as JSON once (`once_for_all`); the messages are written into it each time. What a service cannot
 take is refused before anything is sent if it is content or tools, and left out and noted if it is a setting.
-`Settings.extra` has the last word.
+`Settings.extra` has the last word where it does not contradict the call.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _check_fixed(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) ->
     for name in path.split("."):
         if not (isinstance(ours, Mapping) and isinstance(theirs, Mapping)):
             return
-        ours, theirs = ours.get(name), theirs.get(name)
+        ours, theirs = cast("Mapping[str, Any]", ours).get(name), cast("Mapping[str, Any]", theirs).get(name)
     if ours is not None and theirs is not None and ours != theirs:
         shown = "".join(f"[{name!r}]" for name in path.split("."))
         raise BadRequest(
