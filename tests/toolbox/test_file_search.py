@@ -285,6 +285,11 @@ def test_a_glob_that_is_too_long_is_not_taken_apart(monkeypatch: pytest.MonkeyPa
         glob_fits("[" * 100_000)
 
 
+def test_a_pattern_that_is_too_long() -> None:
+    with pytest.raises(TryAgain, match="the pattern is longer than 1000 characters"):
+        pattern_fits("a" * 1_001)
+
+
 @pytest.mark.parametrize("glob", ["[z-a]", "\ud800"])
 def test_a_glob_that_is_none(glob: str) -> None:
     with pytest.raises(TryAgain, match=r"the glob '.*' cannot be read; it is made of \*, \?"):
