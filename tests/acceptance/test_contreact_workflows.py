@@ -103,11 +103,9 @@ def test_the_assembler_makes_messages_from_the_state() -> None:
 
 
 def test_the_parser_tells_calls_from_a_reflection() -> None:
-    parser = ResponseParser()
-    calls = parser.parse_response(assistant(wish(1, "list")))
-    reflection = parser.parse_response(assistant("I am done."))
-    assert type(calls) is not type(reflection) or calls[0] != reflection[0]  # type: ignore[index]  # a pair
-    assert "I am done." in str(reflection)
+    parser, call = ResponseParser(), wish(1, "list")
+    assert parser.parse_response(assistant(call)) == ("TOOL_CALL", (call,))
+    assert parser.parse_response(assistant("I am done.")) == ("FINAL_REFLECTION", "I am done.")
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def made(*answers: Any, **options: Any) -> ToolOrchestratingLLM[Album]:
 
 def test_the_llm_is_validated_before_the_prompt() -> None:
     with pytest.raises(AssertionError):
-        ToolOrchestratingLLM(Album, 5)  # type: ignore[call-overload]  # both are wrong
+        ToolOrchestratingLLM(Album, 5)
     with pytest.raises(ValueError, match="function") as caught:
-        ToolOrchestratingLLM(Album, 5, ScriptedLLM(function_calling=False))  # type: ignore[call-overload]  # both are wrong
+        ToolOrchestratingLLM(Album, 5, ScriptedLLM(function_calling=False))
     assert isinstance(caught.value, UnsupportedLLMError)
 
 
@@ -98,7 +98,7 @@ def test_updating_the_prompt_returns_to_ready_and_a_bad_one_leaves_the_old() -> 
         make.prompt = 5
     assert make.state == "ready"
     make(topic="the sea")
-    assert make.llm.requests[0].messages[-1].text == "Another about the sea"  # type: ignore[attr-defined]  # scripted
+    assert make.llm.requests[0].messages[-1].text == "Another about the sea"
 
 
 @pytest.mark.parametrize("name", ["output_cls", "llm", "allow_parallel_tool_calls", "tool_choice", "verbose"])
@@ -220,8 +220,8 @@ def test_a_missing_output_is_an_attribute_error() -> None:
 def test_parallel_calls_are_a_list_in_call_order_also_for_one() -> None:
     calls = [ToolCallPart(f"c{n}", "Album", json.dumps({"title": f"T{n}", "artist": "A"})) for n in range(3)]
     make = made(calls, calls[0], allow_parallel_tool_calls=True)
-    assert [album.title for album in make(topic="x")] == ["T0", "T1", "T2"]  # type: ignore[attr-defined]  # a list
-    assert [album.title for album in make(topic="x")] == ["T0"]  # type: ignore[attr-defined]  # a list
+    assert [album.title for album in make(topic="x")] == ["T0", "T1", "T2"]
+    assert [album.title for album in make(topic="x")] == ["T0"]
 
 
 def test_tools_of_parallel_calls_execute_at_the_same_time() -> None:
@@ -241,7 +241,7 @@ def test_one_instance_serves_many_threads_each_with_its_own_state() -> None:
     class Echo(ScriptedLLM):
         async def _events(self, messages: Any, tools: Any, tool_choice: Any, settings: Any) -> Any:
             call = ToolCallPart("c", "Album", json.dumps({"title": messages[-1].text, "artist": "A"}))
-            for event in self._play(call, None):  # type: ignore[arg-type]  # a call needs no request
+            for event in self._play(call, None):
                 yield event
 
     make = ToolOrchestratingLLM(Album, "{topic}", Echo())

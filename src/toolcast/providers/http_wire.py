@@ -195,6 +195,8 @@ def _extra(frame: Frame, own: Mapping[str, Any], settings: Settings) -> dict[str
     Raise `BadRequest` if it contradicts what the request is made for.
     """
     extra = dict(settings.extra or {})
+    if not extra:
+        return extra
     if "tools" in extra:
         extra["tools"] = _all_tools(own.get("tools", []), extra["tools"])
     for name in frame.fixed:
