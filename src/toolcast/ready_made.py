@@ -267,10 +267,11 @@ class LlamaCpp(ServiceLLM):
         until it is over, 0 of 1 and 1 of 1.
         """
         self._server(progress)
-        told = progress or (lambda done, total: None)
-        told(0, 1)
+        if progress is not None:
+            progress(0, 1)
         self._start()
-        told(1, 1)
+        if progress is not None:
+            progress(1, 1)
 
     async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""

@@ -860,7 +860,7 @@ def test_what_is_no_error_ends_the_work_and_is_told(caplog: pytest.LogCaptureFix
 
 def test_work_that_there_is_not_is_not_done_otherwise(chats: ChatFace) -> None:
     with pytest.raises(ValueError, match="perform= has 'generating'; the orders are load_model, "):
-        chats.open(perform={"generating": None})
+        chats.open(perform={"generating": print})
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -46,7 +46,8 @@ class Secret:
     def __repr__(self) -> str:
         return "Secret('**********')"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
     def __bool__(self) -> bool:
         return bool(self._reveal())
@@ -99,7 +100,8 @@ class SecretURL(Secret):
     def __repr__(self) -> str:
         return f"SecretURL({self.shown!r})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
     def __deepcopy__(self, memo: object) -> SecretURL:
         return self

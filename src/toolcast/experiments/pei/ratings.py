@@ -170,7 +170,9 @@ def _found(text: str) -> list[tuple[_Way, int | None]]:
     items = {number for number in distinct if number.is_item}
     if len({number.level for number in items}) > 1:  # a list, of the levels or of thoughts
         numbers = [number for number in numbers if number not in items]
-    ways = {number: (way, number.level) for number in distinct if (way := number.way) is not None}
+    ways: dict[_Number, tuple[_Way, int | None]] = {
+        number: (way, number.level) for number in distinct if (way := number.way) is not None
+    }
     return [ways[number] for number in numbers if number in ways]
 
 
