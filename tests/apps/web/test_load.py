@@ -158,7 +158,7 @@ async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pyt
         await machine.run_until("ready")
         shown = machine.context.to_dict()["messages"]
         for user in users:
-            await user.sees(lambda user=user: user.tab.context["messages"] == shown)  # type: ignore[misc]
+            await user.sees(lambda user=user: user.tab.context["messages"] == shown)
         said = Counter(words for user in users for words in user.said)
         assert Counter(users_words(machine.context.to_dict())) == said
         assert set(said.values()) == {1}
