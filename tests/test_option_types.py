@@ -95,7 +95,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "given", "message"), WRONG, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("make", "given", "message"), WRONG, ids=[message[:60] for _, _, message in WRONG])
 def test_an_argument_of_a_wrong_type_is_refused_where_it_is_passed(
     make: Callable[..., Any], given: dict[str, Any], message: str
 ) -> None:

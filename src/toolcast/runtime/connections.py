@@ -325,6 +325,10 @@ class AsyncDoor(_Door):
 
 
 async def _closed(kept: Open) -> None:
-    await kept.response.aclose()
-    if not kept.reading:
-        await kept.pieces.aclose()
+    try:
+        await kept.response.aclose()
+    finally:
+        # Also where the event loop ends in the middle of it: a generator that is left open is finalized outside of
+        # any event loop, where httpcore's raises. What the first call has closed, this one does not wait for.
+        if not kept.reading:
+            await kept.pieces.aclose()
