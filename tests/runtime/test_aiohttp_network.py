@@ -134,7 +134,7 @@ def test_more_than_the_content_length(face: Face, server: Loopback, network: Aio
         gate.set()
         return b"".join(await rest(body))
 
-    refused = "the connection to 127.0.0.1 broke: what came is not HTTP. Send the request again."
+    refused = f"the connection to 127.0.0.1:{server.port} broke: what came is not HTTP. Send the request again."
     assert face(network, work) in ([b"one", refused] if at_once else [b"one"])
 
 

@@ -266,7 +266,7 @@ def test_a_model_that_is_held_in_words() -> None:
         def break_off(self) -> None:
             broken.append("off")
 
-    SpelledCalls(Broken(), None, None).break_off()  # type: ignore[arg-type]  # only break_off is called
+    SpelledCalls(Broken(), None, None, accept_damaged=False).break_off()  # type: ignore[arg-type]  # only break_off is called
     assert broken == ["off"]
 
 
