@@ -22,7 +22,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, 
 expect = sync_api.expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Locator, Page, Route
 
     Tab = Callable[[str], Page]
 
@@ -664,6 +664,33 @@ def test_the_keyboard_is_enough(tab: Tab) -> None:
         page.keyboard.press("Enter")
         expect(answers(page)).to_have_text(["Two lines.", "Sent."])
     assert page.get_by_role("article", name="You").count() == 2
+
+
+def test_a_message_is_sent_while_the_one_before_is_still_on_its_way(tab: Tab) -> None:
+    with served(HeldLLM(text("First."), text("Second."))) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        first: list[Route] = []
+        page.route("**/dispatch", lambda route: route.continue_() if first else first.append(route))
+        page.get_by_role("textbox", name="Your message").focus()
+        for message in ("one", "two"):
+            page.keyboard.type(message)
+            page.keyboard.press("Enter")
+        expect(page.get_by_role("textbox", name="Your message")).to_have_value("")
+        first[0].continue_()
+        expect(page.get_by_role("article", name="You")).to_have_text(["one", "two"])
+
+
+def test_a_message_that_cannot_be_sent_comes_back_to_the_input(tab: Tab, expected: list[str]) -> None:
+    expected.append("ERR_FAILED")
+    with served(HeldLLM(text("First."))) as chat:
+        page = tab(chat.url)
+        is_in(page, "ready")
+        page.route("**/dispatch", lambda route: route.abort())
+        box = page.get_by_role("textbox", name="Your message")
+        box.fill("one")
+        box.press("Enter")
+        expect(box).to_have_value("one")
 
 
 def test_the_diagram_is_drawn_from_the_table_and_lights_the_way(tab: Tab) -> None:

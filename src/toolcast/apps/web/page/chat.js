@@ -233,18 +233,20 @@ async function say(event) {
   }
 }
 
-async function send() {
+let sent = Promise.resolve();
+
+function send() {
   const message = $("text").value;
-  if (message.trim() === "" || sending) return;
-  sending = true;
+  if (message.trim() === "") return;
   $("text").value = "";
   grow();
-  if (!(await say({ type: "QUEUE_MESSAGE", message }))) $("text").value ||= message;
-  sending = false;
-  grow();
+  // One after the other, so that they arrive in order; what could not be sent goes in front of what has been typed since.
+  sent = sent.then(async () => {
+    if (await say({ type: "QUEUE_MESSAGE", message })) return;
+    $("text").value = [message, $("text").value].filter(Boolean).join("\n");
+    grow();
+  });
 }
-
-let sending = false;
 
 function grow() {
   const text = $("text");
