@@ -124,7 +124,7 @@ def test_a_listener_cannot_wait() -> None:
 
 def test_work_of_a_name_that_there_is_not_is_refused(chats: ChatFace) -> None:
     with pytest.raises(ValueError, match="perform= has 'generation'; the orders are load_model, search_tools, gen"):
-        chats.open(perform={"generation": None})
+        chats.open(perform={"generation": print})
 
 
 def test_a_tool_that_the_chat_was_not_given_cannot_be_found(chats: ChatFace) -> None:

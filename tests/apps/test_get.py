@@ -258,7 +258,7 @@ def test_a_line_comes_as_soon_as_its_object_is_complete() -> None:
 
 def test_a_server_that_fails() -> None:
     with Loopback() as server:
-        server.answer(whole(b'{"error": "model not found"}', 404, "content-type: application/json"))
+        server.answer(whole(b"""{"error": "model 'llama3.2' not found"}""", 404, "content-type: application/json"))
         done = subprocess.run(
             [*TOOLCAST, "get", "name"], input="x", capture_output=True, env=environment(server), encoding="utf-8",
             check=False,

@@ -63,7 +63,7 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
     ("error", "told"),
     [
         (ToolcastError("no model"), "Error: no model\n"),
-        (PermissionError(13, "denied", "/log"), "Error: [Errno 13] denied: '/log'\n"),
+        (PermissionError(13, "denied", "/log"), "Error: denied: '/log'\n"),
         (ImportError("it needs: pip install 'toolcast[report]'"), "Error: it needs: pip install 'toolcast[report]'\n"),
         (ToolcastError("first\n\n \nsecond"), "Error: first\nsecond\n"),
         (ToolcastError("\x1b[2Jno"), "Error: \\x1b[2Jno\n"),
