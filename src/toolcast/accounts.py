@@ -101,5 +101,5 @@ def _in_a_line(text: str, limit: int) -> str:
 
 def _print(text: str) -> None:
     if sys.stderr is not None:  # a program without a console has none
-        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+        with suppress(OSError, ValueError):  # the pipe has no reader, or the stream is closed
             sys.stderr.write(f"{text}\n")

@@ -87,7 +87,7 @@ class Reader:
 
     @property
     def hides_input(self) -> bool:
-        """Whether what the model wrote is to stay out of errors and of what it is told."""
+        """Return whether the text of the model stays out of errors and of the messages that ask again."""
         return any(tool.hides_input for tool in self.tools.values())
 
     def value_of(self, call: ToolCallPart) -> Any:

@@ -219,7 +219,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @property
     def verbose(self) -> bool:
-        """Whether an account of each call is written to stderr."""
+        """Return whether an account of each call is written to stderr."""
         return self._verbose
 
     @property

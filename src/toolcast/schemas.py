@@ -72,7 +72,7 @@ class Shape:
 
     @property
     def hides_input(self) -> bool:
-        """Whether the type asks for its input to stay out of errors."""
+        """Return whether the type asks for its input to stay out of errors."""
         return self.validator.hides_input
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
@@ -136,7 +136,7 @@ class TypeValidator:
 
     @cached_property
     def hides_input(self) -> bool:
-        """Whether the type asks for its input to stay out of errors."""
+        """Return whether the type asks for its input to stay out of errors."""
         return hides_input(self._schema)
 
     @cached_property

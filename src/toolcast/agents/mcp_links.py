@@ -77,7 +77,7 @@ class Guarded(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """How a server is reached, what to try where it is not, and what is secret of it."""
+    """The address of a server, the advice for when it cannot be reached, and its secrets."""
 
     transport: Callable[[], Transport]
     advice: str

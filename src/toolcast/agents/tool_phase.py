@@ -148,7 +148,7 @@ class ToolPhase:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time of a budget has ended a tool."""
+        """Return whether the time of a budget has ended a tool."""
         return self._out_of_time
 
     def start_group(self, left: Callable[[], float | None] = lambda: None) -> list[AgentEvent] | None:

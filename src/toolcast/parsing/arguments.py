@@ -118,7 +118,7 @@ def is_no_json(error: ValidationError) -> bool:
 def decode_once(
     validator: Validator, text: str, context: Any = None, *, is_strict: IsStrict = _nothing_is_strict
 ) -> tuple[Any, tuple[str, ...]]:
-    """What `read` returns, for text a `JSONStream` has accepted."""
+    """Return what `read` returns for text that a `JSONStream` has accepted."""
     try:
         return validator.validate_json(text, context=context), ()
     except ValidationError as error:

@@ -144,7 +144,7 @@ class Node:
 
     @property
     def hides_input(self) -> bool:
-        """Whether the type asks for its input to stay out of errors."""
+        """Return whether the type asks for its input to stay out of errors."""
         return hides_input([self.schema, self.source.definitions])
 
     @cached_property

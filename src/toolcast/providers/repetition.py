@@ -62,7 +62,7 @@ class EndedByRepetition:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing more is to be read."""
+        """Return whether nothing more is to be read."""
         return self._is_over or self._inner.failed
 
     def feed(self, data: bytes) -> list[Event]:

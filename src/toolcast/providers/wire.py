@@ -88,7 +88,7 @@ class SecretURL(Secret):
 
     @property
     def has_secrets(self) -> bool:
-        """Whether `shown` differs from the URL."""
+        """Return whether `shown` differs from the URL."""
         return bool(self._more or self._parts())
 
     def masked(self, text: str) -> str:

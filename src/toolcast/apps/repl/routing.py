@@ -60,7 +60,7 @@ class Routes:
         self._screen = screen
         self._step = step
         self.has_skipped: bool = False
-        """Whether a piece of an answer could not be read."""
+        """Return whether a piece of an answer could not be read."""
         self._names: dict[str, str] = {}  # of the calls that have begun
         self._routes: Mapping[type, _Route] = {
             ThinkingDelta: _Route("thought", self._thinking),
