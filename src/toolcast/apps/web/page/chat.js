@@ -126,6 +126,7 @@ let following = true;
 let top = 0;  // where the log was at the last scroll event, or was put by `follow`
 let finger = 0;
 let dragging = false;  // the scrollbar
+let grip = 0;  // where the pointer took the scrollbar
 
 function isAtEnd() {
   const node = $("log");
@@ -147,7 +148,7 @@ function follow() {
 $("log").addEventListener("scroll", () => {
   const before = top;
   top = $("log").scrollTop;
-  if (top > before && isAtEnd()) following = true;
+  if (!dragging && top > before && isAtEnd()) following = true;
 });
 $("log").addEventListener("wheel", (event) => {
   if (event.deltaY < 0) scrolledUp(event.target);
@@ -166,11 +167,15 @@ $("log").addEventListener("keydown", (event) => {
 });
 $("log").addEventListener("pointerdown", (event) => {
   dragging = event.target === $("log") && event.offsetX >= $("log").clientWidth;
-  if (dragging) following = false;
+  if (!dragging) return;
+  following = false;
+  grip = event.clientY;
 });
-addEventListener("pointerup", () => {
-  if (dragging) following = isAtEnd();
+// The log may scroll a frame after the pointer moved: where it is now does not show yet that it was dragged up.
+addEventListener("pointerup", (event) => {
+  const released = dragging && event.clientY >= grip;
   dragging = false;
+  if (released) requestAnimationFrame(() => requestAnimationFrame(() => { following ||= isAtEnd(); }));
 });
 new ResizeObserver(follow).observe($("log"));
 
