@@ -14,6 +14,12 @@ import pytest
 import toolcast
 from shape.source import ROOT, SRC
 
+WORDS = {
+    "toolcast/agents/stop_words.txt",
+    "toolcast/agents/synonyms.txt",
+    "toolcast/experiments/common_words.txt",
+}
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,10 +42,13 @@ def metadata(wheel: Path) -> Message:
 def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    modules = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")}
-    page = {path.relative_to(SRC).as_posix() for path in (SRC / "toolcast" / "apps" / "web" / "page").iterdir()}
-    assert names == modules | page | {"toolcast/py.typed"}
-    assert all(PurePath(name).suffix in (".html", ".css", ".js", ".svg") for name in page)
+    files = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*") if path.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    assert names == files
+    code = {name for name in files if PurePath(name).suffix == ".py"}
+    page = {name for name in files if name.startswith("toolcast/apps/web/page/")}
+    assert {PurePath(name).suffix for name in page} == {".html", ".css", ".js", ".svg"}
+    assert files - code - page == {"toolcast/py.typed", *WORDS}
 
 
 def test_wheel_is_for_every_machine(wheel: Path) -> None:
@@ -71,6 +80,9 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
+from toolcast.agents.search_words import related, words
+from toolcast.experiments.common_words import is_common
+assert words("the mail") == ["mail"] and "email" in related("mail") and is_common("water")
 from toolcast.apps.cli import main
 sys.argv = ["toolcast", "--help"]
 main()
