@@ -4,8 +4,8 @@ A model that fetches what it likes must not reach what only this machine can: it
 address at which a cloud tells a machine its keys. So a host is read as browsers read it (the WHATWG URL standard):
 `127.1`, `0x7f000001`, `2130706433` and `127。0。0。1` are all 127.0.0.1, and what is read here is what is connected to.
 Of IPv4 everything is public that no table of special purposes names (IANA's, RFC 6890; `ipaddress` has most of it). Of
-IPv6 only what is in the allocated part is public (2000::/3: the rest is reserved). An IPv4 address inside an IPv6 one is
-checked as itself.
+IPv6 only what is in the allocated part is public (2000::/3: the rest is reserved). An IPv4 address inside an IPv6 one
+is checked as itself.
 """
 
 from __future__ import annotations
