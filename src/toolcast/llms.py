@@ -10,15 +10,16 @@ written once in async syntax; the sync methods drive those without an event loop
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from .accounts import Account
 from .accumulator import Accumulator
 from .answers import AgentChatResponse
 from .asking import Ask, Messages, Tools, as_messages, named_choice
+from .closing import AsyncClosing, Closing
 from .concurrency import InTurn, Turns
 from .configs import Configs, replacement
 from .errors import NoToolCallError, UnsupportedLLMError
@@ -41,7 +42,7 @@ NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
 """What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
 
 
-class FunctionCallingLLM(ABC):
+class FunctionCallingLLM(Closing, AsyncClosing):
     """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own.
 
     `modes` are the ways in which it can be held to them.
@@ -72,7 +73,7 @@ class FunctionCallingLLM(ABC):
     def metadata(self) -> LLMMetadata:
         """What is known about the model."""
 
-    def load(self, progress: Progress | None = None) -> None:  # noqa: B027 - most have nothing to do here
+    def load(self, progress: Progress | None = None) -> None:
         """Make the model ready, where it runs here: fetch its weights, start it. `progress(done, total)`: in bytes."""
 
     @abstractmethod
@@ -360,18 +361,6 @@ class FunctionCallingLLM(ABC):
         """Close the connections of this event loop, and those of the sync face."""
         await self._network.aclose()
         self._network.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
     def _usual_mode(self, ask: Ask) -> Mode:
         return "tool_call"

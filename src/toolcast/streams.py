@@ -1,17 +1,18 @@
-"""What the caller holds while a model speaks.
+"""Streams of one call: `EventStream` yields its events, `ObjectStream` the typed objects they add up to.
 
-`EventStream` gives the events as they are, `ObjectStream` the typed objects they add up to; each has an async twin.
-They are shells: they only wait. What happens between two waits is written once, in the flow they are given
-(`Source`, `Objects`), and nothing is read ahead of what was asked for.
+Each has an async counterpart. What they do is written once, as coroutines of their common base; the sync surface
+drives those without an event loop, the async surface returns them to be awaited. What happens between two waits is
+written in the flow they are given (`Source`, `Objects`), and nothing is read ahead of what was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar, overload
 
 from .accounts import Account
 from .accumulator import Accumulator
+from .closing import AsyncClosing, Closing
 from .errors import StreamBusy
 from .events import ChatResponse, Event
 from .flows import Collect, Objects, Source
@@ -24,7 +25,7 @@ E = TypeVar("E")
 
 
 class _EventState:
-    """What both event streams know."""
+    """The common base of both event streams."""
 
     def __init__(self, source: Source, known: Mapping[str, Any], now: Callable[[], float]) -> None:
         self._account = Account("chat", lambda: known, now)
@@ -65,30 +66,40 @@ class _EventState:
         self.state = "has_event"
         return True
 
-    def _fill(self, events: list[Event]) -> bool:
-        self._queue, self._position = events, 0
-        if events:
+    async def _pull(self) -> bool:
+        """Wait for more events, and move to the first. Return False at the end, and after a failure."""
+        if self._over:
+            return False
+        try:
+            self._queue, self._position = await self._source.pull(), 0
+        except Exception as error:
+            self.state, self.err = "errored", error
+            self._account.end(self.usage, error=error)
+            return False
+        if self._queue:
             return self._take()
         self.state = "exhausted"
         self._account.end(self.usage, output=None)
         return False
 
-    def _fail(self, error: Exception) -> None:
-        self.state, self.err = "errored", error
-        self._account.end(self.usage, error=error)
-
-    def _begin_close(self) -> None:
+    async def _stop(self) -> None:
         if self.state == "has_event":
             self._account.end(self.usage)
         if not self._over:
             self.state = "closed"
+            self._queue, self._position = [], 0
+        await self._source.close()
+
+    def _end(self, stop: type[Exception]) -> Exception:
+        """Return what iteration raises now: the failure of the stream, else `stop`."""
+        return self.err if self.state == "errored" and self.err is not None else stop()
 
     @property
     def _over(self) -> bool:
         return self.state in ("exhausted", "errored", "closed")
 
 
-class EventStream(_EventState):
+class EventStream(_EventState, Closing):
     """The events of one answer, pulled: `next()`, `current`, `err`, `close()`, or simply iterated.
 
     States: `open`, `has_event` (until `current` is read), `exhausted`, `errored`, `closed`. `next()` gives False at
@@ -96,21 +107,12 @@ class EventStream(_EventState):
     """
 
     def next(self) -> bool:
-        """Whether there is another event, now `current`."""
-        if self._over:
-            return False
-        if self._take():
-            return True
-        try:
-            return self._fill(without_loop.run(self._source.pull()))
-        except Exception as error:
-            self._fail(error)
-            return False
+        """Return True if there is another event, now `current`."""
+        return self._take() or without_loop.run(self._pull())
 
     def close(self) -> None:
         """Stop, and give the connection back. Harmless when repeated."""
-        self._begin_close()
-        without_loop.run(self._source.close())
+        without_loop.run(self._stop())
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -118,40 +120,23 @@ class EventStream(_EventState):
     def __next__(self) -> Event:
         if self.next():
             return self.current
-        if self.state == "errored" and self.err is not None:
-            raise self.err
-        raise StopIteration
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        raise self._end(StopIteration)
 
     def __del__(self) -> None:
         if not self._over:
             self.close()
 
 
-class AsyncEventStream(_EventState):
+class AsyncEventStream(_EventState, AsyncClosing):
     """The events of one answer, awaited: `await next()`, `current`, `err`, `await aclose()`, or `async for`."""
 
     async def next(self) -> bool:
-        """Whether there is another event, now `current`."""
-        if self._over:
-            return False
-        if self._take():
-            return True
-        try:
-            return self._fill(await self._source.pull())
-        except Exception as error:
-            self._fail(error)
-            return False
+        """Return True if there is another event, now `current`."""
+        return self._take() or await self._pull()
 
     async def aclose(self) -> None:
         """Stop, and give the connection back. Harmless when repeated."""
-        self._begin_close()
-        await self._source.close()
+        await self._stop()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -159,19 +144,11 @@ class AsyncEventStream(_EventState):
     async def __anext__(self) -> Event:
         if await self.next():
             return self.current
-        if self.state == "errored" and self.err is not None:
-            raise self.err
-        raise StopAsyncIteration
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
+        raise self._end(StopAsyncIteration)
 
 
 class _ObjectState(Generic[T]):
-    """What both object streams know."""
+    """The common base of both object streams."""
 
     def __init__(self, flow: Objects) -> None:
         self._flow = flow
@@ -206,8 +183,24 @@ class _ObjectState(Generic[T]):
             raise StreamBusy(f"this stream is already read through {self._owner}; make a second stream for {view}")
         self._owner = view
 
+    async def _begin(self) -> None:
+        """Send the request, where it has not been sent: what entering a `with` block does."""
+        if not self._flow.started:
+            await self._flow.fill()
 
-class ObjectStream(_ObjectState[T]):
+    async def _newest(self) -> T:
+        if not await self._flow.newest():
+            raise StopAsyncIteration
+        item: T = self._flow.item
+        return item
+
+    def _viewed(self, name: str, kind: str, path: Path | None) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Return what gives the next item of a view."""
+        self._own(name)
+        return _View(self._flow, self._flow.view(kind, path)).following
+
+
+class ObjectStream(_ObjectState[T], Closing):
     """Typed objects, growing while the model writes: iterate it, or take one of its views.
 
     Each item is a snapshot that never changes; the last is the validated object. Leaving a `with` block, `close()`
@@ -234,7 +227,7 @@ class ObjectStream(_ObjectState[T]):
     def latest(self) -> Iterator[T]:
         """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
         self._own("latest()")
-        return _Latest(self, self._flow)
+        return _Items(self, self._newest)
 
     def events(self) -> Iterator[Event]:
         """Every event of the answer, as it comes."""
@@ -261,59 +254,18 @@ class ObjectStream(_ObjectState[T]):
         without_loop.run(self._flow.close())
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
-        self._own(name)
-        return _View(self, self._flow, self._flow.view(kind, path))
+        return _Items(self, self._viewed(name, kind, path))
 
     def __enter__(self) -> Self:
-        if not self._flow.started:
-            without_loop.run(self._flow.fill())
+        without_loop.run(self._begin())
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if not self._flow.ended:
             self.close()
 
 
-class _View(Iterator[Any]):
-    """One way to look at a stream: what `collect` finds after each event."""
-
-    def __init__(self, stream: object, flow: Objects, collect: Collect) -> None:
-        self._stream = stream  # a stream that nobody holds any more closes itself
-        self._flow = flow
-        self._collect = collect
-        self._found: list[Any] = []
-
-    def __next__(self) -> Any:
-        while not self._found:
-            if self._flow.step():
-                self._found = self._collect()[::-1]
-            elif self._flow.ended:
-                self._found = self._collect()[::-1]
-                if not self._found:
-                    raise StopIteration
-            else:
-                without_loop.run(self._flow.fill())
-        return self._found.pop()
-
-
-class _Latest(Iterator[T]):
-    """The newest item each time."""
-
-    def __init__(self, stream: object, flow: Objects) -> None:
-        self._stream = stream  # a stream that nobody holds any more closes itself
-        self._flow = flow
-
-    def __next__(self) -> T:
-        if not without_loop.run(self._flow.newest()):
-            raise StopIteration
-        item: T = self._flow.item
-        return item
-
-
-class AsyncObjectStream(_ObjectState[T]):
+class AsyncObjectStream(_ObjectState[T], AsyncClosing):
     """Typed objects, growing while the model writes: `async for`, or one of its views.
 
     Each item is a snapshot that never changes; the last is the validated object. Leaving an `async with` block and
@@ -340,7 +292,7 @@ class AsyncObjectStream(_ObjectState[T]):
     def latest(self) -> AsyncIterator[T]:
         """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
         self._own("latest()")
-        return _AsyncLatest(self, self._flow)
+        return _AsyncItems(self, self._newest)
 
     def events(self) -> AsyncIterator[Event]:
         """Every event of the answer, as it comes."""
@@ -367,28 +319,23 @@ class AsyncObjectStream(_ObjectState[T]):
         await self._flow.close()
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> AsyncIterator[Any]:
-        self._own(name)
-        return _AsyncView(self, self._flow, self._flow.view(kind, path))
+        return _AsyncItems(self, self._viewed(name, kind, path))
 
     async def __aenter__(self) -> Self:
-        if not self._flow.started:
-            await self._flow.fill()
+        await self._begin()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
-
-class _AsyncView(AsyncIterator[Any]):
+class _View:
     """One way to look at a stream: what `collect` finds after each event."""
 
-    def __init__(self, stream: object, flow: Objects, collect: Collect) -> None:
-        self._stream = stream  # a stream that nobody holds any more closes itself
+    def __init__(self, flow: Objects, collect: Collect) -> None:
         self._flow = flow
         self._collect = collect
         self._found: list[Any] = []
 
-    async def __anext__(self) -> Any:
+    async def following(self) -> Any:
+        """Return the next item. Raises `StopAsyncIteration` at the end."""
         while not self._found:
             if self._flow.step():
                 self._found = self._collect()[::-1]
@@ -401,15 +348,26 @@ class _AsyncView(AsyncIterator[Any]):
         return self._found.pop()
 
 
-class _AsyncLatest(AsyncIterator[T]):
-    """The newest item each time."""
+class _Items(Iterator[E]):
+    """What `following` gives, item by item, for a caller without an event loop."""
 
-    def __init__(self, stream: object, flow: Objects) -> None:
-        self._stream = stream  # a stream that nobody holds any more closes itself
-        self._flow = flow
+    def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+        self._stream = stream  # referenced here, as a stream that is collected closes itself
+        self._following = following
 
-    async def __anext__(self) -> T:
-        if not await self._flow.newest():
-            raise StopAsyncIteration
-        item: T = self._flow.item
-        return item
+    def __next__(self) -> E:
+        try:
+            return without_loop.run(self._following())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class _AsyncItems(AsyncIterator[E]):
+    """What `following` gives, item by item."""
+
+    def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+        self._stream = stream  # referenced here, as a stream that is collected closes itself
+        self._following = following
+
+    def __anext__(self) -> Coroutine[Any, Any, E]:
+        return self._following()

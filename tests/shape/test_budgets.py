@@ -81,14 +81,7 @@ CAUGHT_WHOLE = {
     ): "whatever is thrown into a task is handed to what it awaits",
     ("runtime.side_jobs", "SideJob.work"): "kept in the job's error, for whoever asks",
     ("runtime.shielding", "_alone"): "a foreign transport's close, for which nobody waits any more",
-    (
-        "streams",
-        "EventStream.next",
-    ): "the contract: False, and the error is kept on .err; iteration raises it",
-    (
-        "streams",
-        "AsyncEventStream.next",
-    ): "the contract: False, and the error is kept on .err; iteration raises it",
+    ("streams", "_EventState._pull"): "the contract: False, and the error is kept on .err; iteration raises it",
 }
 
 # A silenced checker must say why, after the rule it silences.

@@ -21,6 +21,7 @@ LAYERS = {
         "metadata",
         "json_text",
         "option_types",
+        "closing",
         "settings",
         "configs",
         "message_dicts",

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from threading import RLock, get_ident
 from time import monotonic
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
+from ..closing import AsyncClosing, Closing
 from ..errors import IllegalState, ToolcastError
 from ..llms import FunctionCallingLLM
 from ..option_types import require, require_callable
@@ -348,7 +349,7 @@ def _named(name: str, functions: Mapping[Any, object] | None) -> dict[str, objec
     return {f"{name}[{key!r}]": function for key, function in (functions or {}).items()}
 
 
-class ChatMachine(_Chat):
+class ChatMachine(_Chat, Closing):
     """A chat whose work goes on in threads."""
 
     _concurrent = False
@@ -373,14 +374,8 @@ class ChatMachine(_Chat):
             if job.thread != get_ident():
                 job.wait(max(until - monotonic(), 0))
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class AsyncChatMachine(_Chat):
+class AsyncChatMachine(_Chat, AsyncClosing):
     """A chat whose work goes on in tasks of the event loop that `dispatch` is called in.
 
     It is closed where the loop ends while work goes on; its `snapshot` can be restored in another.
@@ -413,9 +408,3 @@ class AsyncChatMachine(_Chat):
         jobs = self._close()
         if jobs:
             await ended(jobs, GRACE)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()

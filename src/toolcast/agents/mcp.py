@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeVar
 from urllib.parse import urlsplit
 
 from ..cancellation import Cancellation
+from ..closing import AsyncClosing, Closing
 from ..errors import MCPError, ToolTimeout
 from ..providers.wire import legal_name
 from ..tool_context import ToolContext
@@ -51,7 +52,7 @@ def _plain(args: Sequence[str]) -> Iterator[str]:
             yield arg
 
 
-class MCPServer:
+class MCPServer(Closing, AsyncClosing):
     """An MCP server, by `MCPServer.stdio(command, args)` or `MCPServer.http(url)`; `tools()` are what it offers.
 
     `with server:` or `async with server:` starts it and closes it in the end. Without, the first use starts it, and
@@ -127,15 +128,9 @@ class MCPServer:
         self.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     async def __aenter__(self) -> Self:
         await self.astart()
         return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
     def tools(
         self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = CALL_TIMEOUT

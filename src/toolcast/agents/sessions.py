@@ -20,6 +20,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from ..approvals import Answer, PermissionRequest
 from ..asking import Messages
+from ..closing import AsyncClosing, Closing
 from ..errors import IllegalState, TurnCancelled
 from ..events import AgentEvent, ErrorEvent
 from ..option_types import require, require_callable, require_text
@@ -63,7 +64,7 @@ class Status:
         return None if self.tokens_max is None else 100 * self.tokens_used / self.tokens_max
 
 
-class Session:
+class Session(Closing, AsyncClosing):
     """A conversation with one engine, turn after turn, each going on whether or not anybody reads its events.
 
     With a `store` it is kept under its `id`, and `Session.resume` finds it again. Nobody else may have it open
@@ -220,18 +221,6 @@ class Session:
             return
         await ended([turn], turn.grace)
         self._give_up(turn)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
     # How a turn goes.
 

@@ -6,12 +6,13 @@ Shells that only wait; what happens between two waits is in turn_flow.py. A fail
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Generic, Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from ..approvals import Answer
+from ..closing import AsyncClosing, Closing
 from ..errors import StreamClosed
 from ..events import AgentEvent
 from ..runtime import without_loop
@@ -26,7 +27,7 @@ Begin = Callable[[], TurnFlow]
 
 
 class _TurnState(Generic[T]):
-    """What both turn streams know."""
+    """The common base of both turn streams."""
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
@@ -67,35 +68,35 @@ class _TurnState(Generic[T]):
             self._flow = self._begin()
         return self._flow
 
-    def _next(self) -> AgentEvent[T] | None:
+    async def _following(self) -> AgentEvent[T]:
+        """Return the next event. Raises `StopAsyncIteration` at the end."""
         if self._position >= len(self._queue):
-            return None
+            if self._closed or (self._flow is not None and self._flow.ended):
+                raise StopAsyncIteration
+            self._queue, self._position = await self._begun().pull(), 0
+            if not self._queue:
+                raise StopAsyncIteration
         event = self._queue[self._position]
         self._position += 1
         return event
 
-    @property
-    def _over(self) -> bool:
-        return self._closed or (self._flow is not None and self._flow.ended and self._position >= len(self._queue))
+    async def _stop(self) -> None:
+        self._closed = True
+        if self._flow is not None:
+            await self._flow.close()
 
 
-class TurnStream(_TurnState[T]):
+class TurnStream(_TurnState[T], Closing):
     """The events of a turn: iterate it; `result()` is the turn."""
 
     def __iter__(self) -> Iterator[AgentEvent[T]]:
         return self
 
     def __next__(self) -> AgentEvent[T]:
-        event = self._next()
-        if event is not None:
-            return event
-        if self._over:
-            raise StopIteration
-        self._queue, self._position = without_loop.run(self._begun().pull()), 0
-        event = self._next()
-        if event is None:
-            raise StopIteration
-        return event
+        try:
+            return without_loop.run(self._following())
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def result(self) -> Turn[T]:
         """The turn, once it has ended. Raises what ended it otherwise."""
@@ -103,38 +104,21 @@ class TurnStream(_TurnState[T]):
 
     def close(self) -> None:
         """Stop, and cancel the turn if it goes on. Harmless when repeated."""
-        self._closed = True
-        if self._flow is not None:
-            without_loop.run(self._flow.close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        without_loop.run(self._stop())
 
     def __del__(self) -> None:
         if self._flow is not None and not self._flow.ended:
             self.close()
 
 
-class AsyncTurnStream(_TurnState[T]):
+class AsyncTurnStream(_TurnState[T], AsyncClosing):
     """The events of a turn, awaited: `async for`; `await result()` is the turn."""
 
     def __aiter__(self) -> AsyncIterator[AgentEvent[T]]:
         return self
 
-    async def __anext__(self) -> AgentEvent[T]:
-        event = self._next()
-        if event is not None:
-            return event
-        if self._over:
-            raise StopAsyncIteration
-        self._queue, self._position = await self._begun().pull(), 0
-        event = self._next()
-        if event is None:
-            raise StopAsyncIteration
-        return event
+    def __anext__(self) -> Coroutine[Any, Any, AgentEvent[T]]:
+        return self._following()
 
     async def result(self) -> Turn[T]:
         """The turn, once it has ended. Raises what ended it otherwise."""
@@ -142,15 +126,7 @@ class AsyncTurnStream(_TurnState[T]):
 
     async def aclose(self) -> None:
         """Stop, and cancel the turn if it goes on. Harmless when repeated."""
-        self._closed = True
-        if self._flow is not None:
-            await self._flow.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
+        await self._stop()
 
     def __del__(self) -> None:
         if self._flow is not None:

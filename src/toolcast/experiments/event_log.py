@@ -18,12 +18,12 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 from weakref import finalize
 
 from pydantic_core import to_json
 
+from ..closing import Closing
 from ..errors import SessionTaken, ToolcastError
 from ..stores.locks import claim_file
 from ..stores.store import Claim
@@ -59,7 +59,7 @@ class LogTaken(ToolcastError):
         self.owner: int | None = owner
 
 
-class JsonlLogger:
+class JsonlLogger(Closing):
     """The one writer of the log at `path`, which is made, its folders too, or continued where it ends.
 
     `run_id` is the run it writes for, `now` its clock, in seconds since 1970. `next_sequence` is the number of the
@@ -124,12 +124,6 @@ class JsonlLogger:
                 self._close_file()
         finally:
             self._claim.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _append(self, line: bytes, written_at: str) -> None:
         """All of `line` at the end of the log, or nothing."""

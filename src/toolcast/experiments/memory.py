@@ -15,9 +15,9 @@ import os
 import re
 import sqlite3
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from ..closing import Closing
 from ..json_text import sound_text
 from ..stores.sqlite_files import Layout, SQLiteFile
 from .config import MemoryLimits
@@ -53,7 +53,7 @@ _UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """What a list of keys on one line has no place for."""
 
 
-class AgentMemory:
+class AgentMemory(Closing):
     """The memory of many runs, in the SQLite file at `path`. Threads and processes may share it."""
 
     def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits | None = None) -> None:
@@ -70,12 +70,6 @@ class AgentMemory:
     def close(self) -> None:
         """Close the file. Nothing can be read or written after that."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 class RunMemory:

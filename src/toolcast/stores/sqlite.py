@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
+from ..closing import Closing
 from .locks import claim_file
 from .sqlite_files import Layout, SQLiteFile, lock_file
 from .store import Claim, as_text, checked, damaged, file_name, from_text, told
@@ -35,7 +35,7 @@ _DELETE = (
 )
 
 
-class SQLiteStore:
+class SQLiteStore(Closing):
     """A store in the SQLite file at `path`, which is made if it is not there.
 
     What is written outlives the process, killed or not. A power failure may take the last appends with it, and
@@ -81,12 +81,6 @@ class SQLiteStore:
     def close(self) -> None:
         """Close the file. The store cannot be used after that."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def _record(text: object, where: str) -> dict[str, Any]:
