@@ -20,6 +20,11 @@ WORDS = {
     "toolcast/experiments/common_words.txt",
 }
 
+TEMPLATES = {
+    f"toolcast/experiments/report/templates/{name}"
+    for name in ("comparison.html", "page.html", "parts.html", "run.html", "style.css")
+}
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,7 +53,7 @@ def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
     code = {name for name in files if PurePath(name).suffix == ".py"}
     page = {name for name in files if name.startswith("toolcast/apps/web/page/")}
     assert {PurePath(name).suffix for name in page} == {".html", ".css", ".js", ".svg"}
-    assert files - code - page == {"toolcast/py.typed", *WORDS}
+    assert files - code - page == {"toolcast/py.typed", *WORDS, *TEMPLATES}
 
 
 def test_wheel_is_for_every_machine(wheel: Path) -> None:
@@ -82,6 +87,8 @@ import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
 from toolcast.agents.search_words import related, words
 from toolcast.experiments.common_words import is_common
+from toolcast.experiments.report.html import render
+assert "color-scheme" in render("style.css")
 assert words("the mail") == ["mail"] and "email" in related("mail") and is_common("water")
 from toolcast.apps.cli import main
 sys.argv = ["toolcast", "--help"]

@@ -9,7 +9,8 @@ from typing import Any
 from experiments.run_logs import CONFIG, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.pei.results import PEIResult
-from toolcast.experiments.report.comparison import comparison_section
+from toolcast.experiments.report.comparison import comparison_of
+from toolcast.experiments.report.html import render
 from toolcast.experiments.report.sections import ReportedRun
 from toolcast.experiments.report.summary import summary_of
 
@@ -17,6 +18,10 @@ from toolcast.experiments.report.summary import summary_of
 def reported(path: Path, *ratings: tuple[str, int | None]) -> ReportedRun:
     results = [PEIResult("run", evaluator, rating, "", str(at)) for at, (evaluator, rating) in enumerate(ratings)]
     return ReportedRun(f"<{path.stem}>", path.stem, summary_of(read_log(path)), ratings=results)
+
+
+def shown(*runs: ReportedRun) -> str:
+    return render("comparison.html", comparison=comparison_of(runs, ()))
 
 
 def rows(page: str, heading: str = "Comparison", table: int = 1) -> list[list[str]]:
@@ -32,7 +37,7 @@ def configured(path: Path, config: dict[str, Any]) -> Path:
 
 def test_a_row_for_each_run(tmp_path: Path) -> None:
     runs = [reported(whole_run(tmp_path / "new.jsonl", "new")), reported(published_log(tmp_path / "old.jsonl"))]
-    page = comparison_section(runs, {})
+    page = shown(*runs)
     new, old = rows(page)
     assert new == ["&lt;new&gt;", "local:smollm2", "completed", "3", "1", "2", "0", "15.0 s", "–"]
     assert old[:4] == ["&lt;old&gt;", "–", "not logged", "2"]
@@ -44,7 +49,7 @@ def test_a_row_for_each_run(tmp_path: Path) -> None:
 
 
 def test_runs_without_a_cycle(tmp_path: Path) -> None:
-    page = comparison_section([reported(configured(tmp_path / "none.jsonl", {}))], {})
+    page = shown(reported(configured(tmp_path / "none.jsonl", {})))
     (empty,) = rows(page)
     assert empty[3:] == ["0", "0", "0", "0", "not logged", "–"]
     (empty,) = rows(page, table=2)
@@ -54,14 +59,14 @@ def test_runs_without_a_cycle(tmp_path: Path) -> None:
 def test_ratings_by_evaluator(tmp_path: Path) -> None:
     one = reported(whole_run(tmp_path / "one.jsonl"), ("a", 2), ("a", 3), ("b", 5))
     two = reported(whole_run(tmp_path / "two.jsonl"), ("b", 9), ("b", 8), ("c", None))
-    page = comparison_section([one, two], {})
+    page = shown(one, two)
     assert rows(page, "PEI ratings") == [
         ["&lt;one&gt;", "2.50 (2)", "5.00 (1)", "3.75"],
         ["&lt;two&gt;", "–", "8.50 (2)", "8.50"],
     ]
     assert [row[-1] for row in rows(page)] == ["3.75", "8.50"]
-    assert "Krippendorff&#x27;s alpha of all ratings, ordinal: 0.68." in page
-    assert "Krippendorff" not in comparison_section([one, reported(whole_run(tmp_path / "three.jsonl"))], {})
+    assert "Krippendorff&#39;s alpha of all ratings, ordinal: 0.68." in page
+    assert "Krippendorff" not in shown(one, reported(whole_run(tmp_path / "three.jsonl")))
 
 
 def test_what_tells_configurations_apart(tmp_path: Path) -> None:
@@ -70,7 +75,7 @@ def test_what_tells_configurations_apart(tmp_path: Path) -> None:
         tmp_path / "two.jsonl",
         {"log_folder": "b", "model_options": {"temperature": 0.7}, "system_prompt": "Be " * 40, "extra": {}},
     )
-    page = comparison_section([reported(one), reported(two)], {})
+    page = shown(reported(one), reported(two))
     table = page[page.index("Configurations</h3>") :]
     assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["Run", "model_options.seed", "system_prompt", "extra"]
     assert rows(page, "Configurations") == [
@@ -81,4 +86,4 @@ def test_what_tells_configurations_apart(tmp_path: Path) -> None:
 
 def test_equal_configurations_need_no_table(tmp_path: Path) -> None:
     paths = [configured(tmp_path / f"{name}.jsonl", CONFIG | {"run_id": name}) for name in ("one", "two")]
-    assert "Configurations" not in comparison_section([reported(path) for path in paths], {})
+    assert "Configurations" not in shown(*map(reported, paths))

@@ -1,52 +1,84 @@
-"""HTML: what is no markup is text, whatever it is."""
+"""HTML: every value in a template is text, whatever it is."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given, strategies as st
+from jinja2 import Template, TemplateNotFound, UndefinedError
 
-from toolcast.experiments.report.html import Markup, clean, element, facts, folded, joined, scrolling, table
+from toolcast.experiments.report.html import Cell, Fold, Section, Table, clean, environment, render
 
-EVIL = "<script>alert(\"x\")</script> & 'y' \x1b[31m \u202e \ud800 \0"
-SHOWN = "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; &#x27;y&#x27; \\x1b[31m \\u202e \\ud800 \\x00"
-
-
-def test_text_is_escaped_and_markup_is_not() -> None:
-    assert element("p", EVIL) == f"<p>{SHOWN}</p>"
-    assert element("p", element("b", "x"), "<") == "<p><b>x</b>&lt;</p>"
-    assert joined(("<", Markup("<br>")), " & ") == "&lt; &amp; <br>"
+EVIL = "<script>alert(\"x\")</script> & 'y' \x1b[31m \u202e \ud800 \0 {{ 7 * 7 }}"
+SHOWN = "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; &amp; &#39;y&#39; \\x1b[31m \\u202e \\ud800 \\x00 {{ 7 * 7 }}"
 
 
-def test_attributes_are_escaped_and_classes_stand_in_the_name() -> None:
-    assert element("a.b.c", attributes={"href": EVIL}) == f'<a class="b c" href="{SHOWN}"></a>'
+def template(source: str) -> Template:
+    return environment().from_string(f'{{% import "parts.html" as parts %}}{source}')
+
+
+def one_line(page: str) -> str:
+    return page.replace("\n", "")
+
+
+def test_values_are_escaped_in_text_and_attributes() -> None:
+    shown = template('<a href="{{ it }}">{{ it }}</a>{{ parts.value(it) }}').render(it=EVIL)
+    assert shown == f'<a href="{SHOWN}">{SHOWN}</a>{SHOWN}'
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        (Cell("a_b/c.d <", "name"), "a_<wbr>b/<wbr>c.<wbr>d &lt;"),
+        (Cell("a-b", "link", "#run-<"), '<a href="#run-&lt;">a-<wbr>b</a>'),
+        (Cell("<", "status", "good"), '<span class="status good">&lt;</span>'),
+        (Cell("<\n", "prose"), '<div class="text">&lt;\n</div>'),
+    ],
+)
+def test_the_forms_of_a_cell(cell: Cell, shown: str) -> None:
+    assert template("{{ parts.value(it) }}").render(it=cell) == shown
+
+
+def test_a_value_that_is_missing_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="title"):
+        render("page.html")
+
+
+@pytest.mark.parametrize("name", ["../html.py", "/etc/passwd", "html.py", "nothing.html"])
+def test_templates_are_those_of_the_package(name: str) -> None:
+    with pytest.raises(TemplateNotFound):
+        render(name)
 
 
 def test_lines_and_tabs_stay() -> None:
     assert clean("a\tb\r\nc\rd") == "a\tb\nc\\rd"
 
 
+def shown_table(table: Table) -> str:
+    return one_line(template("{{ parts.table(it) }}").render(it=table))
+
+
 def test_a_table_has_a_caption_and_scopes() -> None:
-    shown = table("What", ("A", "B", "C"), [("<", "2", "words")], words=(2,))
-    assert shown == scrolling(
-        "What",
-        Markup(
-            '<table><caption>What</caption><thead><tr><th scope="col">A</th><th class="number" scope="col">B</th>'
-            '<th scope="col">C</th></tr></thead><tbody><tr><th scope="row">&lt;</th><td class="number">2</td>'
-            "<td>words</td></tr></tbody></table>"
-        ),
+    assert shown_table(Table("What", ("A", "B", "C"), [("<", "2", "words")], words=(2,))) == (
+        '<div class="wide" role="region" tabindex="0" aria-label="What"><table><caption>What</caption>'
+        '<thead><tr><th scope="col">A</th><th class="number" scope="col">B</th><th scope="col">C</th></tr></thead>'
+        '<tbody><tr><th scope="row">&lt;</th><td class="number">2</td><td>words</td></tr></tbody></table></div>'
     )
-    assert shown.startswith('<div class="wide" role="region" tabindex="0" aria-label="What">')
 
 
 def test_a_long_table_scrolls() -> None:
-    assert 'class="wide long"' in table("What", ("A",), [(str(number),) for number in range(31)])
-    assert 'class="wide"' in table("What", ("A",), [(str(number),) for number in range(30)])
+    assert 'class="wide long"' in shown_table(Table("What", ("A",), [(str(number),) for number in range(31)]))
+    assert 'class="wide"' in shown_table(Table("What", ("A",), [(str(number),) for number in range(30)]))
 
 
-def test_facts_and_what_is_folded() -> None:
-    assert facts([("A", "<")]) == "<dl><div><dt>A</dt><dd>&lt;</dd></div></dl>"
-    assert folded("S", "x") == "<details><summary>S</summary>x</details>"
+def test_a_section() -> None:
+    section = Section("H", "T", "warn", facts=[("A", "<")], notes=["N"], folds=[Fold("S", "x"), Fold("S", "y", "z")])
+    assert one_line(template("{{ parts.section(it) }}").render(it=section)) == (
+        '<h3>H</h3><p class="warn">T</p><dl><div><dt>A</dt><dd>&lt;</dd></div></dl><p class="note">N</p>'
+        '<details><summary>S</summary><div class="words" dir="auto">x</div></details>'
+        '<details><summary>S</summary><div class="words" dir="auto">y</div><p class="note words">z</p></details>'
+    )
 
 
 class Reader(HTMLParser):
@@ -68,7 +100,7 @@ class Reader(HTMLParser):
 @given(st.text(st.characters()))
 def test_any_text_is_read_back_and_is_no_tag(text: str) -> None:
     reader = Reader()
-    shown = element("p", text, attributes={"title": text})
+    shown = template('<p title="{{ it }}">{{ it }}</p>').render(it=text)
     shown.encode()  # no half characters
     reader.feed(shown)
     reader.close()

@@ -15,6 +15,7 @@ from experiments.run_logs import REFLECTIONS, LogWriter, published_log, whole_ru
 from toolcast.experiments.event_log import LogError
 from toolcast.experiments.pei.reading import ResultsError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
+from toolcast.experiments.report.html import environment
 from toolcast.experiments.report.page import PICTURED, Report, logs_in, report_on
 from toolcast.experiments.report.pictures import Picture
 
@@ -131,7 +132,7 @@ def test_whatever_a_model_wrote_is_text(tmp_path: Path) -> None:
     page = Reader(made.html)
     assert page.tags.isdisjoint({"script", "img"}) and "onerror" not in page.attributes
     assert made.html.count("</style>") == 1 and "\x1b" not in made.html and "\u202e" not in made.html
-    assert "&lt;script&gt;alert(&quot;x&quot;)" in made.html
+    assert "&lt;script&gt;alert(&#34;x&#34;)" in made.html
     assert made.write(tmp_path / "report")[0].read_text(encoding="utf-8") == made.html
 
 
@@ -292,6 +293,13 @@ def test_without_matplotlib_it_is_a_page_of_tables(tmp_path: Path) -> None:
     (note,) = made.notes
     assert "pip install 'toolcast[report]'" in note and "toolcast[report]" in made.html
     assert made.write(tmp_path / "report") == [tmp_path / "report" / "report.html"]
+
+
+def test_without_jinja2_the_error_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    environment.cache_clear()
+    with pytest.raises(ImportError, match=r"pip install 'toolcast\[report\]'"):
+        report(tmp_path / "none.jsonl")  # nothing was read
 
 
 def test_the_logs_in_a_folder(tmp_path: Path) -> None:

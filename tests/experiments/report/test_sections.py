@@ -10,6 +10,7 @@ import pytest
 from experiments.run_logs import LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.pei.results import PEIResult
+from toolcast.experiments.report.html import Cell, render
 from toolcast.experiments.report.likeness import Likeness
 from toolcast.experiments.report.sections import (
     ReportedRun,
@@ -17,7 +18,7 @@ from toolcast.experiments.report.sections import (
     count,
     decimal,
     duration,
-    run_section,
+    run_page,
     status_of,
 )
 from toolcast.experiments.report.summary import CycleSummary, RunSummary, summary_of
@@ -30,7 +31,7 @@ def reported(path: Path) -> ReportedRun:
 
 
 def shown(run: ReportedRun, share: Share | None = None) -> str:
-    return run_section(run, share or Share())
+    return render("run.html", run=run_page(run, share or Share()))
 
 
 def test_the_facts_of_a_run(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_the_facts_of_a_run(tmp_path: Path) -> None:
     ):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
     assert '<dd><span class="status good">completed</span></dd>' in page
-    assert "<summary>Configuration</summary>" in page and "&quot;temperature&quot;: 0.7" in page
+    assert "<summary>Configuration</summary>" in page and "&#34;temperature&#34;: 0.7" in page
     assert 'class="note"' not in page.split("Cycles</h3>")[0] and "<h3>Errors" not in page
 
 
@@ -123,7 +124,7 @@ def test_of_many_cycles_the_first_and_the_last_are_shown() -> None:
 def test_reflections_stand_in_full_and_escaped(tmp_path: Path) -> None:
     text = "<script>alert('x')</script>\n\x1b]0;title\x07 \"quoted\" & \u202edown"
     page = shown(reported(whole_run(tmp_path / "run.jsonl", reflections=("one", text, text))))
-    told = "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;\n\\x1b]0;title\\x07 &quot;quoted&quot; &amp; \\u202edown"
+    told = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\n\\x1b]0;title\\x07 &#34;quoted&#34; &amp; \\u202edown"
     assert page.count(f'<div class="words" dir="auto">{told}</div>') == 2 and "<script" not in page
     assert f"<summary>Cycle 3: {len(text)} characters, high similarity to cycle 2</summary>" in page
 
@@ -197,7 +198,7 @@ def test_numbers_as_they_stand_on_the_page() -> None:
     )
     said = [duration(seconds) for seconds in (None, 0.04, 59.94, 61, 3599.6, 3661, 90_000)]
     assert said == ["not logged", "0.0 s", "59.9 s", "1 min 1 s", "1 h 0 min", "1 h 1 min", "25 h 0 min"]
-    assert 'warn">stopped<' in status_of(replace(EMPTY, status="stopped"))
+    assert status_of(replace(EMPTY, status="stopped")) == Cell("stopped", "status", "warn")
 
 
 def test_a_time_that_is_none_stands_as_it_is() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Final, cast
 
 from ..pei.results import agreement
-from .html import Markup, breakable, element, joined, table
+from .html import Cell, Section, Table, Value
 from .pictures import Picture
-from .sections import NOTHING, ReportedRun, count, decimal, duration, framed, status_of
+from .sections import NOTHING, ReportedRun, count, decimal, duration, status_of
 from .summary import CycleSummary, RunSummary
 
 _OWN: Final = ("run_id", "log_folder", "data_folder", "grid")
@@ -19,22 +19,27 @@ _OWN: Final = ("run_id", "log_folder", "data_folder", "grid")
 _VALUE: Final = 60
 
 
-def comparison_section(runs: Sequence[ReportedRun], pictures: Mapping[str, Picture]) -> Markup:
-    """The tables, and the pictures with all runs in them."""
-    return element(
-        "section.run",
-        element("h2", "Comparison", attributes={"id": "comparison"}),
-        _figures(runs),
-        *(framed(picture) for picture in pictures.values()),
-        _ratings(runs),
-        _differences(runs),
-        attributes={"aria-labelledby": "comparison"},
-    )
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The first section of a page on several runs."""
+
+    tables: Sequence[Table]
+    pictures: Sequence[Picture]
+    sections: Sequence[Section]
 
 
-_WHOLE: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
-    "Run": lambda run: element("a", breakable(run.name), attributes={"href": f"#run-{run.slug}"}),
-    "Model": lambda run: breakable(run.summary.model_name or NOTHING),
+def comparison_of(runs: Sequence[ReportedRun], pictures: Sequence[Picture]) -> Comparison:
+    """Return the tables that compare `runs`, and the pictures with all runs in them."""
+    # Two tables of figures: one would be wider than a screen.
+    whole = f"The runs as a whole. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
+    means = f"Means of a cycle. {NOTHING}: not logged."
+    tables = (_columns(whole, runs, _WHOLE, words=(1, 2)), _columns(means, runs, _MEANS))
+    return Comparison(tables, pictures, (*_ratings(runs), *_differences(runs)))
+
+
+_WHOLE: Final[Mapping[str, Callable[[ReportedRun], Value]]] = {
+    "Run": lambda run: Cell(run.name, "link", f"#run-{run.slug}"),
+    "Model": lambda run: Cell(run.summary.model_name or NOTHING, "name"),
     "Status": lambda run: status_of(run.summary),
     "Cycles": lambda run: count(run.summary.ended_cycles),
     "Advisories": lambda run: count(sum(cycle.advisory is not None for cycle in run.summary.cycles)),
@@ -43,8 +48,8 @@ _WHOLE: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
     "Time in all": lambda run: duration(run.summary.total(lambda cycle: cycle.seconds)),
     "PEI": lambda run: decimal(_rating(run)),
 }
-_MEANS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
-    "Run": lambda run: breakable(run.name),
+_MEANS: Final[Mapping[str, Callable[[ReportedRun], Value]]] = {
+    "Run": lambda run: Cell(run.name, "name"),
     "Steps": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.steps), 1),
     "Tool calls": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.tool_calls), 1),
     "Memory ops": lambda run: decimal(_mean(run.summary, lambda cycle: sum(cycle.memory_ops.values())), 1),
@@ -56,39 +61,29 @@ _MEANS: Final[Mapping[str, Callable[[ReportedRun], str]]] = {
 }
 
 
-def _figures(runs: Sequence[ReportedRun]) -> Markup:
-    """Return two tables: one would be wider than a screen."""
-    whole = f"The runs as a whole. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
-    means = f"Means of a cycle. {NOTHING}: not logged."
-    return joined((_columns(whole, runs, _WHOLE, words=(1, 2)), _columns(means, runs, _MEANS)))
-
-
 def _columns(
     caption: str,
     runs: Sequence[ReportedRun],
-    columns: Mapping[str, Callable[[ReportedRun], str]],
+    columns: Mapping[str, Callable[[ReportedRun], Value]],
     words: Sequence[int] = (),
-) -> Markup:
-    return table(caption, [*columns], [[column(run) for column in columns.values()] for run in runs], words=words)
+) -> Table:
+    return Table(caption, [*columns], [[column(run) for column in columns.values()] for run in runs], words)
 
 
-def _ratings(runs: Sequence[ReportedRun]) -> Markup:
-    """The mean of each evaluator for each run, and how far they agree."""
+def _ratings(runs: Sequence[ReportedRun]) -> Iterator[Section]:
+    """Yield the mean of each evaluator for each run, and how far they agree."""
     evaluators = [*dict.fromkeys(name for run in runs for name in run.rated)]
     if not evaluators:
-        return Markup()
-    rows = [
-        (breakable(run.name), *(_mean_of(run.rated.get(name)) for name in evaluators), decimal(_rating(run)))
+        return
+    rows: list[Sequence[Value]] = [
+        (Cell(run.name, "name"), *(_mean_of(run.rated.get(name)) for name in evaluators), decimal(_rating(run)))
         for run in runs
     ]
     caption = "PEI ratings: the mean of each evaluator (of how many), and the mean of these means."
     alpha = agreement([replace(result, run_id=run.slug) for run in runs for result in run.ratings]).alpha
-    said = f"Krippendorff's alpha of all ratings, ordinal: {alpha:z.2f}." if alpha is not None else ""
-    parts = (
-        table(caption, ("Run", *map(breakable, evaluators), "Mean"), rows),
-        element("p.note", said) if said else Markup(),
-    )
-    return joined((element("h3", "PEI ratings"), *parts))
+    notes = () if alpha is None else (f"Krippendorff's alpha of all ratings, ordinal: {alpha:z.2f}.",)
+    head: Sequence[Value] = ("Run", *(Cell(name, "name") for name in evaluators), "Mean")
+    yield Section("PEI ratings", table=Table(caption, head, rows), notes=notes)
 
 
 def _mean_of(levels: Sequence[int] | None) -> str:
@@ -101,20 +96,19 @@ def _rating(run: ReportedRun) -> float | None:
     return fmean(means) if means else None
 
 
-def _differences(runs: Sequence[ReportedRun]) -> Markup:
-    """The keys of the configurations that are not the same in all runs."""
+def _differences(runs: Sequence[ReportedRun]) -> Iterator[Section]:
+    """Yield the keys of the configurations that are not the same in all runs."""
     configs = [dict(_flat(run.summary.config)) for run in runs]
     keys = [key for key in dict.fromkeys(key for config in configs for key in config) if key.split(".")[0] not in _OWN]
     told = [key for key in keys if len({config.get(key, NOTHING) for config in configs}) > 1]
     if not told:
-        return Markup()
+        return
     rows = [
-        (breakable(run.name), *(breakable(_short(config.get(key, NOTHING))) for key in told))
+        (Cell(run.name, "name"), *(Cell(_short(config.get(key, NOTHING)), "name") for key in told))
         for run, config in zip(runs, configs, strict=True)
     ]
-    head = ("Run", *told)
     caption = f"What tells the configurations apart. {NOTHING}: not set."
-    return joined((element("h3", "Configurations"), table(caption, head, rows, words=range(1, len(head)))))
+    yield Section("Configurations", table=Table(caption, ("Run", *told), rows, words=range(1, len(told) + 1)))
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -1,82 +1,120 @@
-"""HTML in which everything is escaped that is not known to be markup.
+"""The HTML of a report, made by jinja2 from the templates of this package: every value in them is escaped.
 
-`element` takes texts, and `Markup` that other elements are. Markup is made here, of the pictures, and nowhere else; so
-what a model wrote is text on the page, whatever it wrote. Control codes, signs that turn the direction of the text
-around them and half characters are shown by their number.
+What a model wrote is text on the page, whatever it wrote. Control codes, signs that turn the direction of the text
+around them and half characters are shown by their number. The one exception is the SVG of a picture, which is markup:
+it is drawn here, and only its template marks it as safe.
+
+The dataclasses are what the templates show. jinja2 is in `toolcast[report]` and loaded when a page is made.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...terminal_text import visible
 
-_LONG = 30  # rows
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from .pictures import Picture
 
 
-class Markup(str):
-    """HTML that stands on a page as it is."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value with a form of its own.
 
-    __slots__ = ()
+    A name may be broken behind its signs, so that a long one does not push a table off the screen; a link, shown as a
+    name, leads to `detail`; a status has the class `detail`; prose keeps its line ends and is not squeezed.
+    """
+
+    text: str
+    form: Literal["name", "link", "status", "prose"]
+    detail: str = ""
+
+    @property
+    def pieces(self) -> list[str]:
+        """The parts of a name between which a line may be broken."""
+        return re.split(r"(?<=[-_/:.@])(?=\w)", self.text)
+
+
+Value: TypeAlias = str | Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that scrolls where it is too wide. The columns are numbers, but for the first and those in `words`."""
+
+    caption: str
+    head: Sequence[Value]
+    rows: Sequence[Sequence[Value]]
+    words: Container[int] = ()
+
+    @property
+    def classes(self) -> list[str]:
+        """The class of the cells of each column."""
+        return ["" if column == 0 or column in self.words else "number" for column in range(len(self.head))]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A text that is shown when its summary is clicked on."""
+
+    summary: str
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a run, or of the comparison: a heading, and below it what there is, in the order of the fields.
+
+    `tone` is the class of `text`.
+    """
+
+    heading: str
+    text: str = ""
+    tone: str = ""
+    pictures: Sequence[Picture] = ()
+    table: Table | None = None
+    facts: Sequence[tuple[str, Value]] = ()
+    notes: Sequence[str] = ()
+    folds: Sequence[Fold] = ()
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the text of a template of this package. Raises `ImportError` where jinja2 is missing."""
+    return environment().get_template(template).render(values)
 
 
 def clean(text: str) -> str:
-    """`text` without a sign that acts on a page, or that no file can hold."""
+    """Return `text` without a sign that acts on a page, or that no file can store."""
     return visible(text).encode("utf-8", "backslashreplace").decode()
 
 
-def joined(parts: Iterable[str], between: str = "") -> Markup:
-    """The parts, one behind the other; those that are no markup are escaped."""
-    return Markup(_escaped(between).join(map(_escaped, parts)))
+@lru_cache(1)
+def environment() -> Environment:
+    """Return the environment of the templates. Raises `ImportError`, with what to install, where jinja2 is missing."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # an extra: loaded when a page is made
+    except ImportError as error:
+        raise ImportError(f"the report needs jinja2 ({error}): pip install 'toolcast[report]'") from error
 
-
-def breakable(text: str) -> Markup:
-    """Return a name that may be broken behind its signs, so that a long one does not push a table off the screen."""
-    return joined(re.split(r"(?<=[-_/:.@])(?=\w)", clean(text)), Markup("<wbr>"))
-
-
-def element(name: str, *content: str, attributes: Mapping[str, str] | None = None) -> Markup:
-    """An element. Its `name` may have a class behind a dot: `p.note`."""
-    name, _, classes = name.partition(".")
-    given = ({"class": classes.replace(".", " ")} if classes else {}) | dict(attributes or {})
-    said = "".join(f' {key}="{_escaped(value)}"' for key, value in given.items())
-    return Markup(f"<{name}{said}>{joined(content)}</{name}>")
-
-
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, words: Sequence[int] = ()) -> Markup:
-    """A table that scrolls where it is too wide. The columns are numbers, but for the first and those in `words`."""
-    kinds = ["" if column in (0, *words) else ".number" for column in range(len(head))]
-    top = [element(f"th{kind}", text, attributes={"scope": "col"}) for text, kind in zip(head, kinds, strict=True)]
-    body = [
-        element(
-            "tr",
-            element("th", row[0], attributes={"scope": "row"}),
-            *(element(f"td{kind}", text) for text, kind in zip(row[1:], kinds[1:], strict=True)),
-        )
-        for row in rows
-    ]
-    inside = element(
-        "table", element("caption", caption), element("thead", element("tr", *top)), element("tbody", *body)
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return scrolling(caption, inside, "wide.long" if len(body) > _LONG else "wide")
 
 
-def scrolling(label: str, inside: str, kind: str = "wide") -> Markup:
-    """What may be wider than a phone, or longer than a page: it scrolls, by keyboard too, and the page does not."""
-    return element(f"div.{kind}", inside, attributes={"role": "region", "tabindex": "0", "aria-label": label})
-
-
-def facts(pairs: Iterable[tuple[str, str]]) -> Markup:
-    """Names and what they are."""
-    return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in pairs))
-
-
-def folded(summary: str, *content: str, is_open: bool = False) -> Markup:
-    """What is seen once its `summary` is clicked on."""
-    return element("details", element("summary", summary), *content, attributes={"open": ""} if is_open else None)
-
-
-def _escaped(text: str) -> str:
-    return text if isinstance(text, Markup) else escape(clean(text))
+def _printable(value: object) -> object:
+    """Return what a template puts on the page for `value`. It is escaped after this, unless it is markup."""
+    return value if hasattr(value, "__html__") else clean(str(value))

@@ -22,12 +22,11 @@ from ..pei.results import PEIResult
 from ..pei.scale import PEI_SCALE
 from ..similarity import Embedder
 from . import figures
-from .comparison import comparison_section
-from .html import Markup, element, joined
+from .comparison import comparison_of
+from .html import environment, render
 from .likeness import likeness_of
 from .pictures import Picture
-from .sections import ReportedRun, Share, run_section
-from .style import STYLE
+from .sections import ReportedRun, Share, run_page
 from .summary import RunSummary, summary_of
 
 PAGE: Final = "report.html"
@@ -38,16 +37,6 @@ _COMPARISON = "comparison"
 _RATINGS = "pei_results.jsonl"
 _MOST_RATED = 30  # the picture of the ratings has no room for more runs
 _ROWS, _CHARS = 3_000, 2_000_000  # the page's room, for all its runs
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_HEAD = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +70,10 @@ def report_on(
 
     `embedder`, a value or its name, compares the reflections. `ratings` are files of PEI ratings; `pei_results.jsonl`
     here, and that and `RUN_pei.json` beside a log, are found without it. Raises `LogError` for what is no log,
-    `ResultsError` for what holds no ratings, and `ValueError` for an embedder that nobody knows.
+    `ResultsError` for what holds no ratings, `ValueError` for an embedder that nobody knows, and `ImportError` where
+    jinja2 is missing.
     """
+    environment()  # before anything is read, let alone drawn
     paths = [*dict.fromkeys(Path(log) for log in logs)]
     by = embedder_of(embedder) if isinstance(embedder, str) else embedder
     given = None if ratings is None else [Path(each) for each in ratings]
@@ -204,28 +195,14 @@ def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], note
         told.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
     listed = runs if len(runs) <= PICTURED else ()  # the comparison leads to each of them
     links = [(_COMPARISON, "Comparison"), *((f"run-{run.slug}", run.name) for run in listed)] if several else []
-    body = (
-        element(
-            "header",
-            element("h1", title if several else "Experiment"),
-            *(element("p.note", note) for note in told),
-            _links(links),
-        ),
-        element(
-            "main",
-            comparison_section(runs, compared) if several else Markup(),
-            *(run_section(run, share) for run in runs),
-        ),
-        element(
-            "footer", element("p", "Made by toolcast from the logs of the runs, which have all that is left out here.")
-        ),
+    html = render(
+        "page.html",
+        title=title,
+        heading=title if several else "Experiment",
+        notes=told,
+        links=links,
+        comparison=comparison_of(runs, [*compared.values()]) if several else None,
+        runs=[run_page(run, share) for run in runs],
     )
-    head = Markup(f"{_HEAD}{element('title', title)}\n<style>{STYLE}</style>\n</head>\n<body>\n")
     pictures = [picture for run in runs for picture in run.pictures.values()]
-    return Report(f"{head}{joined(body)}\n</body>\n</html>\n", (*pictures, *compared.values()), notes)
-
-
-def _links(links: Sequence[tuple[str, str]]) -> Markup:
-    """The way to each section."""
-    items = [element("li", element("a", name, attributes={"href": f"#{id}"})) for id, name in links]
-    return element("nav", element("ul", *items), attributes={"aria-label": "Sections"}) if items else Markup()
+    return Report(html, (*pictures, *compared.values()), notes)

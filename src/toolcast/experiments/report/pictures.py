@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from .html import Markup, clean
+from .html import clean
 
 Figure: TypeAlias = Any
 Axes: TypeAlias = Any
@@ -85,7 +85,7 @@ class Picture:
     height: float
     draw: Callable[[Figure], None]
 
-    def svg(self) -> Markup:
+    def svg(self) -> str:
         """The picture as a part of a page."""
         saved = self._saved("svg", ("Date", "Creator", "Format", "Type"))
         return _inline(saved.decode(), self.name, self.alt)
@@ -138,7 +138,7 @@ def _signs() -> frozenset[int]:
     return frozenset(manager.get_font(manager.findfont("DejaVu Sans")).get_charmap())
 
 
-def _inline(svg: str, name: str, alt: str) -> Markup:
+def _inline(svg: str, name: str, alt: str) -> str:
     """The SVG as a part of a page: no head, ids that no other picture has, the page's colours and letters."""
     root = ElementTree.fromstring(svg)
     ids = {href.removeprefix("#") for each in root.iter() if (href := each.get(_HREF, "")).startswith("#")}
@@ -153,7 +153,7 @@ def _inline(svg: str, name: str, alt: str) -> Markup:
             if child.tag in ("metadata", "style"):
                 parent.remove(child)
     root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": clean(alt)}
-    return Markup(ElementTree.tostring(root, "unicode"))
+    return ElementTree.tostring(root, "unicode")
 
 
 def _attributes(given: Mapping[str, str], name: str, *, keep_id: bool) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..pei.results import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
-from .html import Markup, element, facts, folded, joined, scrolling, table
+from .html import Cell, Fold, Section, Table, Value
 from .likeness import Likeness
 from .pictures import Picture
 from .summary import UNFINISHED, CycleSummary, RunError, RunSummary, moment
@@ -55,24 +55,34 @@ class ReportedRun:
                 found.setdefault(result.evaluator_model, []).append(result.pei_rating)
         return found
 
-
-def run_section(run: ReportedRun, share: Share) -> Markup:
-    """Everything of one run."""
-    heading = element("h2", run.name, attributes={"id": f"run-{run.slug}"})
-    told = (_facts(run), _errors(run), _cycles(run.summary, share))
-    drawn = (section(run) for section in (_tokens, _tools, _memory, _likeness, _ratings))
-    said = _reflections(run.summary, share)
-    return element("section.run", heading, *told, *drawn, said, attributes={"aria-labelledby": f"run-{run.slug}"})
+    def drawn(self, kind: str) -> Sequence[Picture]:
+        """Return the picture of this kind, where there is one."""
+        return [self.pictures[kind]] if kind in self.pictures else []
 
 
-def picture_of(run: ReportedRun, kind: str) -> Markup:
-    """A picture of the run, where it has one."""
-    return framed(run.pictures[kind]) if kind in run.pictures else Markup()
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """The part of the page that is about one run."""
+
+    name: str
+    slug: str
+    facts: Sequence[tuple[str, Value]]
+    notes: Sequence[str]
+    config: str
+    sections: Sequence[Section]
 
 
-def framed(picture: Picture) -> Markup:
-    """A picture that scrolls by itself on a narrow screen."""
-    return scrolling(picture.alt, picture.svg(), "wide.picture")
+def run_page(run: ReportedRun, share: Share) -> RunPage:
+    """Return everything of one run."""
+    found, summary = list[Section](), run.summary
+    found += _errors(summary)
+    found.append(_cycles(summary, share))
+    found += _tokens(run)
+    found += (_tools(run), _memory(run), _likeness(run))
+    found += _ratings(run)
+    found.append(_reflections(summary, share))
+    config = json.dumps(dict(summary.config), indent=2, ensure_ascii=False, default=str) if summary.config else ""
+    return RunPage(run.name, run.slug, _facts(summary), [*_notes(run)], config, found)
 
 
 def count(value: float | None) -> str:
@@ -96,18 +106,17 @@ def duration(seconds: float | None) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def status_of(summary: RunSummary) -> Markup:
-    """How the run ended, coloured."""
-    said = summary.status or _NOT_LOGGED
-    return element(f"span.status.{_TONES.get(said, 'warn')}", said)
+def status_of(summary: RunSummary) -> Cell:
+    """Return how the run ended, with its colour."""
+    status = summary.status or _NOT_LOGGED
+    return Cell(status, "status", _TONES.get(status, "warn"))
 
 
-def _facts(run: ReportedRun) -> Markup:
-    summary = run.summary
+def _facts(summary: RunSummary) -> list[tuple[str, Value]]:
     planned = summary.config.get("cycle_count")
     cycles = f"{summary.ended_cycles:,}" + (f" of {planned}" if planned is not None else "")
     read, wrote = summary.total(lambda cycle: cycle.input_tokens), summary.total(lambda cycle: cycle.output_tokens)
-    pairs = [
+    return [
         ("Status", status_of(summary)),
         ("Cycles", cycles),
         ("Model", summary.model_name or _NOT_LOGGED),
@@ -122,9 +131,6 @@ def _facts(run: ReportedRun) -> Markup:
         ("toolcast", summary.toolcast_version or _NOT_LOGGED),
         ("Lines in the log", count(summary.lines)),
     ]
-    config = json.dumps(dict(summary.config), indent=2, ensure_ascii=False, default=str)
-    shown = folded("Configuration", element("div.words.code", config)) if summary.config else Markup()
-    return joined((facts(pairs), *(element("p.note", note) for note in _notes(run)), shown))
 
 
 def _notes(run: ReportedRun) -> Iterator[str]:
@@ -147,22 +153,22 @@ def _notes(run: ReportedRun) -> Iterator[str]:
         yield "The last line of the log was cut off, as by a kill. It was left out."
 
 
-def _errors(run: ReportedRun) -> Markup:
-    errors = run.summary.errors
+def _errors(summary: RunSummary) -> Iterator[Section]:
+    errors = summary.errors
     if not errors:
-        return Markup()
+        return
     shown = errors[:_ERRORS]
     cut = len(errors) - len(shown)
     head = ("Cycle", "Time", "Kind", "Stage", "Error", "Message")
     caption = "The ERROR lines of the log." + (f" The first {_ERRORS}; {cut:,} more are in the log." if cut else "")
     rows = [_error_row(error) for error in shown]
-    return joined((element("h3", "Errors and limits"), table(caption, head, rows, words=range(1, 6))))
+    yield Section("Errors and limits", table=Table(caption, head, rows, words=range(1, 6)))
 
 
-def _error_row(error: RunError) -> Sequence[str]:
+def _error_row(error: RunError) -> Sequence[Value]:
     message = error.message if len(error.message) <= _MESSAGE else f"{error.message[:_MESSAGE]}…"
     where = str(error.cycle) if error.cycle else NOTHING
-    return where, _time(error.timestamp), error.kind, error.stage, error.error_type, element("div.text", message)
+    return where, _time(error.timestamp), error.kind, error.stage, error.error_type, Cell(message, "prose")
 
 
 _COLUMNS: Final[Mapping[str, Callable[[CycleSummary], str]]] = {
@@ -184,32 +190,32 @@ _COLUMNS: Final[Mapping[str, Callable[[CycleSummary], str]]] = {
 }
 
 
-def _cycles(summary: RunSummary, share: Share) -> Markup:
-    """One row for each cycle; of more than there is room for, the first and the last."""
+def _cycles(summary: RunSummary, share: Share) -> Section:
+    """Return one row for each cycle; of more than there is room for, the first and the last."""
     cycles = summary.cycles
-    heading = element("h3", "Cycles")
     if not cycles:
-        return joined((heading, element("p", "No cycle was begun.")))
+        return Section("Cycles", "No cycle was begun.")
     caption = f"What happened in each cycle. {NOTHING}: not logged, or nothing to compare with."
     if len(cycles) > share.rows:
         half = share.rows // 2
         caption += f" The first {half:,} and the last {half:,} cycles; {len(cycles) - 2 * half:,} are left out."
         cycles = (*cycles[:half], *cycles[-half:])
     rows = [[column(cycle) for column in _COLUMNS.values()] for cycle in cycles]
-    return joined((heading, table(caption, [*_COLUMNS], rows, words=(1, 11))))
+    return Section("Cycles", table=Table(caption, [*_COLUMNS], rows, words=(1, 11)))
 
 
-def _tokens(run: ReportedRun) -> Markup:
+def _tokens(run: ReportedRun) -> Iterator[Section]:
     logged = run.summary.total(lambda cycle: cycle.input_tokens) is not None
-    note = Markup() if logged or not run.summary.cycles else element("p.note", "Tokens were not logged.")
-    parts = joined((note, picture_of(run, "tokens"), picture_of(run, "time")))
-    return joined((element("h3", "Tokens and time"), parts)) if parts else Markup()
+    note = "" if logged or not run.summary.cycles else "Tokens were not logged."
+    pictures = (*run.drawn("tokens"), *run.drawn("time"))
+    if note or pictures:
+        yield Section("Tokens and time", note, "note", pictures)
 
 
-def _tools(run: ReportedRun) -> Markup:
-    heading, tools = element("h3", "Tools"), run.summary.tools
+def _tools(run: ReportedRun) -> Section:
+    tools = run.summary.tools
     if not tools:
-        return joined((heading, element("p", "No tool was called.")))
+        return Section("Tools", "No tool was called.")
     rows = [
         (name or "(no name)", count(use.calls), count(use.errors), decimal(use.seconds, 2))
         for name, use in [*tools.items()][:_ERRORS]
@@ -218,43 +224,43 @@ def _tools(run: ReportedRun) -> Markup:
     caption = "Calls of each tool. An error is an answer that begins as the tools' own errors do." + (
         f" The {_ERRORS} that were called most; {cut:,} more names were called." if cut else ""
     )
-    return joined((heading, picture_of(run, "tools"), table(caption, ("Tool", "Calls", "Errors", "Seconds"), rows)))
+    table = Table(caption, ("Tool", "Calls", "Errors", "Seconds"), rows)
+    return Section("Tools", pictures=run.drawn("tools"), table=table)
 
 
-def _memory(run: ReportedRun) -> Markup:
+def _memory(run: ReportedRun) -> Section:
     cycles = run.summary.cycles
     totals = {
         name: sum(cycle.memory_ops[name] for cycle in cycles) for name in (cycles[0].memory_ops if cycles else ())
     }
-    heading = element("h3", "Memory")
     if not any(totals.values()):
-        return joined((heading, element("p", "The memory was not used.")))
-    pairs = [(name, count(total)) for name, total in totals.items()]
+        return Section("Memory", "The memory was not used.")
+    pairs: list[tuple[str, Value]] = [(name, count(total)) for name, total in totals.items()]
     pairs.append(("characters written", count(sum(cycle.memory_write_chars for cycle in cycles))))
     pairs.append(("keys at the end", count(cycles[-1].memory_keys)))
-    return joined((heading, picture_of(run, "memory"), facts(pairs)))
+    return Section("Memory", pictures=run.drawn("memory"), facts=pairs)
 
 
-def _likeness(run: ReportedRun) -> Markup:
-    found, heading = run.likeness, element("h3", "Similarity of the reflections")
+def _likeness(run: ReportedRun) -> Section:
+    found, heading = run.likeness, "Similarity of the reflections"
     if found.error:
         text = f"The embedder {found.embedder} failed, so the reflections were not compared: {found.error[:_MESSAGE]}"
-        return joined((heading, element("p.warn", text)))
+        return Section(heading, text, "warn")
     if len(found.cycles) < 2:
         why = "nothing was to compare them with" if found.embedder else "no embedder was asked to"
-        return joined((heading, element("p", f"Reflections: {found.among}; {why}.")))
+        return Section(heading, f"Reflections: {found.among}; {why}.")
     note = f"The cosine of the embeddings by {found.embedder}, each reflection with each."
     if cut := found.among - len(found.cycles):
         note += f" {len(found.cycles)} of {found.among:,} reflections, evenly spread; {cut:,} are left out."
     rows = [(f"{one} and {other}", decimal(score)) for score, one, other in found.pairs[:_PAIRS]]
-    pairs = table("The reflections that are most alike.", ("Cycles", "Similarity"), rows)
-    return joined((heading, element("p.note", note), picture_of(run, "similarity"), pairs))
+    pairs = Table("The reflections that are most alike.", ("Cycles", "Similarity"), rows)
+    return Section(heading, note, "note", run.drawn("similarity"), pairs)
 
 
-def _ratings(run: ReportedRun) -> Markup:
-    """The ratings by evaluator, and how far they agree; nothing where the run was not rated."""
+def _ratings(run: ReportedRun) -> Iterator[Section]:
+    """Yield the ratings by evaluator, and how far they agree; nothing where the run was not rated."""
     if not run.ratings:
-        return Markup()
+        return
     found = agreement(run.ratings)
     head = ("Evaluator", "Ratings", "Mean", "Standard deviation", "Lowest", "Highest", "Not readable")
     rows = [_evaluator(each) for each in found.evaluators]
@@ -268,8 +274,7 @@ def _ratings(run: ReportedRun) -> Markup:
         )
         if pairs is not None
     ]
-    parts = (element("h3", "PEI ratings"), picture_of(run, "pei"), table(caption, head, rows))
-    return joined((*parts, *(element("p.note", note) for note in notes)))
+    yield Section("PEI ratings", pictures=run.drawn("pei"), table=Table(caption, head, rows), notes=notes)
 
 
 def _evaluator(said: EvaluatorRatings) -> Sequence[str]:
@@ -277,25 +282,22 @@ def _evaluator(said: EvaluatorRatings) -> Sequence[str]:
     return said.evaluator_model, count(said.ratings), *figures, count(said.missing)
 
 
-def _reflections(summary: RunSummary, share: Share) -> Markup:
-    """What the model came to in each cycle, in its own words, folded."""
-    said = [cycle for cycle in summary.cycles if cycle.reflection is not None]
-    heading = element("h3", "Reflections")
-    if not any(cycle.reflection for cycle in said):
-        return joined((heading, element("p", "There are none.")))
-    most = _longest([len(cycle.reflection or "") for cycle in said], share.chars)
-    return joined((heading, *(_reflection(cycle, most) for cycle in said)))
+def _reflections(summary: RunSummary, share: Share) -> Section:
+    """Return what the model came to in each cycle, in its own words, folded."""
+    cycles = [cycle for cycle in summary.cycles if cycle.reflection is not None]
+    if not any(cycle.reflection for cycle in cycles):
+        return Section("Reflections", "There are none.")
+    most = _longest([len(cycle.reflection or "") for cycle in cycles], share.chars)
+    return Section("Reflections", folds=[_reflection(cycle, most) for cycle in cycles])
 
 
-def _reflection(cycle: CycleSummary, most: int) -> Markup:
+def _reflection(cycle: CycleSummary, most: int) -> Fold:
     text = cycle.reflection or ""
     head = f"Cycle {cycle.number}: {len(text):,} characters"
     if cycle.advisory and cycle.similar_to is not None:
         head += f", {cycle.advisory} similarity to cycle {cycle.similar_to}"
-    parts = [element("div.words", text[:most] or "(empty)", attributes={"dir": "auto"})]
-    if len(text) > most:
-        parts.append(element("p.note.words", f"{len(text) - most:,} more characters are in the log."))
-    return folded(head, *parts)
+    note = f"{len(text) - most:,} more characters are in the log." if len(text) > most else ""
+    return Fold(head, text[:most] or "(empty)", note)
 
 
 def _longest(lengths: Sequence[int], room: int) -> int:
