@@ -7,6 +7,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 * `tests`: tests, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
+* `site`: site
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
 * `bench`: bench-peers; each peer has an environment of its own, below `peers/`, and is installed anew every week
 
@@ -40,6 +41,7 @@ ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 FAST = ("tests", *(f"--ignore=tests/{room}" for room in ("shape", "typing", "docs")))  # those have their own sessions
 AIMOCK = "@copilotkit/aimock@1.43.0"
+MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
     "house": ("pyproject.toml", "--group=test", "--group=lint", "--group=shape", "--group=types", "--group=build"),
     "tests": ("pyproject.toml", "--group=test", "--group=build"),
@@ -49,6 +51,7 @@ LOCKS = {
     "sdks": ("pyproject.toml", "--group=sdks", "--group=build"),
     "ray": ("pyproject.toml", "--group=ray", "--group=build"),
     "demo": ("pyproject.toml", "--extra=local", "--group=build"),
+    "site": ("--group=site", "--group=build"),
     "audit": ("pyproject.toml", "--group=audit", "--group=build"),
     "ci": ("--group=ci",),
     "uv": ("--group=uv",),
@@ -208,8 +211,16 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def site(session: nox.Session) -> None:
+    """The documentation as a web site, `.nox/site/html/index.html`, links checked (posargs `serve`: a local server)."""
+    env = Environment(session, "site", lock="site")
+    mermaid = _npm(session, env, MERMAID) / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
+    env.run("mkdocs", *(session.posargs or ("build", "--strict")), MERMAID_JS=str(mermaid))
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
-    """The benchmark, with the limit rows beside it (posargs `--write`: docs/performance.md gets the figures)."""
+    """The benchmark, with the limit rows beside it (posargs `--write`: writes docs/explanation/performance.md)."""
     local(session).script("benchmarks/bench.py", *session.posargs)
 
 
@@ -363,7 +374,7 @@ def _chromium(session: nox.Session) -> str:
 def _jq(session: nox.Session) -> None:
     """Have jq, with which the documentation reads the log of an experiment."""
     if shutil.which("jq") is None:
-        _install_from_debian(session, "jq", "docs/experiment-log.md is executed with it")
+        _install_from_debian(session, "jq", "docs/reference/experiment-log.md is executed with it")
 
 
 def _install_from_debian(session: nox.Session, package: str, why: str) -> None:
@@ -375,15 +386,21 @@ def _install_from_debian(session: nox.Session, package: str, why: str) -> None:
 
 
 def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:
-    """Install aimock, with Node from PyPI where this machine has none; the variable that says where it is."""
-    folder = ROOT / ".nox" / "aimock"
+    """Install aimock; return the variable that names its folder."""
+    return {"TOOLCAST_AIMOCK": str(_npm(session, env, AIMOCK))}
+
+
+def _npm(session: nox.Session, env: Environment, package: str) -> Path:
+    """Install a package of npm, with Node from PyPI where this machine has none; return the folder it is in."""
+    name = package.rpartition("@")[0]
+    folder = ROOT / ".nox" / name.rpartition("/")[2]
     if not _has_node() and not (env.bin / "npm").exists():
         env.add("node")
-    if not (folder / "node_modules" / "@copilotkit" / "aimock").is_dir():
+    if not (folder / "node_modules" / name).is_dir():
         path = {"PATH": env.path}
         npm = shutil.which("npm", path=env.path) or "npm"
-        session.run_install(npm, "install", "--silent", "--prefix", str(folder), AIMOCK, env=path, external=True)
-    return {"TOOLCAST_AIMOCK": str(folder)}
+        session.run_install(npm, "install", "--silent", "--prefix", str(folder), package, env=path, external=True)
+    return folder
 
 
 def _has_node() -> bool:

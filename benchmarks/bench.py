@@ -2,7 +2,7 @@
 
 Reads documents of several sizes in small pieces, through limits that no library can beat and through toolcast, and
 prints what each cost. Ratios taken in one run are the message; times differ from machine to machine. With `--write` the
-figures are also written into docs/performance.md. Takes one to two minutes.
+figures are also written into docs/explanation/performance.md. Takes one to two minutes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Results = dict[Document, dict[Row, Figures]]
 def main() -> None:
     """Measure, print, write."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--write", action="store_true", help="write the figures into docs/performance.md")
+    options.add_argument("--write", action="store_true", help="write the figures into docs/explanation/performance.md")
     wanted = options.parse_args()
     parts = []
     for part in report():

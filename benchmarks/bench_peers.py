@@ -2,9 +2,9 @@
 
 Runs the script of each peer in its own environment, one at a time, and collects what it tells: streaming, import,
 memory, and one call. A run of everything takes about 25 minutes. It is printed; with `--write` it is kept in
-results/peers.json, and the tables in docs/performance.md (and, by plots.py, the images) are made from that file, with
-`--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers -- instructor --documents
-album`); toolcast is measured in every run, since ratios are taken within one.
+results/peers.json, and the tables in docs/explanation/performance.md (and, by plots.py, the images) are made from that
+file, with `--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers -- instructor
+--documents album`); toolcast is measured in every run, since ratios are taken within one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     options.add_argument("--sizes", nargs="+", type=int, choices=SIZES, default=list(SIZES))
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument(
-        "--write", action="store_true", help="keep the figures, and write them into docs/performance.md"
+        "--write", action="store_true", help="keep the figures, and write them into docs/explanation/performance.md"
     )
     options.add_argument("--render-only", action="store_true", help="make the page's tables from the last figures")
     wanted = options.parse_args()

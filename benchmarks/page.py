@@ -1,4 +1,4 @@
-"""The figures as tables: for the terminal, and between two marks of docs/performance.md."""
+"""The figures as tables: for the terminal, and between two marks of docs/explanation/performance.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "performance.md"
 MARKS = {
     "bench": ("<!-- figures: begin, written by `nox -s bench` -->", "<!-- figures: end -->"),
     "bench-peers": ("<!-- peers: begin, written by `nox -s bench-peers` -->", "<!-- peers: end -->"),

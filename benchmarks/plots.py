@@ -1,4 +1,4 @@
-"""The images of docs/performance.md, from results/peers.json; `nox -s bench-peers` runs it at its end.
+"""The images of docs/explanation/performance.md, from results/peers.json; `nox -s bench-peers` runs it at its end.
 
 The same figures make the same bytes: no date in the file, ids from a fixed salt. The background is transparent and
 the ink grey, so that the images can be read on a light page and on a dark one.

@@ -1,4 +1,4 @@
-"""Draws the diagrams of docs/states.md and docs/chat.md from the tables that the code itself walks.
+"""Draws the diagrams of docs/reference/states.md and docs/how-to/chat.md from the tables that the code itself walks.
 
 `python docs/diagrams.py` writes them between their markers; the rest of a page is kept. A test holds the pages
 against `drawn`, so that a table and its picture cannot part.
@@ -15,7 +15,7 @@ from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREA
 
 DOCS = Path(__file__).parent
 PAGES: dict[Path, dict[str, Table]] = {
-    DOCS / "states.md": {
+    DOCS / "reference" / "states.md": {
         "ORCHESTRATOR": ORCHESTRATOR,
         "CALL": CALL,
         "TOOL_CALL": TOOL_CALL,
@@ -26,7 +26,7 @@ PAGES: dict[Path, dict[str, Table]] = {
         "REPL": REPL,
         "CYCLE": CYCLE,
     },
-    DOCS / "chat.md": {"CHAT": diagram()},
+    DOCS / "how-to" / "chat.md": {"CHAT": diagram()},
 }
 
 

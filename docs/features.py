@@ -254,12 +254,12 @@ def _dialects(*names: str) -> Tables:
 
 
 PAGES: Mapping[str, Tables] = {
-    "providers.md": {"FEATURES": features, "SERVICES": services},
-    "messages.md": {"CONTENT": content},
-    "providers/azure.md": _dialects("azure", "azure-v1"),
-    "providers/bedrock.md": _dialects("bedrock"),
-    "providers/ollama.md": _dialects("ollama"),
-    "providers/compatible.md": _dialects(
+    "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
+    "reference/messages.md": {"CONTENT": content},
+    "reference/providers/azure.md": _dialects("azure", "azure-v1"),
+    "reference/providers/bedrock.md": _dialects("bedrock"),
+    "reference/providers/ollama.md": _dialects("ollama"),
+    "reference/providers/compatible.md": _dialects(
         *("openrouter", "groq", "deepseek", "xai", "moonshot", "qwen", "zai", "perplexity", "together", "fireworks"),
         *("cerebras", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
         "openai-compatible",

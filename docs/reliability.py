@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md from docs/reliability.toml and from the markers on the tests.
+"""Writes docs/reference/reliability.md from docs/reliability.toml and from the markers on the tests.
 
 `python docs/reliability.py` writes the page. A test names the entries of the catalogue that it shows:
 `@pytest.mark.fault(1, 66)`, `@pytest.mark.gate("G2")`, also as the `marks=` of one of its parameters. The markers are
@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-PAGE = DOCS / "reliability.md"
+PAGE = DOCS / "reference" / "reliability.md"
 CATALOGUE = DOCS / "reliability.toml"
 
 Key: TypeAlias = str  # "1" to "149", "G1" to "G16"
@@ -35,9 +35,9 @@ The promise:
 > raised), within the configured deadline and memory limit, with every connection returned, nothing executed from
 > incomplete data, and no secret written anywhere. Cancellation and `KeyboardInterrupt` pass through unchanged.
 
-Below is every fault that the library is held to, with what it does and the tests that show it; first the gates, which
-measure many faults at once. [Errors](errors.md) describes the exceptions. Tests below `tests/servers`, `tests/sdks` and
-`tests/browser` need more than the fast suite: `nox -s networked`, `nox -s sdks`, `nox -s browser`.
+The tables list every fault that is tested, the behaviour, and the tests, as paths below `tests/`. The gates, which
+measure many faults at once, come first. [Errors](errors.md) describes the exceptions. Tests in `servers/`, `sdks/` and
+`browser/` have their own sessions: `nox -s networked`, `nox -s sdks`, `nox -s browser`.
 """
 
 
@@ -75,7 +75,7 @@ def page() -> str:
 
 
 def _section(title: str, entries: Mapping[Key, Entry], tests: Mapping[Key, Sequence[str]]) -> str:
-    head = "| | situation | behaviour | shown by |\n|---|---|---|---|\n"
+    head = "| | situation | behaviour | tests |\n|---|---|---|---|\n"
     rows = (
         f"| {key} | {entry['when']} | {entry['then']} | {_evidence(entry, tests.get(key, ()))} |\n"
         for key, entry in entries.items()
@@ -84,15 +84,10 @@ def _section(title: str, entries: Mapping[Key, Entry], tests: Mapping[Key, Seque
 
 
 def _evidence(entry: Entry, tests: Sequence[str]) -> str:
-    links = [_link(test) for test in tests]
+    names = [test.removeprefix("tests/") for test in tests]
     if "session" in entry:
-        links.append(f"`nox -s {entry['session']}`")
-    return "<br>".join(links) or "**no test**"
-
-
-def _link(test: str) -> str:
-    path, _, name = test.partition("::")
-    return f"[{Path(path).stem}::{name}](../{path})"
+        names.append(f"nox -s {entry['session']}")
+    return "<br>".join(f"`{name}`" for name in names) or "**no test**"
 
 
 if __name__ == "__main__":

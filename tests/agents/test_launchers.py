@@ -501,8 +501,8 @@ sudo env A=1 nice | uv run uv run
 
 
 def documented() -> list[tuple[str, str, bool]]:
-    """Return the rules, the commands and whether they are asked about, of the table in docs/approvals.md."""
-    text = (Path(__file__).parents[2] / "docs" / "approvals.md").read_text("utf-8")
+    """Return the rules, the commands and whether they are asked about, of the table in docs/how-to/approvals.md."""
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "approvals.md").read_text("utf-8")
     table = text.partition("| rules that allow |")[2].partition("\n\n")[0]
     found: list[tuple[str, str, bool]] = []
     for row in table.splitlines()[2:]:

@@ -206,7 +206,7 @@ def test_a_tool_is_found_by_its_name() -> None:
 
 
 def test_the_page_tells_the_figures() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "tool-search.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "tool-search.md").read_text(encoding="utf-8")
     for limit in (1, 3, 5, 10, 20):
         figures = " | ".join(f"{recall(questions, limit):.2f}" for questions in (QUESTIONS, SEEN, UNSEEN))
         assert f"\n| {limit} | {figures} |\n" in page

@@ -87,6 +87,6 @@ def test_content_is_told_as_the_wires_send_it(features: ModuleType) -> None:
 
 @pytest.mark.parametrize("damage", ["<!-- begin FEATURES -->", "<!-- end SERVICES -->"])
 def test_a_lost_marker_is_told(features: ModuleType, damage: str) -> None:
-    text = features.read("providers.md")
+    page = "reference/providers/index.md"
     with pytest.raises(ValueError, match="markers"):
-        features.rewritten(text.replace(damage, ""), features.PAGES["providers.md"])
+        features.rewritten(features.read(page).replace(damage, ""), features.PAGES[page])

@@ -1,4 +1,4 @@
-"""docs/experiment-log.md: what jq, pandas and DuckDB read from the page's own log is what toolcast reads there.
+"""docs/reference/experiment-log.md: jq, pandas and DuckDB read the same from the page's own log as toolcast.
 
 The Python of the page runs first, and makes the log. Each one-liner says in its first line which question it answers.
 A plain block after a shell's is what it printed.
@@ -24,7 +24,7 @@ from toolcast.experiments.log_events import EventType, LogEvent
 
 pytestmark = [pytest.mark.networked, pytest.mark.timeout(120)]
 
-PATH = ROOT / "docs" / "experiment-log.md"
+PATH = ROOT / "docs" / "reference" / "experiment-log.md"
 PAGE = blocks(PATH)
 QUESTIONS = ("tokens", "tools", "reflections", "seconds", "similarity")
 Rows = list[tuple[Any, ...]]

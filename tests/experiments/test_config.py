@@ -267,7 +267,7 @@ def test_anything_is_a_configuration_or_a_config_error(changes: dict[str, Any]) 
         assert config_of(json.loads(config.model_dump_json(exclude_unset=True))).run_id == config.run_id
 
 
-DOCS = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "experiments.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ExperimentConfig.model_fields)

@@ -28,7 +28,7 @@ from toolcast.experiments.embedders import (
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
 from toolcast.experiments.similarity import LONGEST, Embedder, SimilarityMonitor
 
-PAGE = Path(__file__).parents[2] / "docs" / "similarity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "similarity.md"
 
 
 def alone(code: str, **env: str) -> Any:
@@ -276,7 +276,7 @@ def areas(found: Scores) -> tuple[float, float, float, float]:
 
 @pytest.mark.parametrize("name", FLOORS)
 def test_the_page_has_the_figures(name: str) -> None:
-    """The rows of the tables of docs/similarity.md, as they are measured here."""
+    """The rows of the tables of docs/how-to/similarity.md, as they are measured here."""
     embedder = embedder_of(name)
     assert embedder is not None
     told = " | ".join(f"{found:.2f}" for found in areas(scores(embedder, UNSEEN)))

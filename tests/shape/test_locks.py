@@ -50,6 +50,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
         ("ray", ["ray", "build"], []),
         ("demo", ["build"], ["local"]),
         ("audit", ["audit", "build"], []),
+        ("site", ["site", "build"], None),
         ("ci", ["ci"], None),
         ("uv", ["uv"], None),
         ("node", ["node"], None),
@@ -67,5 +68,5 @@ def test_a_lock_has_what_is_wanted(lock: str, groups: list[str], extras: list[st
 
 def test_every_lock_is_looked_at() -> None:
     assert {path.stem for path in LOCKS} == {
-        *("house", "tests", "local", "sdks", "ray", "demo", "audit", "ci", "uv", "node")
+        *("house", "tests", "local", "sdks", "ray", "demo", "site", "audit", "ci", "uv", "node")
     }

@@ -1,6 +1,6 @@
 """Days with experiments: a configuration that is wrong, a server that goes away, a log that is gone on with, a report.
 
-Everything is a line at a shell, as docs/experiments.md tells them.
+Everything is a line at a shell, as docs/how-to/experiments.md tells them.
 """
 
 from __future__ import annotations
