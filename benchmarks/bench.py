@@ -20,7 +20,7 @@ from wires import by_wire
 
 import agents
 import experiments
-import turns
+from support import turns as turns
 
 LIST = "40 KB list"
 MOST_ROUNDS = 7

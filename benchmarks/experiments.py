@@ -23,15 +23,15 @@ from page import table
 from pydantic_core import from_json, to_json
 
 from toolcast import ChatResponse, ExperimentConfig, ExperimentRunner, FunctionCallingLLM, LLMMetadata, ToolCallPart
-from toolcast.asking import Ask
 from toolcast.experiments.config import ModelOptions, OllamaClientConfig, SimilarityConfig
 from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import EventType, LogEvent
 from toolcast.experiments.pei.assessment import assess
+from toolcast.llms.request import Ask
+from toolcast.llms.request_state import Call
 from toolcast.messages import assistant
-from toolcast.runtime.network import Outside
-from toolcast.sources import Call
 from toolcast.testing import ScriptedLLM
+from toolcast.transport.network import Outside
 
 LINES = 100_000
 CYCLES, CALLS = 100, 10

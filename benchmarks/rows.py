@@ -15,7 +15,7 @@ from measure import Read, Row
 
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.parsing.json_stream import JSONStream
-from toolcast.parsing.partials import Growing, plan_for
+from toolcast.parsing.partial_value import Growing, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 
 

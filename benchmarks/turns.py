@@ -16,7 +16,7 @@ from page import table
 from toolcast import Engine, FunctionCallingLLM, ToolCallPart, assistant, tool_result, user
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import as_tools
+from toolcast.tools.callable_tool import as_tools
 
 ROUNDS = 100
 EVENTS = 20_000

@@ -20,14 +20,14 @@ from typing import Any, Literal
 from documents import Document, chat_events, message_events, text_events
 from page import table
 
-from toolcast.providers.anthropic import AnthropicWire
-from toolcast.providers.compatible import SERVICES
-from toolcast.providers.google import GoogleWire
-from toolcast.providers.mistral import MistralWire
-from toolcast.providers.ollama import OllamaWire
-from toolcast.providers.openai_chat import OpenAIChatWire
-from toolcast.providers.openai_responses import OpenAIResponsesWire
-from toolcast.providers.wire import Conversation, Decoder, NamedTool, ToolSpec, Wire
+from toolcast.providers.anthropic.adapter import AnthropicWire
+from toolcast.providers.base import Conversation, Decoder, NamedTool, ToolSpec, Wire
+from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.providers.google.adapter import GoogleWire
+from toolcast.providers.mistral.adapter import MistralWire
+from toolcast.providers.ollama.adapter import OllamaWire
+from toolcast.providers.openai.responses import OpenAIResponsesWire
 
 Kind = Literal["arguments", "text"]
 

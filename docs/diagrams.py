@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolcast.agents.chat_transitions import diagram
+from toolcast.chat.transitions import diagram
 from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN, Table, mermaid
 
 DOCS = Path(__file__).parent

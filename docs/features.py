@@ -35,11 +35,11 @@ from toolcast import (
     assistant,
     user,
 )
+from toolcast.llms.http_llm import ServiceLLM
 from toolcast.metadata import Capabilities, best_mode
-from toolcast.providers.capabilities import everything
-from toolcast.providers.compatible import SERVICES, Service
-from toolcast.providers.wire import Conversation
-from toolcast.service_llm import ServiceLLM
+from toolcast.providers.base import Conversation
+from toolcast.providers.chat_completions.services import SERVICES, Service
+from toolcast.providers.model_features import everything
 
 Rows: TypeAlias = Iterable[Sequence[str]]
 

@@ -3,7 +3,7 @@
 import json
 
 from toolcast import ChatChange, ChatMachine, Engine, Permissions, TextDelta, ToolCallPart
-from toolcast.agents.chat_events import StreamChunk, ToolCallSuccess
+from toolcast.chat.events import StreamChunk, ToolCallSuccess
 from toolcast.testing import ScriptedLLM
 
 

@@ -6,8 +6,8 @@ Needs `pip install 'toolcast[mcp]'`. The model is scripted, so that no key is ne
 import sys
 
 from toolcast import ToolCallPart
-from toolcast.agents.engine import Engine
-from toolcast.agents.mcp import MCPServer
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.mcp.server import MCPServer
 from toolcast.testing import ScriptedLLM
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from toolcast import CallableTool, LexicalSearch, LLMSearch, assistant, user
-from toolcast.agents.tool_search import Asking
+from toolcast.agents.tool_search.search import Asking
 from toolcast.testing import ScriptedLLM
 
 TOPICS = ["whales", "invoices", "trains", "weather", "recipes", "songs", "servers", "hotels", "shares", "photos"]

@@ -17,7 +17,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("faces", "servers.aimock_server", "servers.llama_server")
+pytest_plugins = ("support.sync_and_async", "servers.aimock_server", "servers.llama_server")
 
 REQUIRE_SHARED = os.environ.get("TOOLCAST_REQUIRE_SHARED") == "1"
 

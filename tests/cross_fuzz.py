@@ -22,23 +22,23 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from recorded import answers_in
-from shared_data import SHARED, recordings
+from support.recordings import answers_in
+from support.shared_data import SHARED, recordings
+from support.turns import PROTOCOLS, Turn
 from toolcast.accumulator import Accumulator
 from toolcast.errors import LLMError, ToolcastError
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone, ToolCallStart
 from toolcast.messages import assistant, tool_result, user
-from toolcast.providers.anthropic import AnthropicWire
-from toolcast.providers.compatible import SERVICES
-from toolcast.providers.google import GoogleWire
-from toolcast.providers.llama_cpp import LlamaCppWire
-from toolcast.providers.mistral import MistralWire
-from toolcast.providers.ollama import OllamaWire
-from toolcast.providers.openai_chat import OpenAIChatWire
-from toolcast.providers.openai_responses import OpenAIResponsesWire
-from toolcast.providers.wire import Conversation, Decoder, NamedTool, ToolSpec, Wire
+from toolcast.providers.anthropic.adapter import AnthropicWire
+from toolcast.providers.base import Conversation, Decoder, NamedTool, ToolSpec, Wire
+from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.providers.google.adapter import GoogleWire
+from toolcast.providers.llama_cpp.adapter import LlamaCppWire
+from toolcast.providers.mistral.adapter import MistralWire
+from toolcast.providers.ollama.adapter import OllamaWire
+from toolcast.providers.openai.responses import OpenAIResponsesWire
 from toolcast.settings import Settings
-from turns import PROTOCOLS, Turn
 
 TOOLS = (
     ToolSpec("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -27,9 +27,9 @@ GOAL = 0.85
 TARGETS = {
     "accumulator.py": "tests/test_accumulator.py",
     "retries.py": "tests/test_retries.py",
-    "runtime/bodies.py": "tests/runtime/test_bodies.py",
-    "providers/framing.py": "tests/providers/test_framing.py",
-    "providers/tool_calls.py": "tests/providers/test_tool_calls.py",
+    "transport/content_decoding.py": "tests/transport/test_content_decoding.py",
+    "providers/sse.py": "tests/providers/test_sse.py",
+    "providers/tool_calls/by_index.py": "tests/providers/tool_calls/test_by_index.py",
     "parsing/json_stream.py": "tests/parsing/test_json_stream.py",
     "parsing/lenient_json.py": "tests/parsing/test_lenient_json.py",
 }

@@ -24,7 +24,7 @@ from toolcast import (
 )
 from toolcast.errors import MalformedEvent
 from toolcast.events import ChatResponse, Event
-from toolcast.pieces import MANY, Pieces
+from toolcast.text_buffer import MANY, Pieces
 
 
 def folded(*events: Event) -> ChatResponse:

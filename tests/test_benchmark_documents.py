@@ -19,7 +19,7 @@ import pytest
 
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.events import ToolCallDelta, ToolCallDone
-from toolcast.parsing.partials import Growing, plan_for
+from toolcast.parsing.partial_value import Growing, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 
 with pytest.MonkeyPatch.context() as patch:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import cross_fuzz
-from shared_data import needs_shared
+from support.shared_data import needs_shared
 
 SHARES = 5
 INPUTS = 50_000 // (SHARES * len(cross_fuzz.WIRES))

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyte")
 
-from apps.repl.emulated import Emulated
+from support.terminal_emulator import Emulated
 from toolcast import ToolOrchestratingLLM
 from toolcast.testing import ScriptedLLM
 

@@ -19,9 +19,9 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from albums import SEA, Album
-from chunks import album_body, album_stream, call_deltas, delta, sse
-from loopback import CLOSE, END, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from support.albums import SEA, Album
+from support.chunks import album_body, album_stream, call_deltas, delta, sse
+from support.loopback import CLOSE, END, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import CallError, OpenAI, Settings, Timeouts, ToolOrchestratingLLM
 from toolcast.testing import Recorded, ReplayNetwork
 

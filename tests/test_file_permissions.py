@@ -11,10 +11,10 @@ from textwrap import dedent
 
 import pytest
 
-from experiments.run_logs import whole_run
+from support.run_logs import whole_run
+from support.unprivileged import mode, unprivileged
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.sqlite import SQLiteStore
-from unprivileged import mode, unprivileged
 
 OPENING = """
 import os, sys

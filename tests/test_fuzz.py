@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from albums import SEA, Album
-from chunks import USAGE, call_deltas, delta, sse
+from support.albums import SEA, Album
+from support.chunks import USAGE, call_deltas, delta, sse
+from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import ToolcastError
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
-from toolcast.parsing.partials import Growing, plan_for
-from toolcast.providers.compatible import SERVICES
-from toolcast.providers.framing import JSONLines, ServerSentEvents
-from toolcast.providers.llama_cpp import LlamaCppWire
-from toolcast.providers.ollama import OllamaWire
-from toolcast.providers.openai_chat import OpenAIChatWire
-from toolcast.providers.wire import Conversation, NamedTool, ToolSpec
+from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.providers.base import Conversation, NamedTool, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.providers.llama_cpp.adapter import LlamaCppWire
+from toolcast.providers.ollama.adapter import OllamaWire
+from toolcast.providers.sse import JSONLines, ServerSentEvents
 from toolcast.retries import retry_after
-from turns import PROTOCOLS, Protocol, Turn
 
 RUNS = 7_500
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, SecretSt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from chunks import delta, sse
-from faces import Face
+from support.chunks import delta, sse
+from support.sync_and_async import Face
 from toolcast import (
     CallError,
     Engine,
@@ -28,10 +28,10 @@ from toolcast import (
 from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ToolCallPart
 from toolcast.parsing.core_schemas import hides_input
-from toolcast.parsing.partials import Growing, plan_for
-from toolcast.schemas import shape_of
+from toolcast.parsing.partial_value import Growing, plan_for
 from toolcast.stores.memory import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.tools.schema import shape_of
 
 HALVES = ("hunter", "2-cAnArY")
 WORD = "".join(HALVES)

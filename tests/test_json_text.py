@@ -15,9 +15,9 @@ from pydantic_core import PydanticSerializationError
 from toolcast import Engine, MemoryStore, Session, ToolCallPart, ToolOrchestratingLLM, file_tools, user
 from toolcast.json_text import json_text, sound_text
 from toolcast.prompts import PromptTemplate
-from toolcast.signatures import Signature
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.signature import Signature
 
 HALF = "\ud800"
 

@@ -20,11 +20,12 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError, list_types, schemas
+from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError, list_types
 from toolcast.list_types import as_lists, explain_lazy
 from toolcast.parsing import core_schemas
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import CallableTool
+from toolcast.tools import schema
+from toolcast.tools.callable_tool import CallableTool
 
 
 class P(BaseModel):
@@ -220,7 +221,7 @@ def test_named_tuples_are_looked_into() -> None:
 def test_where_pydantic_cannot_skip_the_validators_of_classes_their_iterables_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(schemas, "CAN_SKIP_PREBUILT", False)
+    monkeypatch.setattr(schema, "CAN_SKIP_PREBUILT", False)
     with pytest.raises(
         OutputTypeError, match=r"'people' is Iterable\[P\]; a model writes a whole list, so use list\[P\]"
     ):

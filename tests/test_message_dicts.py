@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from albums import SEA, Album
-from faces import Face
+from support.albums import SEA, Album
+from support.sync_and_async import Face
 from toolcast import (
     AudioPart,
     DocumentPart,
@@ -25,7 +25,7 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.agents.chat_events import QueueMessage, said
+from toolcast.chat.events import QueueMessage, said
 from toolcast.errors import PromptError
 from toolcast.message_dicts import message_from
 from toolcast.prompts import ChatPromptTemplate, PromptTemplate

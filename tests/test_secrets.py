@@ -24,10 +24,10 @@ from typing import Any
 
 import pytest
 
-from albums import Album
-from chunks import album_body, album_stream, text_body
-from faces import FACES, Face
-from loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from support.albums import Album
+from support.chunks import album_body, album_stream, text_body
+from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from support.sync_and_async import FACES, Face
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -57,8 +57,8 @@ from toolcast import (
     llm,
 )
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
-from toolcast.providers.wire import Secret
-from toolcast.runtime.network import HttpxNetwork
+from toolcast.providers.base import Secret
+from toolcast.transport.network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.
 HALVES = ("sk-cAnArY-", "7f3e9b1d5a8c")

@@ -14,12 +14,12 @@ from pprint import pformat
 
 import pytest
 
-from albums import Album
-from apps.repl.ollama_server import OllamaServer, line, said
 from apps.repl.test_pipes import run
-from chunks import album_body, text_body
-from faces import Face
-from loopback import CLOSE, RESET, Loopback, Piece, whole
+from support.albums import Album
+from support.chunks import album_body, text_body
+from support.loopback import CLOSE, RESET, Loopback, Piece, whole
+from support.ollama_server import OllamaServer, line, said
+from support.sync_and_async import Face
 from test_secrets import JSON, MARK, canary, dumped, echo, shown
 from toolcast import BadRequest, CallError, Engine, OpenAI, Session, ToolOrchestratingLLM
 from toolcast.stores.jsonl import JSONLStore

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 import toolcast
-from albums import Album
+from support.albums import Album
 from toolcast import Configs, Settings, Timeouts, Usage
 from toolcast.errors import (
     Attempt,

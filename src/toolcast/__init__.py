@@ -29,72 +29,60 @@ if TYPE_CHECKING:
     from .accumulator import (
         Accumulator as Accumulator,
     )
-    from .agents.chat import (
-        AsyncChatMachine as AsyncChatMachine,
-        ChatChange as ChatChange,
-        ChatMachine as ChatMachine,
-    )
-    from .agents.chat_context import (
-        ChatContext as ChatContext,
-        ChatError as ChatError,
-    )
-    from .agents.compaction import (
+    from .agents.engine.compaction import (
         Compaction as Compaction,
     )
-    from .agents.elf_runs import (
-        ElfEvent as ElfEvent,
-        ElfResult as ElfResult,
-    )
-    from .agents.elves import (
-        BackgroundElf as BackgroundElf,
-        ElfConfig as ElfConfig,
-        ElfManager as ElfManager,
-        SyncElf as SyncElf,
-    )
-    from .agents.engine import (
+    from .agents.engine.engine import (
         Engine as Engine,
     )
-    from .agents.mcp import (
+    from .agents.engine.turn_streams import (
+        AsyncTurnStream as AsyncTurnStream,
+        TurnStream as TurnStream,
+    )
+    from .agents.mcp.server import (
         MCPServer as MCPServer,
     )
-    from .agents.permissions import (
+    from .agents.permissions.permissions import (
         Permissions as Permissions,
     )
-    from .agents.rules import (
+    from .agents.permissions.rules import (
         AtLeast as AtLeast,
         AtMost as AtMost,
         OneOf as OneOf,
         Rule as Rule,
         Under as Under,
     )
-    from .agents.sessions import (
+    from .agents.sessions.session import (
         Session as Session,
         Status as Status,
     )
-    from .agents.tool_search import (
+    from .agents.subagents.elves import (
+        BackgroundElf as BackgroundElf,
+        ElfConfig as ElfConfig,
+        ElfManager as ElfManager,
+        SyncElf as SyncElf,
+    )
+    from .agents.subagents.run import (
+        ElfEvent as ElfEvent,
+        ElfResult as ElfResult,
+    )
+    from .agents.tool_search.search import (
         LexicalSearch as LexicalSearch,
         LLMSearch as LLMSearch,
         ToolSearch as ToolSearch,
-    )
-    from .agents.turn_streams import (
-        AsyncTurnStream as AsyncTurnStream,
-        TurnStream as TurnStream,
-    )
-    from .agents.turns import (
-        Turn as Turn,
-    )
-    from .answers import (
-        AgentChatResponse as AgentChatResponse,
     )
     from .approvals import (
         Answer as Answer,
         PermissionRequest as PermissionRequest,
     )
-    from .calls import (
-        Result as Result,
+    from .chat.context import (
+        ChatContext as ChatContext,
+        ChatError as ChatError,
     )
-    from .configs import (
-        Configs as Configs,
+    from .chat.machine import (
+        AsyncChatMachine as AsyncChatMachine,
+        ChatChange as ChatChange,
+        ChatMachine as ChatMachine,
     )
     from .errors import (
         Attempt as Attempt,
@@ -183,11 +171,31 @@ if TYPE_CHECKING:
     from .experiments.similarity import (
         SimilarityMonitor as SimilarityMonitor,
     )
-    from .fallback import (
+    from .llms.base import (
+        FunctionCallingLLM as FunctionCallingLLM,
+    )
+    from .llms.defaults import (
+        Configs as Configs,
+    )
+    from .llms.event_streams import (
+        AsyncEventStream as AsyncEventStream,
+        AsyncObjectStream as AsyncObjectStream,
+        EventStream as EventStream,
+        ObjectStream as ObjectStream,
+    )
+    from .llms.fallback import (
         FallbackLLM as FallbackLLM,
     )
-    from .llms import (
-        FunctionCallingLLM as FunctionCallingLLM,
+    from .llms.provider_llms import (
+        Anthropic as Anthropic,
+        Google as Google,
+        LlamaCpp as LlamaCpp,
+        Mistral as Mistral,
+        Ollama as Ollama,
+        OpenAI as OpenAI,
+        OpenAICompatible as OpenAICompatible,
+        OpenAIResponses as OpenAIResponses,
+        llm as llm,
     )
     from .messages import (
         AudioPart as AudioPart,
@@ -207,14 +215,7 @@ if TYPE_CHECKING:
         Capabilities as Capabilities,
         LLMMetadata as LLMMetadata,
     )
-    from .objects import (
-        StreamingObjectProcessor as StreamingObjectProcessor,
-    )
-    from .orchestrator import (
-        Preview as Preview,
-        ToolOrchestratingLLM as ToolOrchestratingLLM,
-    )
-    from .parsing.partials import (
+    from .parsing.partial_value import (
         Done as Done,
         NotNull as NotNull,
         PathChange as PathChange,
@@ -223,24 +224,6 @@ if TYPE_CHECKING:
     from .prompts import (
         ChatPromptTemplate as ChatPromptTemplate,
         PromptTemplate as PromptTemplate,
-    )
-    from .ready_made import (
-        Anthropic as Anthropic,
-        Google as Google,
-        LlamaCpp as LlamaCpp,
-        Mistral as Mistral,
-        Ollama as Ollama,
-        OpenAI as OpenAI,
-        OpenAICompatible as OpenAICompatible,
-        OpenAIResponses as OpenAIResponses,
-        llm as llm,
-    )
-    from .runtime.aiohttp_network import (
-        AiohttpNetwork as AiohttpNetwork,
-    )
-    from .runtime.network import (
-        HttpxNetwork as HttpxNetwork,
-        Network as Network,
     )
     from .settings import (
         Settings as Settings,
@@ -259,19 +242,20 @@ if TYPE_CHECKING:
         Claim as Claim,
         Store as Store,
     )
-    from .streams import (
-        AsyncEventStream as AsyncEventStream,
-        AsyncObjectStream as AsyncObjectStream,
-        EventStream as EventStream,
-        ObjectStream as ObjectStream,
+    from .structured.call import (
+        Result as Result,
     )
-    from .tool_context import (
-        ToolContext as ToolContext,
+    from .structured.orchestrator import (
+        Preview as Preview,
+        ToolOrchestratingLLM as ToolOrchestratingLLM,
     )
-    from .toolbox.commands import (
-        command_tool as command_tool,
+    from .structured.partial_objects import (
+        StreamingObjectProcessor as StreamingObjectProcessor,
     )
-    from .toolbox.fetching import (
+    from .structured.response_validation import (
+        AgentChatResponse as AgentChatResponse,
+    )
+    from .toolbox.fetch import (
         fetch_tool as fetch_tool,
     )
     from .toolbox.files import (
@@ -280,10 +264,26 @@ if TYPE_CHECKING:
     from .toolbox.questions import (
         question_tool as question_tool,
     )
-    from .tools import (
+    from .toolbox.shell_command import (
+        command_tool as command_tool,
+    )
+    from .tools.callable_tool import (
         CallableTool as CallableTool,
         ToolOutput as ToolOutput,
         tools_of as tools_of,
+    )
+    from .tools.context import (
+        ToolContext as ToolContext,
+    )
+    from .transport.aiohttp_network import (
+        AiohttpNetwork as AiohttpNetwork,
+    )
+    from .transport.network import (
+        HttpxNetwork as HttpxNetwork,
+        Network as Network,
+    )
+    from .turn import (
+        Turn as Turn,
     )
     from .usage import (
         Budget as Budget,
@@ -293,23 +293,23 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "accumulator": "Accumulator",
-    "agents.chat": "AsyncChatMachine ChatChange ChatMachine",
-    "agents.chat_context": "ChatContext ChatError",
-    "agents.compaction": "Compaction",
-    "agents.elf_runs": "ElfEvent ElfResult",
-    "agents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
-    "agents.engine": "Engine",
-    "agents.mcp": "MCPServer",
-    "agents.permissions": "Permissions",
-    "agents.rules": "AtLeast AtMost OneOf Rule Under",
-    "agents.sessions": "Session Status",
-    "agents.tool_search": "LLMSearch LexicalSearch ToolSearch",
-    "agents.turn_streams": "AsyncTurnStream TurnStream",
-    "agents.turns": "Turn",
-    "answers": "AgentChatResponse",
+    "chat.machine": "AsyncChatMachine ChatChange ChatMachine",
+    "chat.context": "ChatContext ChatError",
+    "agents.engine.compaction": "Compaction",
+    "agents.subagents.run": "ElfEvent ElfResult",
+    "agents.subagents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
+    "agents.engine.engine": "Engine",
+    "agents.mcp.server": "MCPServer",
+    "agents.permissions.permissions": "Permissions",
+    "agents.permissions.rules": "AtLeast AtMost OneOf Rule Under",
+    "agents.sessions.session": "Session Status",
+    "agents.tool_search.search": "LLMSearch LexicalSearch ToolSearch",
+    "agents.engine.turn_streams": "AsyncTurnStream TurnStream",
+    "turn": "Turn",
+    "structured.response_validation": "AgentChatResponse",
     "approvals": "Answer PermissionRequest",
-    "calls": "Result",
-    "configs": "Configs",
+    "structured.call": "Result",
+    "llms.defaults": "Configs",
     "errors": "Attempt AuthFailed BadRequest BudgetExceeded CallError ConnectFailed ContentBlocked "
     "ContextTooLong EmptyResponse FailTurn IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent "
     "MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded "
@@ -324,30 +324,30 @@ _ROOMS = {
     "experiments.event_log": "JsonlLogger",
     "experiments.runner": "ExperimentRunner",
     "experiments.similarity": "SimilarityMonitor",
-    "fallback": "FallbackLLM",
-    "llms": "FunctionCallingLLM",
+    "llms.fallback": "FallbackLLM",
+    "llms.base": "FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
     "assistant system tool_result user",
     "metadata": "Capabilities LLMMetadata",
-    "objects": "StreamingObjectProcessor",
-    "orchestrator": "Preview ToolOrchestratingLLM",
-    "parsing.partials": "Done NotNull PathChange is_partial",
+    "structured.partial_objects": "StreamingObjectProcessor",
+    "structured.orchestrator": "Preview ToolOrchestratingLLM",
+    "parsing.partial_value": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
-    "ready_made": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
-    "runtime.aiohttp_network": "AiohttpNetwork",
-    "runtime.network": "HttpxNetwork Network",
+    "llms.provider_llms": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
+    "transport.aiohttp_network": "AiohttpNetwork",
+    "transport.network": "HttpxNetwork Network",
     "settings": "Settings Timeouts",
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",
     "stores.sqlite": "SQLiteStore",
     "stores.store": "Claim Store",
-    "streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
-    "tool_context": "ToolContext",
-    "toolbox.commands": "command_tool",
-    "toolbox.fetching": "fetch_tool",
+    "llms.event_streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
+    "tools.context": "ToolContext",
+    "toolbox.shell_command": "command_tool",
+    "toolbox.fetch": "fetch_tool",
     "toolbox.files": "file_tools",
     "toolbox.questions": "question_tool",
-    "tools": "CallableTool ToolOutput tools_of",
+    "tools.callable_tool": "CallableTool ToolOutput tools_of",
     "usage": "Budget Prices Usage",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}

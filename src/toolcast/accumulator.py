@@ -26,7 +26,7 @@ from .events import (
     UsageReport,
 )
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
-from .pieces import Pieces
+from .text_buffer import Pieces
 from .usage import NO_USAGE, Usage
 
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
 
-    from .agents.turns import Turn
     from .events import ChatResponse
+    from .turn import Turn
     from .usage import Usage
 
 

@@ -1,6 +1,6 @@
 """What is known about a model: its name, and what it can do.
 
-The facts about models that toolcast knows stand in one table, providers/capabilities.py.
+The facts about models that toolcast knows stand in one table, providers/model_features.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from .providers.wire import Mode
+    from .providers.base import Mode
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called while a model is fetched, with the bytes that are there and the bytes there will be."""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from toolcast import ChatMachine, Engine, Overloaded, ToolCallPart
-from toolcast.agents import chat_actions, chat_guards
-from toolcast.agents.chat_events import (
+from toolcast.chat import actions, guards
+from toolcast.chat.events import (
     GenerationFailure,
     GenerationSuccess,
     ModelLoadFailure,
@@ -227,7 +227,7 @@ def test_every_action_of_the_document_can_be_replaced_alone(name: str, events: A
         calls.append(name)
         return replaced(*args, **options)
 
-    replaced = getattr(chat_actions, name)
+    replaced = getattr(actions, name)
     chat = ChatMachine(Engine(ScriptedLLM(), [look]), perform=dict.fromkeys(ORDERS, nothing), actions={name: record})
     for event in events:
         chat.dispatch(event)
@@ -235,8 +235,8 @@ def test_every_action_of_the_document_can_be_replaced_alone(name: str, events: A
 
 
 def test_the_guards_have_the_names_of_the_document() -> None:
-    assert callable(chat_guards.has_queued_messages)
-    assert callable(chat_guards.has_tool_call)
+    assert callable(guards.has_queued_messages)
+    assert callable(guards.has_tool_call)
 
 
 # The whole interaction, on real parts
@@ -317,6 +317,6 @@ def test_the_context_is_plain_data_and_survives_json_in_every_state() -> None:
 
 def test_reading_the_chat_machine_needs_no_user_interface() -> None:
     """Rendering is out of scope: rich, prompt_toolkit and starlette stay out of the process."""
-    code = "import sys, toolcast.agents.chat; print({'rich', 'prompt_toolkit', 'starlette'} & {*sys.modules})"
+    code = "import sys, toolcast.chat.machine; print({'rich', 'prompt_toolkit', 'starlette'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

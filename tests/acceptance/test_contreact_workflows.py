@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from apps.repl.ollama_server import MODEL, OllamaServer
-from experiments import ollama_by_rule
+from support import ollama_by_rule
+from support.ollama_server import MODEL, OllamaServer
 from toolcast import ExperimentConfig, ExperimentRunner, JsonlLogger, Ollama, SimilarityMonitor, ToolCallPart, assistant
 from toolcast.apps.cli import main
 from toolcast.experiments.agent_tools import agent_tools

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.repl.driven import CTRL_D, ENTER, Driven, driven
-from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
-from loopback import HOLD
+from support.driven_repl import CTRL_D, ENTER, Driven, driven
+from support.loopback import HOLD
+from support.ollama_server import DONE, MODEL, OllamaServer, call, said
 from user.commands import needs_a_shell, shell, variables
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from chat_faces import CHAT_FACES, CHAT_NAMES, ChatFace
-from elf_ways import PATIENCE, Gate, Ways
-from talking import NAMES, TALKS, Door, Talk
-from turning import TURNINGS, Turning
+from support.chat_drivers import CHAT_FACES, CHAT_NAMES, ChatFace
+from support.engines import TURNINGS, Turning
+from support.sessions import NAMES, TALKS, Door, Talk
+from support.subagents import PATIENCE, Gate, Ways
 
 
 @pytest.fixture(params=TURNINGS, ids=lambda turning: turning.name)

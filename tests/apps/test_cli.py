@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import pytest
 
-from toolcast.apps import cli, pull
+from toolcast.apps import cli, pull_command
 from toolcast.errors import NotFound
 
 
@@ -88,7 +88,7 @@ def loaded_by(*words: str) -> set[str]:
 
 def test_a_command_loads_only_what_it_needs() -> None:
     loaded = loaded_by("models", "--json", "ollama")
-    assert "toolcast.apps.models" in loaded
+    assert "toolcast.apps.models_command" in loaded
     others = {f"toolcast.apps{row.module}" for name, row in cli._COMMANDS.items() if name != "models"}
     assert loaded & (others | {"httpx", "anyio", "asyncio", "rich", "prompt_toolkit", "starlette"}) == set()
 
@@ -112,7 +112,7 @@ def test_a_failure_is_one_line_on_stderr(
     def fail(*arguments: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(pull, "pull", fail)
+    monkeypatch.setattr(pull_command, "pull", fail)
     assert cli.main(["pull"]) == code
     assert capsys.readouterr() == ("", words)
 

@@ -23,9 +23,9 @@ from toolcast.events import (
 )
 from toolcast.messages import Message
 from toolcast.metadata import LLMMetadata
-from toolcast.providers.wire import ToolChoice
+from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
 from toolcast.usage import Usage
 
 

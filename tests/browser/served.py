@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from toolcast import Engine, Permissions
-from toolcast.agents.chat import AsyncChatMachine
-from toolcast.agents.chat_events import LoadModel
 from toolcast.apps.web import make_app
-from toolcast.apps.web.opening import ChatServer, address, listening
-from toolcast.llms import FunctionCallingLLM
+from toolcast.apps.web.startup import ChatServer, address, listening
+from toolcast.chat.events import LoadModel
+from toolcast.chat.machine import AsyncChatMachine
+from toolcast.llms.base import FunctionCallingLLM
 from toolcast.messages import Message
 
 MODEL = "test:held"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments.run_logs import REFLECTIONS, whole_run
+from support.run_logs import REFLECTIONS, whole_run
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 from toolcast.experiments.report.page import report_on
 

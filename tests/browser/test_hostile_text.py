@@ -16,9 +16,9 @@ import pytest
 
 from browser.held_llm import HeldLLM, call, text, thinking
 from browser.served import served
-from experiments.run_logs import LogWriter, whole_run
+from support.run_logs import LogWriter, whole_run
 from toolcast import DocumentPart, Permissions, Rule, ToolContext, user
-from toolcast.agents.chat_effects import Work
+from toolcast.chat.effects import Work
 from toolcast.errors import RateLimited, ToolcastError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 from toolcast.experiments.report.page import report_on

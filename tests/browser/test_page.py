@@ -13,8 +13,8 @@ import pytest
 from browser.held_llm import Flow, Gate, HeldLLM, asked, call, text, thinking
 from browser.served import served
 from toolcast import Permissions, Rule, ToolContext
-from toolcast.agents.chat_effects import Work
-from toolcast.agents.chat_events import ModelLoadProgress, ModelLoadSuccess
+from toolcast.chat.effects import Work
+from toolcast.chat.events import ModelLoadProgress, ModelLoadSuccess
 from toolcast.errors import RateLimited, ToolcastError
 from toolcast.events import Event, ToolCallReset, ToolCallStart
 

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from docs.pages import ROOT
-from toolcast.providers.capabilities import USUAL
-from toolcast.providers.compatible import SERVICES
+from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.providers.model_features import USUAL
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import given, strategies as st
 
+from toolcast.async_support.sync_driver import run as run_sync
 from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled, ValidationError
 from toolcast.experiments.agent_tools import NOWHERE, CallPlace, agent_tools
@@ -23,15 +24,14 @@ from toolcast.experiments.config import MemoryLimits
 from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from toolcast.messages import ToolCallPart
-from toolcast.providers.compatible import GENERIC
-from toolcast.providers.openai_chat import OpenAIChatWire
-from toolcast.providers.wire import Conversation
-from toolcast.runtime.lines import line_here
-from toolcast.runtime.tool_runner import Job, read_call
-from toolcast.runtime.without_loop import run as run_sync
+from toolcast.providers.base import Conversation
+from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.chat_completions.services import GENERIC
 from toolcast.settings import Settings
-from toolcast.tool_context import ToolContext
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.context import ToolContext
+from toolcast.tools.execution import Job, read_call
+from toolcast.transport.cancel_handle import line_here
 
 PLACE = CallPlace("run_1", 3, 2, 0)
 Arguments = str | dict[str, Any]

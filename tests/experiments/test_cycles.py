@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from experiments.experiments import RuleLLM, call, config_in, logged, of_cycles, of_type, types
+from support.experiments import RuleLLM, call, config_in, logged, of_cycles, of_type, types
 from toolcast import CallableTool, Message, ThinkingDelta, ThinkingPart, ToolCallPart
 from toolcast.errors import BadRequest, IllegalState, ServerError, Timeout, ToolcastError
 from toolcast.events import Finish, TextDelta, UsageReport

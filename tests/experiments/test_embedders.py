@@ -17,7 +17,7 @@ import numpy
 import pytest
 from hypothesis import given, strategies as st
 
-from experiments.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
+from support.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
 from toolcast.experiments.common_words import is_common
 from toolcast.experiments.embedders import (
     SentenceTransformersEmbedder,

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from loopback import HOLD, RESET, Loopback, head, whole
 from servers.aimock_server import Aimock
+from support.loopback import HOLD, RESET, Loopback, head, whole
 from toolcast import AuthFailed, BadRequest, LLMError, NotFound, RateLimited, Timeout, UnsupportedLLMError
 from toolcast.errors import LimitExceeded, MalformedEvent
 from toolcast.experiments import embedding_endpoints
 from toolcast.experiments.embedders import embedder_of
 from toolcast.experiments.embedding_endpoints import PROVIDERS, EndpointEmbedder
 from toolcast.experiments.similarity import LONGEST, SimilarityMonitor
-from toolcast.providers.wire import HTTPRequest
+from toolcast.providers.base import HTTPRequest
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from experiments.experiments import logged, of_type
-from experiments.ollama_by_rule import MODEL, OllamaByRule, write_then_reflect
+from support.experiments import logged, of_type
+from support.ollama_by_rule import MODEL, OllamaByRule, write_then_reflect
 from toolcast.experiments.event_log import read_log
 
 CYCLES = 60

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from experiments.experiments import call, config_in, logged, of_type, types
-from experiments.ollama_by_rule import MODEL, OllamaByRule
+from support.experiments import call, config_in, logged, of_type, types
+from support.ollama_by_rule import MODEL, OllamaByRule
 from toolcast import Ollama
 from toolcast.errors import OutputTypeError, ServerError, ToolcastError
 from toolcast.experiments import runner
 from toolcast.experiments.event_log import JsonlLogger, LogError, LogMissing
+from toolcast.experiments.llm_setup import ModelNotFoundError, ServerNotFound
 from toolcast.experiments.memory import AgentMemory, RunMemory
-from toolcast.experiments.models import ModelNotFoundError, ServerNotFound
 from toolcast.experiments.runner import ExperimentRunner, RunExists
 from toolcast.testing import ScriptedLLM
 

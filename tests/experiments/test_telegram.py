@@ -12,18 +12,18 @@ from typing import Any
 import anyio
 import pytest
 
-from loopback import HOLD, RESET, Loopback, Piece, head, whole
+from support.loopback import HOLD, RESET, Loopback, Piece, head, whole
+from toolcast.async_support.sync_driver import run as run_sync
 from toolcast.cancellation import Cancellation
 from toolcast.errors import ConnectFailed, TurnCancelled
 from toolcast.experiments import telegram as module
 from toolcast.experiments.agent_tools import agent_tools
 from toolcast.experiments.telegram import TelegramOperator
 from toolcast.messages import ToolCallPart
-from toolcast.providers.wire import HTTPRequest
-from toolcast.runtime.network import Reply, SystemClock
-from toolcast.runtime.tool_runner import read_call
-from toolcast.runtime.without_loop import run as run_sync
-from toolcast.tool_context import ToolContext
+from toolcast.providers.base import HTTPRequest
+from toolcast.tools.context import ToolContext
+from toolcast.tools.execution import read_call
+from toolcast.transport.network import Reply, SystemClock
 
 TOKEN = "123456:AAE-top_secret-token"
 SECRET = TOKEN.partition(":")[2]

@@ -10,7 +10,7 @@ import pytest
 from toolcast import CallableTool, ToolCallPart, TryAgain
 from toolcast.experiments.agent_tools import CallPlace
 from toolcast.experiments.tool_dispatch import ToolDispatcher
-from toolcast.tool_context import ToolContext
+from toolcast.tools.context import ToolContext
 
 PLACE = CallPlace("first", 2, 3, 0)
 

@@ -37,13 +37,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from shared_data import json_suite, needs_shared
+from support.shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
 from toolcast.parsing import arguments, lenient_json
 from toolcast.parsing.arguments import decode_once, read
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
-from toolcast.parsing.partials import Growing, plan_for
-from toolcast.schemas import shape_of
+from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.tools.schema import shape_of
 
 
 class Song(BaseModel):

@@ -21,11 +21,11 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from faces import Face
+from support.sync_and_async import Face
 from toolcast import ToolOrchestratingLLM, ValidationError
 from toolcast.parsing.core_schemas import Strictness, sourced
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
 
 
 class Lax(BaseModel):

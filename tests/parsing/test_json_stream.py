@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from shared_data import json_suite, needs_shared
+from support.shared_data import json_suite, needs_shared
 from toolcast.parsing.json_stream import (
     ARRAY,
     CLOSE,

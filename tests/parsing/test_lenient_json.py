@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from shared_data import json_suite, needs_shared
+from support.shared_data import json_suite, needs_shared
 from toolcast.parsing.lenient_json import Lenient, lenient
 
 FENCE = "took the JSON out of a markdown fence"

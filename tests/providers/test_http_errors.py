@@ -24,6 +24,7 @@ from toolcast.errors import (
     RateLimited,
     ServerError,
 )
+from toolcast.providers.base import Secret
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
     Fault,
@@ -34,7 +35,6 @@ from toolcast.providers.http_errors import (
     shortened,
     stream_error,
 )
-from toolcast.providers.wire import Secret
 from toolcast.testing import Recorded, ReplayNetwork
 
 SOURCE = Source("acme", "m-1", ("ACME_KEY", "OTHER_KEY"), (Secret("sk-secret"),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from loopback import Loopback, whole
 from sdks.written import Written
+from support.loopback import Loopback, whole
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import toolcast
-from faces import Async, Face
 from sdks.said import PROMPT, Said, arguments
+from support.sync_and_async import Async, Face
 from toolcast import ChatResponse, LLMError, ThinkingPart
 from toolcast.accumulator import Accumulator
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from loopback import Loopback, whole
 from sdks import ours
 from sdks.addresses import at_loopback
 from sdks.answers import ANSWERS
 from sdks.official import SDKS
+from support.loopback import Loopback, whole
 
 pytestmark = pytest.mark.networked
 

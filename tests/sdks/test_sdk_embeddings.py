@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopback import Loopback, Request, whole
+from support.loopback import Loopback, Request, whole
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
 
 pytestmark = pytest.mark.networked

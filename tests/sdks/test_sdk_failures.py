@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loopback import CLOSE, Loopback, head
 from sdks import ours
 from sdks.addresses import at_llmock, at_loopback, streamed_twice
 from sdks.answers import ANSWERS, FAR
 from sdks.official import SDKS
 from servers.aimock_server import Aimock
+from support.loopback import CLOSE, Loopback, head
 from toolcast import LLMError, MalformedEvent, StreamInterrupted, StreamTruncated
 
 if TYPE_CHECKING:

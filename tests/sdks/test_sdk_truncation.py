@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loopback import Loopback
 from sdks import ours
 from sdks.addresses import at_llmock, streamed_twice
 from sdks.answers import ANSWERS, CLOCK, FAR, USED, WEATHER, message, ollama, use
 from sdks.official import SDKS, SaidInAStream
 from sdks.said import Said
 from sdks.written import Written
+from support.loopback import Loopback
 from toolcast import StreamTruncated
 
 if TYPE_CHECKING:

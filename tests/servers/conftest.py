@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from servers.llmock_protocols import Protocol, findings
-from toolcast.service_llm import ServiceLLM
+from toolcast.llms.http_llm import ServiceLLM
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

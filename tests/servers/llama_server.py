@@ -39,7 +39,7 @@ def smollm2() -> Path:
     given = os.environ.get("TOOLCAST_TEST_GGUF")
     if given:
         return Path(given)
-    from toolcast.runtime.weights import pull  # not before it is wanted: coverage has to see its import
+    from toolcast.llms.local.weights import pull  # not before it is wanted: coverage has to see its import
 
     return pull("smollm2")
 

@@ -19,7 +19,7 @@ from toolcast import (
     OpenAIResponses,
     StreamTruncated,
 )
-from toolcast.service_llm import ServiceLLM
+from toolcast.llms.http_llm import ServiceLLM
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

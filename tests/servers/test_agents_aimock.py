@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from servers.aimock_server import Aimock
+from support.engines import TURNINGS, Turning, check, results, sequence
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -30,12 +31,11 @@ from toolcast import (
     ToolStarted,
     TurnCancelled,
 )
-from toolcast.agents.engine import Engine
+from toolcast.agents.engine.engine import Engine
+from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart
-from toolcast.providers.wire import HTTPRequest
-from toolcast.runtime.network import AsyncReply, HttpxNetwork, Reply
-from toolcast.service_llm import ServiceLLM
-from turning import TURNINGS, Turning, check, results, sequence
+from toolcast.providers.base import HTTPRequest
+from toolcast.transport.network import AsyncReply, HttpxNetwork, Reply
 
 pytestmark = pytest.mark.networked
 

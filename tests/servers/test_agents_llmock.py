@@ -16,8 +16,9 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from albums import SEA, Album
 from servers.llmock_protocols import CHAT, MISTRAL, PROTOCOLS, Protocol, findings
+from support.albums import SEA, Album
+from support.engines import TURNINGS, Turning, check, results, sequence
 from toolcast import (
     AuthFailed,
     Finish,
@@ -33,11 +34,10 @@ from toolcast import (
     is_partial,
     user,
 )
-from toolcast.agents.engine import Engine
+from toolcast.agents.engine.engine import Engine
 from toolcast.events import OutputDelta
+from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant
-from toolcast.service_llm import ServiceLLM
-from turning import TURNINGS, Turning, check, results, sequence
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

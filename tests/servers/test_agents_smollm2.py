@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from support.engines import TURNINGS, Turning, check, results
 from toolcast import (
     ElfConfig,
     ElfManager,
@@ -28,10 +29,9 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.agents.engine import Engine
+from toolcast.agents.engine.engine import Engine
 from toolcast.events import OutputDelta
-from toolcast.runtime.local_model import ServerOptions
-from turning import TURNINGS, Turning, check, results
+from toolcast.llms.local.server import ServerOptions
 
 pytestmark = pytest.mark.networked
 

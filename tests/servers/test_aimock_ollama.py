@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from albums import SEA, Album, Apology
-from faces import Face
 from servers.aimock_server import Aimock
+from support.albums import SEA, Album, Apology
+from support.sync_and_async import Face
 from toolcast import (
     LLMError,
     NoToolCallError,

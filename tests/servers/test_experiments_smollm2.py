@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from experiments.experiments import logged, of_type
 from experiments.test_kills import started
+from support.experiments import logged, of_type
 from toolcast import LlamaCpp
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.event_log import read_log

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from faces import Face
 from servers.llama_server import LlamaServer
+from support.sync_and_async import Face
 from toolcast import (
     AuthFailed,
     BadRequest,

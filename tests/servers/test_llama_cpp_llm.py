@@ -11,9 +11,9 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from faces import Face
+from support.sync_and_async import Face
 from toolcast import LlamaCpp, NotFound, OutputTruncated, Settings, Timeouts, ToolOrchestratingLLM, is_partial
-from toolcast.runtime.local_model import ServerOptions
+from toolcast.llms.local.server import ServerOptions
 
 pytestmark = pytest.mark.networked
 

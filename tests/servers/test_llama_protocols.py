@@ -24,9 +24,9 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from faces import FACES, Face
 from servers.cutting import cut
 from servers.llama_server import LlamaServer
+from support.sync_and_async import FACES, Face
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -50,7 +50,7 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.service_llm import ServiceLLM
+from toolcast.llms.http_llm import ServiceLLM
 
 pytestmark = pytest.mark.networked
 

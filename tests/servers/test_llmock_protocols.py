@@ -15,9 +15,9 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from albums import SEA, Album, Apology
-from faces import FACES, Face, Seen
 from servers.llmock_protocols import ANTHROPIC, CHAT, MISTRAL, PROTOCOLS, RESPONSES, Protocol, findings
+from support.albums import SEA, Album, Apology
+from support.sync_and_async import FACES, Face, Seen
 from toolcast import (
     AuthFailed,
     BadRequest,
@@ -43,7 +43,7 @@ from toolcast import (
     is_partial,
     user,
 )
-from toolcast.service_llm import ServiceLLM
+from toolcast.llms.http_llm import ServiceLLM
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apps.repl.driven import CTRL_C, CTRL_D, ENTER, Driven, driven
 from servers.aimock_server import Aimock
+from support.driven_repl import CTRL_C, CTRL_D, ENTER, Driven, driven
 
 pytestmark = pytest.mark.networked
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from apps.repl.driven import CTRL_C, CTRL_D, ENTER, Driven, driven
+from support.driven_repl import CTRL_C, CTRL_D, ENTER, Driven, driven
 from toolcast import Settings, system, user
 from toolcast.events import Finish
-from toolcast.guided_llama import GuidedLlamaCpp
+from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.providers.repetition import REPETITION
 
 pytestmark = pytest.mark.networked

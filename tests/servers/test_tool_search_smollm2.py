@@ -13,11 +13,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agents.labelled_tools import TOOLS
+from support.labelled_tools import TOOLS
 from toolcast import LlamaCpp, Settings, user
-from toolcast.agents.tool_search import Asking, LLMSearch
-from toolcast.runtime import without_loop
-from toolcast.runtime.local_model import ServerOptions
+from toolcast.agents.tool_search.search import Asking, LLMSearch
+from toolcast.async_support import sync_driver
+from toolcast.llms.local.server import ServerOptions
 from toolcast.usage import Usage
 
 pytestmark = pytest.mark.networked
@@ -36,7 +36,7 @@ def llm(smollm2: Path) -> Iterator[LlamaCpp]:
 
 def test_it_names_tools_that_are_there_on_both_faces(llm: LlamaCpp) -> None:
     search, costs = LLMSearch(limit=2, threshold=0, fallback=False, settings=EXACT), list[Usage]()
-    found = without_loop.run(search(SAID, SOME, Asking(llm, paid=costs.append)))
+    found = sync_driver.run(search(SAID, SOME, Asking(llm, paid=costs.append)))
     again = anyio.run(search, SAID, SOME, Asking(llm, concurrent=True, paid=costs.append))
     assert found == again
     assert 1 <= len(found) <= 2 and set(found) <= set(SOME)
@@ -46,6 +46,6 @@ def test_it_names_tools_that_are_there_on_both_faces(llm: LlamaCpp) -> None:
 def test_cut_off_it_leaves_the_choice_to_the_words(llm: LlamaCpp, caplog: pytest.LogCaptureFixture) -> None:
     search = LLMSearch(limit=2, settings=EXACT.with_(max_tokens=5))
     with caplog.at_level(logging.WARNING, "toolcast"):
-        found = without_loop.run(search(SAID, SOME, Asking(llm)))
+        found = sync_driver.run(search(SAID, SOME, Asking(llm)))
     assert [tool.name for tool in found] == ["get_current_weather"]
     assert "max_tokens" in caplog.text

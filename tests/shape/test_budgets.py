@@ -20,10 +20,10 @@ PARAMETERS = 6
 # Constructors that carry a whole configuration, which a user writes down once.
 WIDE_CONSTRUCTORS = {
     ("orchestrator", "ToolOrchestratingLLM"),
-    ("agents.engine", "Engine"),
+    ("agents.engine.engine", "Engine"),
     ("testing.scripted", "ScriptedLLM"),
 }
-WIDE_MODULES = {"llms", "ready_made", "service_llm"}  # every ready-made LLM
+WIDE_MODULES = {"llms.base", "ready_made", "service_llm"}  # every ready-made LLM
 
 # **kwargs only where they are the caller's own names: the values of a prompt's holes, `with_(**changes)` and
 # the options of an LLM (both typed by a TypedDict; `service_llm` by an empty one, to name what it does not take), and
@@ -31,11 +31,11 @@ WIDE_MODULES = {"llms", "ready_made", "service_llm"}  # every ready-made LLM
 KWARGS = {
     "prompts": {"format", "format_messages"},
     "orchestrator": {"__call__", "acall", "stream", "astream", "run", "arun", "preview", "request", "with_"},
-    "llms": {"with_"},
+    "llms.base": {"with_"},
     "ready_made": {"__init__", "llm"},
     "service_llm": {"__init__"},
     "settings": {"with_"},
-    "tools": {"with_"},
+    "tools.callable_tool": {"with_"},
     "errors": {"__init__"},
 }
 
@@ -45,43 +45,43 @@ ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contrac
 # `except Exception` only where foreign code is called, or where an error is kept to be raised elsewhere:
 # (module, function) -> why.
 CAUGHT_WHOLE = {
-    ("experiments.report.likeness", "likeness_of"): "an embedder: its failure is told in the place of the picture",
+    ("experiments.report.similarity_matrix", "likeness_of"): "an embedder: its failure replaces the picture",
     ("experiments.json_safe", "_safe"): "foreign objects: what fails when written is written as a note on that",
     ("experiments.similarity", "SimilarityMonitor._tried"): "the user's embedder: why it failed becomes the `error`",
     ("apps.repl.repl", "Repl._turn"): "whatever ends a turn, foreign tools and models too, is one line and the prompt",
     ("apps.repl.tool_files", "tools_of"): "the user's file of tools: what it raises is told with its line",
-    ("agents.mcp_links", "Link._hold"): "the mcp package: why it could not connect becomes the error of those who wait",
-    ("agents.mcp_links", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
-    ("agents.seen_values", "seen"): "values of the user's own types: what fails when looked at is denied",
-    ("agents.elf_tools", "_ElfTools.spawn_elves"): "whatever keeps one task from starting is told beside the others",
-    ("agents.elf_tools", "_ElfTools.aspawn_elves"): "whatever keeps one task from starting is told beside the others",
-    ("agents.sessions", "Session._end"): "the user's store: what it raises is raised by `result`",
-    ("agents.chat", "_Chat._tell"): "the user's listener: logged, none of the chat's business",
+    ("agents.mcp.connection", "Link._hold"): "the mcp package: its failure is the error of all waiters",
+    ("agents.mcp.connection", "Link._asked"): "the mcp package: what it raises becomes an MCPError of the call",
+    ("agents.permissions.argument_values", "seen"): "values of the user's own types: a failing value is denied",
+    ("agents.subagents.tools", "_ElfTools.spawn_elves"): "a task that cannot start is reported beside the others",
+    ("agents.subagents.tools", "_ElfTools.aspawn_elves"): "a task that cannot start is reported beside the others",
+    ("agents.sessions.session", "Session._end"): "the user's store: what it raises is raised by `result`",
+    ("chat.machine", "_Chat._tell"): "the user's listener: logged, the chat goes on",
     ("experiments.cycles", "CycleOrchestrator._tell"): "the user's listener: logged, none of the run's business",
-    ("agents.chat", "_Chat._do"): "whatever ends work is told as the failure of its stage",
+    ("chat.machine", "_Chat._do"): "whatever ends work is told as the failure of its stage",
     ("experiments.grids.grid", "_here"): "whatever ends one run of a grid is told as its result, and the others go on",
     ("experiments.grids.grid", "_tell"): "the user's listener: logged, none of the runs' business",
     ("experiments.grids.workers", "_done"): "whatever ends the run of a worker is told to the process that wanted it",
     ("experiments.grids.ray_workers", "_next"): "Ray: whatever ends a task is told as the result of its run",
     ("accounts", "Account._lines"): "the user's output or error, shown: what fails is written instead",
     ("states", "Trace._tell"): "the user's observer: logged, none of the call's business",
-    ("runtime.tool_runner", "Job.run"): "the user's tool: its failure becomes the call's result",
-    ("runtime.tool_runner", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",
-    ("agents.tool_phase", "ToolPhase.ask"): "the user's approver: what fails has not said yes",
-    ("agents.turn_flow", "TurnFlow.pull"): "the contract: a turn's failure is its last event; result() raises it",
-    ("agents.turn_flow", "TurnFlow._end_round"): "a foreign source's close: the answer is there, and counts",
-    ("runtime.tool_runner", "read_call"): "the user's validators: their failure becomes the call's result",
+    ("tools.execution", "Job.run"): "the user's tool: its failure becomes the call's result",
+    ("tools.execution", "ToolRun._beside"): "the user's tool, in a job of its own: `more` raises it",
+    ("agents.engine.tool_phase", "ToolPhase.ask"): "the user's approver: what fails has not said yes",
+    ("agents.engine.turn_loop", "TurnFlow.pull"): "the contract: its failure is its last event; result() raises it",
+    ("agents.engine.turn_loop", "TurnFlow._end_round"): "a foreign source's close: the answer is there, and counts",
+    ("tools.execution", "read_call"): "the user's validators: their failure becomes the call's result",
     ("tool_texts", "text_of"): "what the user's tool gave: writing it may run any code",
     ("tool_texts", "_words"): "the user's exception: its `__str__` may fail",
-    ("parsing.walking", "Walk._judged"): "the user's validators: what they raise is held back for the end",
-    ("runtime.shielding", "_finished"): "a foreign close that failed after its caller was cancelled",
+    ("parsing.partial_builder", "Walk._judged"): "the user's validators: what they raise is held back for the end",
+    ("async_support.shielding", "_finished"): "a foreign close that failed after its caller was cancelled",
     (
-        "runtime.interruptions",
+        "async_support.interruptible",
         "Interruptible._in_asyncio",
     ): "whatever is thrown into a task is handed to what it awaits",
-    ("runtime.side_jobs", "SideJob.work"): "kept in the job's error, for whoever asks",
-    ("runtime.shielding", "_alone"): "a foreign transport's close, for which nobody waits any more",
-    ("streams", "_EventState._pull"): "the contract: False, and the error is kept on .err; iteration raises it",
+    ("async_support.background_jobs", "SideJob.work"): "kept in the job's error, for whoever asks",
+    ("async_support.shielding", "_alone"): "a foreign transport's close, for which nobody waits any more",
+    ("llms.event_streams", "_EventState._pull"): "the contract: False, with the error in .err; iteration raises it",
 }
 
 # A silenced checker must say why, after the rule it silences.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from shape.source import MODULES, Module, project_files, walk, where
-from toolcast.runtime.weights import WEIGHTS
+from toolcast.llms.local.weights import WEIGHTS
 
 # (module, function) -> whose code it is.
 EXECUTES = {
@@ -23,14 +23,14 @@ EXECUTES = {
     ("experiments.grids.workers", "_done"): "the job that the parent wrote to the pipe",
     ("apps.repl.tool_files", "_run"): "the file that the user names with --tools",
     ("apps.repl.repl", "Repl._run_shell"): "the command that the person at the terminal typed",
-    ("toolbox.commands", "Shell._started"): "the tool for commands, which asks for approval",
-    ("runtime.weights", "_run"): "pip or uv, with arguments of the library's",
+    ("toolbox.shell_command", "Shell._started"): "the tool for commands, which asks for approval",
+    ("llms.local.weights", "_run"): "pip or uv, with arguments of the library's",
 }
 
 # Caches without a limit: what there can be of keys.
 UNBOUNDED = {
-    ("runtime.bodies", "whole_body"): "the HTTP libraries that are imported: httpx and its fork",
-    ("providers.envelopes", "_finder"): "the keys that the decoders look for",
+    ("transport.content_decoding", "whole_body"): "the HTTP libraries that are imported: httpx and its fork",
+    ("providers.event_fast_path", "_finder"): "the keys that the decoders look for",
 }
 
 _BUILTINS = {"eval", "exec", "compile", "__import__"}

@@ -15,8 +15,8 @@ import toolcast
 from shape.source import ROOT, SRC
 
 WORDS = {
-    "toolcast/agents/stop_words.txt",
-    "toolcast/agents/synonyms.txt",
+    "toolcast/agents/tool_search/stop_words.txt",
+    "toolcast/agents/tool_search/synonyms.txt",
     "toolcast/experiments/common_words.txt",
 }
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import toolcast
-from albums import SEA, SHORT, Album, Apology, call
-from faces import Face
+from support.albums import SEA, SHORT, Album, Apology, call
+from support.sync_and_async import Face
 from toolcast import (
     Finish,
     RateLimited,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turning import TURNINGS, Turning
+from support.engines import TURNINGS, Turning
 
 
 @pytest.fixture(params=TURNINGS, ids=lambda turning: turning.name)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain, TurnCancelled
-from toolcast.tool_context import ToolContext
 from toolcast.toolbox import file_search
 from toolcast.toolbox.file_search import FileSearch, glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
-from toolcast.toolbox.places import Root
+from toolcast.toolbox.sandbox_paths import Root
+from toolcast.tools.context import ToolContext
 
 Output = list[str]
 

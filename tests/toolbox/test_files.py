@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from toolcast.agents.engine import Engine
-from toolcast.agents.permissions import Mode, Permissions
+from support.engines import Turning, call, results
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.errors import TryAgain, ValidationError
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import files
 from toolcast.toolbox.files import FILE_TOOLS, file_tools
-from toolcast.tools import ToolOutput
-from turning import Turning, call, results
+from toolcast.tools.callable_tool import ToolOutput
 
 
 class Tools:

@@ -13,9 +13,9 @@ from toolcast.cancellation import Cancellation
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.events import ToolProgress, ToolResult
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_context import ToolContext
 from toolcast.toolbox.questions import Question, question_tool
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.context import ToolContext
 
 ASKED = '{"question": "Which?", "choices": ["Red", "Blue"]}'
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.repl.ollama_server import MODEL, OllamaServer
+from support.ollama_server import MODEL, OllamaServer
 from user.session import CTRL_C, Screen, command_environment, finish
 
 SH = shutil.which("sh")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import IO
 
-from loopback import END, Loopback, Piece, chunk, head, whole
+from support.loopback import END, Loopback, Piece, chunk, head, whole
 
 KEY = "sk-user-0123456789abcdef"
 PATIENCE = 30.0

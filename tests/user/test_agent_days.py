@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chunks import USAGE, call_deltas, delta, sse
-from loopback import CLOSE, HOLD, Loopback, Piece
+from support.chunks import USAGE, call_deltas, delta, sse
+from support.loopback import CLOSE, HOLD, Loopback, Piece
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken
 
 SIGINT_DEATH = -2  # how a shell sees a Python that nobody kept from being interrupted

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from albums import SEA, SHORT
-from chunks import album_body, album_stream, call_deltas, delta, sse, text_body
-from loopback import CLOSE, HOLD, RESET, Loopback, head
+from support.albums import SEA, SHORT
+from support.chunks import album_body, album_stream, call_deltas, delta, sse, text_body
+from support.loopback import CLOSE, HOLD, RESET, Loopback, head
 from user.session import KEY, address, answered, play, spoken
 
 CALL = "print(make_album(topic='the sea').title)"

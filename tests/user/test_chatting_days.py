@@ -15,9 +15,9 @@ pytest.importorskip("prompt_toolkit", reason="needs toolcast[cli]")
 pytest.importorskip("pyte")
 pytest.importorskip("pty", reason="a pseudo terminal, which this system does not have")
 
-from apps.repl.driven import CTRL_C, ENTER, Driven, driven
-from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
-from loopback import CLOSE, HOLD, RESET, head
+from support.driven_repl import CTRL_C, ENTER, Driven, driven
+from support.loopback import CLOSE, HOLD, RESET, head
+from support.ollama_server import DONE, MODEL, OllamaServer, call, said
 from user.commands import begun, needs_a_shell, shell, variables
 from user.session import KEY, PATIENCE, finish
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chunks import USAGE, delta, sse
-from loopback import CLOSE, HOLD, Loopback
+from support.chunks import USAGE, delta, sse
+from support.loopback import CLOSE, HOLD, Loopback
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken
 from user.test_agent_days import OSLO, ROME, calls, given, says, sent
 

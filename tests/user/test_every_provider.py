@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from albums import SHORT
 from servers.aimock_server import Aimock
 from servers.cutting import cut
 from servers.llama_server import LlamaServer
+from support.albums import SHORT
 from user.session import KEY, OPENING, Screen, begin, environment, finish, play, press_ctrl_c
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_objects_of_the_model_inside_the_program(smollm2: Path) -> None:
         temperature=0, max_tokens=120, extra={{"cache_prompt": False}}))"""
     line = next(line for line in OPENING.splitlines() if line.startswith("llm = "))
     opening = with_llm("LlamaCpp(").replace(line.replace('OpenAI("m-1"', "LlamaCpp("), f"llm = {made}")
-    opening = "from toolcast.runtime.local_model import ServerOptions\n" + opening
+    opening = "from toolcast.llms.local.server import ServerOptions\n" + opening
     assert play(PEOPLE, opening=opening).went_well() == FOUND
 
 

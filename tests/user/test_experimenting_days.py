@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.experiments import logged, of_type
-from experiments.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.experiments import logged, of_type
+from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
 from user.commands import needs_a_shell, shell
 from user.session import KEY, Screen, command_environment
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apps.repl.ollama_server import DONE, MODEL, OllamaServer, said
-from loopback import CLOSE, HOLD, whole
+from support.loopback import CLOSE, HOLD, whole
+from support.ollama_server import DONE, MODEL, OllamaServer, said
 from user.commands import command, needs_a_shell, shell, variables
 from user.session import KEY, finish, press_ctrl_c
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from chunks import album_body, album_stream
-from loopback import Loopback
+from support.chunks import album_body, album_stream
+from support.loopback import Loopback
 from user.session import KEY, answered, environment, play, spoken, type_in
 
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from albums import SHORT
-from chunks import album_body, album_stream
-from loopback import HOLD, Loopback
+from support.albums import SHORT
+from support.chunks import album_body, album_stream
+from support.loopback import HOLD, Loopback
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken, type_in
 
 SIGINT_DEATH = -2  # how a shell sees a Python that nobody kept from being interrupted

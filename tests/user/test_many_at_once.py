@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from chunks import album_body, album_stream
-from loopback import Loopback
+from support.chunks import album_body, album_stream
+from support.loopback import Loopback
 from user.session import answered, play, spoken
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chunks import album_body, album_stream
-from loopback import CLOSE, HOLD, Loopback
+from support.chunks import album_body, album_stream
+from support.loopback import CLOSE, HOLD, Loopback
 from user.session import KEY, OPENING, answered, begin, finish, play, press_ctrl_c, spoken
 
 pytest.importorskip("aiohttp", reason="needs toolcast[aiohttp]: NOT TESTED")

@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from chunks import album_stream
-from loopback import Loopback
+from support.chunks import album_stream
+from support.loopback import Loopback
 from user.session import play, spoken
 
 DRAW = """

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, cast
 
 from ..errors import ToolcastError
 from ..terminal_text import visible
-from .command_words import command_words
+from .cli_errors import command_words
 
 
 class _Row(NamedTuple):
@@ -31,13 +31,13 @@ class _Row(NamedTuple):
 
 
 _COMMANDS: Mapping[str, _Row] = {
-    "chat": _Row(".chat", "Chat with a model, at a terminal or in a pipe."),
+    "chat": _Row(".chat_command", "Chat with a model, at a terminal or in a pipe."),
     "web": _Row(".web_command", "Chat with a model in the browser: this prints the address of the page."),
-    "get": _Row(".get", "Extract JSON from a text, by a schema in one line."),
+    "get": _Row(".extract_command", "Extract JSON from a text, by a schema in one line."),
     "experiment": _Row(".experiment.command", "Experiments with agents that are left alone: run, assess, report."),
-    "logs": _Row(".logs", "List the saved sessions, or show one."),
-    "models": _Row(".models", "List what is known of models: '?' is not known, '*' any other."),
-    "pull": _Row(".pull", "Fetch the weights of the embedded model, and print where they are."),
+    "logs": _Row(".sessions_command", "List the saved sessions, or show one."),
+    "models": _Row(".models_command", "List what is known of models: '?' is not known, '*' any other."),
+    "pull": _Row(".pull_command", "Fetch the weights of the embedded model, and print where they are."),
 }
 
 

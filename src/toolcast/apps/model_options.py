@@ -6,7 +6,7 @@ import argparse
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that choose a model: see `toolcast.model_choice`."""
+    """The options that choose a model: see `toolcast.llms.model_registry`."""
     parser.add_argument(
         "--model",
         metavar="PROVIDER:MODEL",

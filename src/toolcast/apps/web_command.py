@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     try:
-        from .web.opening import Options, serve
+        from .web.startup import Options, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise

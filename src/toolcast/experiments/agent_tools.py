@@ -16,10 +16,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
-from ..runtime.lines import Line
-from ..runtime.side_jobs import start_job
-from ..tool_context import ToolContext
-from ..tools import CallableTool
+from ..async_support.background_jobs import start_job
+from ..tools.callable_tool import CallableTool
+from ..tools.context import ToolContext
+from ..transport.cancel_handle import Line
 from .memory import RunMemory
 from .operators import OperatorChannel
 

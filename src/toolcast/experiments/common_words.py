@@ -1,6 +1,6 @@
 """Words that are in texts of any topic: `common_words.txt`, which is read when the first word is looked up.
 
-A comparison of texts by their words should weigh these less. The stop words of a search (agents/stop_words.txt) are
+A comparison of texts by their words should weigh these less. The stop words of a search (stop_words.txt) are
 left out before.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from ..agents import search_words
+from ..agents.tool_search import stemming
 
 
 def is_common(stem: str) -> bool:
@@ -19,5 +19,5 @@ def is_common(stem: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _stems() -> frozenset[str]:
-    words = search_words.lines_of(Path(__file__).with_name("common_words.txt"))
-    return frozenset(search_words.words(" ".join(words)))
+    words = stemming.lines_of(Path(__file__).with_name("common_words.txt"))
+    return frozenset(stemming.words(" ".join(words)))

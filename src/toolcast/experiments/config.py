@@ -48,7 +48,7 @@ def _file_name(run_id: str) -> str:
 
 def _address(host: str) -> str:
     from ..errors import BadRequest
-    from ..model_choice import address
+    from ..llms.model_registry import address
 
     try:
         address(host)
@@ -230,7 +230,7 @@ def is_of_ollama(model_name: str, has_host: bool) -> bool:
     `mistral:7b` is a tag of Ollama where it does, as in ContReAct's own files, and else a model of Mistral AI.
     Raises `UnsupportedLLMError` for a provider that is unknown.
     """
-    from ..model_choice import provider_of
+    from ..llms.model_registry import provider_of
 
     provider, _ = provider_of(model_name)
     is_bare = ":" not in model_name and provider != "local"

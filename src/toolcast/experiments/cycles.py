@@ -19,24 +19,24 @@ from importlib.metadata import version
 from math import inf
 from typing import Any, Final, TypeAlias
 
-from ..agents.histories import Ids
-from ..asking import Ask
+from ..agents.engine.history import Ids
+from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
-from ..llms import FunctionCallingLLM
+from ..llms.base import FunctionCallingLLM
+from ..llms.request import Ask
 from ..messages import Message, ToolCallPart
-from ..providers.wire import Mode, SecretURL, ToolChoice
-from ..runtime import without_loop
-from ..runtime.network import Outside
+from ..providers.base import Mode, SecretURL, ToolChoice
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace, logger
-from ..tool_texts import REFUSES_TOOLS, told
-from ..tools import CallableTool
+from ..tools.callable_tool import CallableTool
+from ..tools.results import REFUSES_TOOLS, told
+from ..transport.network import Outside
 from .agent_tools import CallPlace
 from .config import ExperimentConfig
 from .event_log import JsonlLogger
 from .log_events import EndedBy, EventType, LogEvent, RunStatus
-from .plain_messages import arguments_of, plain
+from .message_serialization import arguments_of, plain
 from .prompt_assembly import FINISH, assembler_of, offered
 from .response_parsing import ResponseParser, reflecting, without_thinking
 from .run_state import CycleSoFar, RunState
@@ -117,7 +117,7 @@ class CycleOrchestrator:
 
     def run(self) -> RunState:
         """The state after the last cycle. Raises what ended the run before that; it can be called again then."""
-        return without_loop.run(self._run(self._services.llm.sync_outside(), all_cycles=True))
+        return sync_driver.run(self._run(self._services.llm.sync_outside(), all_cycles=True))
 
     async def arun(self) -> RunState:
         """The state after the last cycle: see `run`."""
@@ -125,7 +125,7 @@ class CycleOrchestrator:
 
     def run_cycle(self) -> RunState:
         """The state after the cycle that is open, or else the next."""
-        return without_loop.run(self._run(self._services.llm.sync_outside(), all_cycles=False))
+        return sync_driver.run(self._run(self._services.llm.sync_outside(), all_cycles=False))
 
     async def arun_cycle(self) -> RunState:
         """The state after the cycle that is open, or else the next."""

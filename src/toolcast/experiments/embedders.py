@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from ..agents import search_words
+from ..agents.tool_search import stemming
 from .common_words import is_common
 from .similarity import LONGEST, Embedder, Vector
 
@@ -84,7 +84,7 @@ class WordsEmbedder:
 
 def _of_words(text: str) -> list[float]:
     vector = [0.0] * _WIDTH
-    for stem, count in Counter(search_words.words(text)).items():
+    for stem, count in Counter(stemming.words(text)).items():
         weight = (1 + log(count)) * (min(len(stem), _LONG) / _LONG) ** 2 * (_COMMON_WEIGHT if is_common(stem) else 1)
         for place, part in _directions(stem):
             vector[place] += part * weight

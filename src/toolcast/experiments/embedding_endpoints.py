@@ -1,8 +1,8 @@
 """Embeddings from a service: texts out, vectors back.
 
-A service has one of three forms: OpenAI's, which all of `toolcast.providers.compatible` and Mistral speak, Ollama's, or
-Google's. Address, key and the environment variables of both are those of the service's LLMs. Texts go in batches that
-every service takes. What fails in passing is tried again, as a request to an LLM is.
+A service has one of three forms: OpenAI's, which all of `toolcast.providers.chat_completions.services` and Mistral
+speak, Ollama's, or Google's. Address, key and the environment variables of both are those of the service's LLMs. Texts
+go in batches that every service takes. What fails in passing is tried again, as a request to an LLM is.
 
 All of it blocks. Under an event loop a `SimilarityMonitor` has it run in a thread.
 """
@@ -20,15 +20,17 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
-from ..providers import addresses, google, ollama
-from ..providers.compatible import SERVICES, Service
+from ..providers import endpoints
+from ..providers.base import HTTPRequest, Secret, SecretURL, guarded, member
+from ..providers.chat_completions.services import SERVICES, Service
+from ..providers.google import adapter as google
+from ..providers.http_adapter import Address, check_header, encoded, endpoint, http_request
 from ..providers.http_errors import BODY_LIMIT, http_error
-from ..providers.http_wire import Address, check_header, encoded, endpoint, http_request
-from ..providers.mistral import MISTRAL
-from ..providers.wire import HTTPRequest, Secret, SecretURL, guarded, member
+from ..providers.mistral.adapter import MISTRAL
+from ..providers.ollama import adapter as ollama
 from ..retries import RetryPolicy, next_wait, retry_after
-from ..runtime.failures import strip
-from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
+from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
+from ..transport.transport_errors import strip
 from .similarity import LONGEST, Vector
 
 PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "ollama"}))
@@ -181,8 +183,8 @@ def _ollama(base_url: str | None, key: Secret | None) -> _Place:
 
 def _compatible(row: Service, model: str, base_url: str | None, key: Secret | None) -> _Place:
     # `address` knows chat completions only: they have the embeddings beside them.
-    url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", addresses.address(row, base_url, model, os.environ))
-    header, found = addresses.proof(row, key.reveal() if key else None, os.environ)
+    url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", endpoints.address(row, base_url, model, os.environ))
+    header, found = endpoints.proof(row, key.reveal() if key else None, os.environ)
     named = {name: value for name, variable in row.header_env.items() if (value := os.environ.get(variable))}
     keys = (*row.key_env, *row.bearer_env)
     address = Address(row.name, SecretURL(url), Secret(found) if found else None, guarded(named), header, keys)

@@ -1,8 +1,8 @@
 """The human operator of an experiment, and how a message of the agent reaches them: a channel.
 
 A channel is one blocking call; the tool (agent_tools.py) sees to it that no event loop stands still meanwhile, and
-cuts the line (runtime/lines.py) of a call that was given up. Nobody there is a `ConnectionError`, an answer that does
-not come in time a `TimeoutError`, and the agent is told so: no run ends by it.
+cuts the line (transport/cancel_handle.py) of a call that was given up. Nobody there is a `ConnectionError`, an answer
+that does not come in time a `TimeoutError`, and the agent is told so: no run ends by it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Protocol, TextIO
 
 from ..terminal_text import visible
-from .typed_lines import TypedLines, typed_lines
+from .line_input import TypedLines, typed_lines
 
 
 class OperatorChannel(Protocol):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field
 
 from ..messages import Message, system
-from ..tools import CallableTool, as_tools
+from ..tools.callable_tool import CallableTool, as_tools
 from .config import ExperimentConfig
 from .run_state import RunState
 from .similarity import advisory_of

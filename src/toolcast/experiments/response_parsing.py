@@ -12,7 +12,7 @@ import re
 from typing import Final, Literal, TypeAlias
 
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant
-from .plain_messages import arguments_of
+from .message_serialization import arguments_of
 
 Parsed: TypeAlias = tuple[Literal["TOOL_CALL"], tuple[ToolCallPart, ...]] | tuple[Literal["FINAL_REFLECTION"], str]
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal, cast
 from ..message_dicts import message_from
 from ..messages import Message, ToolCallPart, tool_result, user
 from .log_events import EndedBy, LogEvent, RunStatus
-from .plain_messages import plain
+from .message_serialization import plain
 
 MEMORY_TOOLS: Final = ("write", "read", "list", "delete", "pattern_search")
 OPERATOR_TOOL: Final = "send_message_to_operator"

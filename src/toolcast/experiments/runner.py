@@ -13,23 +13,23 @@ from os import PathLike
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..asking import Tools
 from ..errors import ToolcastError
-from ..llms import FunctionCallingLLM
+from ..llms.base import FunctionCallingLLM
+from ..llms.request import Tools
 from ..messages import Message
 from ..metadata import Progress
 from ..states import Observer
-from ..tool_texts import told
-from ..tools import CallableTool, as_tools
+from ..tools.callable_tool import CallableTool, as_tools
+from ..tools.results import told
 from .agent_tools import agent_tools
 from .config import ExperimentConfig
 from .config_files import load_config
 from .cycles import CycleOrchestrator, Listener, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
+from .llm_setup import acheck_model, check_model, made_llm, settings_of
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory
-from .models import acheck_model, check_model, made_llm, settings_of
 from .operator_choice import operator_of
 from .operators import OperatorChannel
 from .prompt_assembly import assembler_of

@@ -23,7 +23,7 @@ from math import hypot, isfinite
 from operator import mul
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..tool_texts import told
+from ..tools.results import told
 
 logger: Final = logging.getLogger("toolcast")
 

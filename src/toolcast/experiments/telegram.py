@@ -22,10 +22,10 @@ from threading import Lock
 from typing import Any, Final, cast
 
 from ..errors import LLMError
-from ..providers.http_wire import http_request
-from ..providers.wire import HTTPRequest, Secret, SecretURL
-from ..runtime.lines import line_here
-from ..runtime.network import Clock, HttpxNetwork, Network, SystemClock, read_body
+from ..providers.base import HTTPRequest, Secret, SecretURL
+from ..providers.http_adapter import http_request
+from ..transport.cancel_handle import line_here
+from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
 from .operators import OperatorChannel, announced
 
 logger: Final = logging.getLogger("toolcast")

@@ -1,7 +1,7 @@
 """Calls of the model, run: whatever becomes of one is a text that the model reads.
 
 The texts are those of ContReAct: of a tool that is not there, of arguments that do not fit, of a tool that fails.
-Tools are read and run as everywhere in toolcast (runtime/tool_runner.py).
+Tools are read and run as everywhere in toolcast (tools/execution.py).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..async_support import sync_driver
 from ..messages import ToolCallPart
-from ..runtime import without_loop
-from ..runtime.tool_runner import read_call
-from ..tool_context import ToolContext
-from ..tool_texts import told
-from ..tools import CallableTool
+from ..tools.callable_tool import CallableTool
+from ..tools.context import ToolContext
+from ..tools.execution import read_call
+from ..tools.results import told
 from .agent_tools import CallPlace
 
 
@@ -27,7 +27,7 @@ class ToolDispatcher:
 
     def dispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
         """What the tool `name` gives, or the error in words. `place` is what tools see as their context's `deps`."""
-        return without_loop.run(self.answered(_call(name, arguments), place, concurrent=False))
+        return sync_driver.run(self.answered(_call(name, arguments), place, concurrent=False))
 
     async def adispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
         """What the tool `name` gives, or the error in words: see `dispatch`."""

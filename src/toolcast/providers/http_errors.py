@@ -30,7 +30,7 @@ from ..errors import (
     ServerError,
 )
 from ..retries import should_retry, spoken_wait
-from .wire import Secret
+from .base import Secret
 
 BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..events import Event, Finish, TextDelta
-from .wire import Decoder
+from .base import Decoder
 
 REPETITION: Final = "repetition"
 """`Finish.raw` of an answer that was ended because it repeated itself."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ..configs import replace_llm
-from ..llms import FunctionCallingLLM
+from ..llms.base import FunctionCallingLLM
+from ..llms.defaults import replace_llm
 from .replay import Recorded, ReplayNetwork, VirtualClock
 from .scripted import Asked, ScriptedLLM
 

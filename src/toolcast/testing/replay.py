@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ToolcastError
-from ..providers.wire import HTTPRequest
+from ..providers.base import HTTPRequest
 
 
 @dataclass(frozen=True, slots=True)

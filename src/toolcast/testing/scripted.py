@@ -18,12 +18,12 @@ from ..events import (
     UsageReport,
 )
 from ..json_text import json_text
-from ..llms import FunctionCallingLLM
+from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
 from ..metadata import LLMMetadata
-from ..providers.wire import ToolChoice
+from ..providers.base import ToolChoice
 from ..settings import Settings
-from ..tools import CallableTool
+from ..tools.callable_tool import CallableTool
 from ..usage import Usage
 
 _EVENTS = get_args(Event)

@@ -26,9 +26,9 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ..errors import TryAgain
-from ..tool_context import ToolContext
-from .places import Place, Root, is_protected
-from .texts import text_in
+from ..tools.context import ToolContext
+from .file_text import text_in
+from .sandbox_paths import Place, Root, is_protected
 
 IGNORED: Final = frozenset(
     (

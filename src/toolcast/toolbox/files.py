@@ -22,10 +22,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from ..errors import TryAgain
-from ..tools import CallableTool
+from ..tools.callable_tool import CallableTool
 from .file_search import FileSearch
-from .places import LARGEST, Root
-from .texts import Text, lines_of, text_in
+from .file_text import Text, lines_of, text_in
+from .sandbox_paths import LARGEST, Root
 
 FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "search_files")
 """The names of `file_tools`, for `Permissions(file_tools=FILE_TOOLS)`."""

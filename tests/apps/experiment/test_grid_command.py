@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from apps.repl.driven import CTRL_C, ENTER, PATIENCE, PROGRAM, Driven
-from experiments.experiments import logged
-from experiments.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.driven_repl import CTRL_C, ENTER, PATIENCE, PROGRAM, Driven
+from support.experiments import logged
+from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import expand
 

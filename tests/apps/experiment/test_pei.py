@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from apps.repl.ollama_server import OllamaServer
-from experiments.pei_logs import line, plain_cycle, tool_cycle, written
+from support.ollama_server import OllamaServer
+from support.pei_logs import line, plain_cycle, tool_cycle, written
 from toolcast.apps import cli
 from toolcast.experiments.pei.scale import PEI_SCALE
 from toolcast.testing import ScriptedLLM, use_llm

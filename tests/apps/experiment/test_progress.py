@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps.repl.emulated import Emulated
+from support.terminal_emulator import Emulated
 from toolcast.apps.experiment.progress import InterruptedBar, RunView, bar_on
 from toolcast.experiments.log_events import EventType, LogEvent
 

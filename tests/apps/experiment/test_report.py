@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run_logs import whole_run
+from support.run_logs import whole_run
 from toolcast.apps import cli
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 

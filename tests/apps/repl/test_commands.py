@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from apps.repl.repls import chat, repl_on
-from apps.repl.scripted_screen import ScriptedScreen
+from support.repls import chat, repl_on
+from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, LlamaCpp, MemoryStore, ToolCallPart, assistant, user
-from toolcast.agents.histories import faults
+from toolcast.agents.engine.history import faults
 from toolcast.apps.repl.commands import COMMANDS, typed_command
 from toolcast.apps.repl.conversation import Conversation, Kit
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.errors import RateLimited, UnsupportedLLMError
 from toolcast.events import Finish, UsageReport
-from toolcast.llms import FunctionCallingLLM
+from toolcast.llms.base import FunctionCallingLLM
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import Usage
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, strategies as st
 
-from apps.repl.emulated import Emulated
+from support.terminal_emulator import Emulated
 from toolcast.apps.repl.live_rows import LiveRows, Row
 
 COLUMNS, HEIGHT = 12, 6

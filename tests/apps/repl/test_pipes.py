@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from apps.repl.ollama_server import DONE, OllamaServer, call, said
-from loopback import HOLD, Loopback
+from support.loopback import HOLD, Loopback
+from support.ollama_server import DONE, OllamaServer, call, said
 from user.session import NOISE, command_environment
 
 PATIENCE = 30.0

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from apps.repl.ollama_server import DONE, OllamaServer, call, said
-from apps.repl.repls import chat, repl_on
-from apps.repl.scripted_screen import ScriptedScreen
-from loopback import CLOSE, HOLD
+from support.loopback import CLOSE, HOLD
+from support.ollama_server import DONE, OllamaServer, call, said
+from support.repls import chat, repl_on
+from support.scripted_screen import ScriptedScreen
 from toolcast import (
     CallableTool,
     Engine,
@@ -22,15 +22,15 @@ from toolcast import (
     ToolCallPart,
     user,
 )
-from toolcast.agents.histories import faults
-from toolcast.agents.session_log import opened
-from toolcast.apps.repl.asking import QUESTION
+from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.session_state import opened
+from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
-from toolcast.model_choice import chosen
+from toolcast.llms.model_registry import chosen
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_context import ToolContext
 from toolcast.toolbox.questions import question_tool
+from toolcast.tools.context import ToolContext
 
 
 def weather(city: str) -> str:

@@ -6,16 +6,16 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from apps.repl.repls import repl_on
-from apps.repl.scripted_screen import ScriptedScreen
+from support.repls import repl_on
+from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, MemoryStore, Session, TextDelta, ToolCallPart
-from toolcast.agents.histories import faults
+from toolcast.agents.engine.history import faults
 from toolcast.apps.repl.commands import COMMANDS
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent
 from toolcast.states import REPL
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_context import ToolContext
+from toolcast.tools.context import ToolContext
 
 
 def look(where: str, context: ToolContext) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from apps.repl.emulated import Emulated
+from support.terminal_emulator import Emulated
 from toolcast.apps.repl import rich_screen
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import Screen

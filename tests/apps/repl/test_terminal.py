@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.repl.driven import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
-from apps.repl.ollama_server import DONE, MODEL, OllamaServer, call, said
-from loopback import HOLD
+from support.driven_repl import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
+from support.loopback import HOLD
+from support.ollama_server import DONE, MODEL, OllamaServer, call, said
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 

@@ -10,9 +10,10 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from apps.web.chats import TO_READY, TO_STREAMING, Tab, chat, pieces
-from toolcast.agents.chat import AsyncChatMachine
-from toolcast.agents.chat_events import (
+from support.web_chats import TO_READY, TO_STREAMING, Tab, chat, pieces
+from toolcast.approvals import PermissionRequest
+from toolcast.apps.web.feed import Feed
+from toolcast.chat.events import (
     ChatEvent,
     Interrupt,
     QueueMessage,
@@ -22,8 +23,7 @@ from toolcast.agents.chat_events import (
     ToolCallProgress,
     ToolSearchSuccess,
 )
-from toolcast.approvals import PermissionRequest
-from toolcast.apps.web.feed import Feed
+from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import TextDelta
 from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart
 

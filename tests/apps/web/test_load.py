@@ -24,18 +24,18 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from uvicorn import Config, Server
 
-from apps.web.chats import Tab
+from support.web_chats import Tab
 from toolcast import Engine, FunctionCallingLLM
-from toolcast.agents.chat import AsyncChatMachine
-from toolcast.agents.chat_events import LoadModel, QueueMessage
 from toolcast.apps.web import make_app
-from toolcast.apps.web.opening import ChatServer, listening
+from toolcast.apps.web.startup import ChatServer, listening
+from toolcast.chat.events import LoadModel, QueueMessage
+from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.messages import Message
 from toolcast.metadata import LLMMetadata
-from toolcast.providers.wire import ToolChoice
+from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
-from toolcast.tools import CallableTool
+from toolcast.tools.callable_tool import CallableTool
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 USERS = 200 if NIGHTLY else 10

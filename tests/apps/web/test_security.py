@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from apps.web.chats import TO_READY, chat
-from toolcast.agents.chat import AsyncChatMachine
+from support.web_chats import TO_READY, chat
 from toolcast.apps.web import make_app
 from toolcast.apps.web.security import HEADERS, Guard, Hosts, json_body
+from toolcast.chat.machine import AsyncChatMachine
 
 TOKEN = "a-token-that-nobody-guesses"
 HERE = "http://127.0.0.1:8765"

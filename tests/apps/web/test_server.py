@@ -10,12 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import httpx
 import pytest
 
-from apps.web.chats import TO_READY, TO_STREAMING, Tab, chat
-from toolcast.agents.chat import AsyncChatMachine
-from toolcast.agents.chat_events import ChatEvent, StreamChunk
-from toolcast.agents.chat_transitions import TABLE
+from support.web_chats import TO_READY, TO_STREAMING, Tab, chat
 from toolcast.apps.web import make_app
-from toolcast.apps.web.opening import ChatServer, listening
+from toolcast.apps.web.startup import ChatServer, listening
+from toolcast.chat.events import ChatEvent, StreamChunk
+from toolcast.chat.machine import AsyncChatMachine
+from toolcast.chat.transitions import TABLE
 from toolcast.events import TextDelta
 
 TOKEN = "a-token"

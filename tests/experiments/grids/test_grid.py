@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from experiments.experiments import config_in, logged, of_cycles, of_type, types
-from experiments.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
-from loopback import PATIENCE
+from support.experiments import config_in, logged, of_cycles, of_type, types
+from support.loopback import PATIENCE
+from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
 from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import ConfigError, MissingField, UnknownKey, WrongType, WrongValue
 from toolcast.experiments.config_files import load_config

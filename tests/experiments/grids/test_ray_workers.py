@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from experiments import fake_runs
-from experiments.experiments import config_in
+from support import fake_runs
+from support.experiments import config_in
 from toolcast.errors import ToolcastError
 from toolcast.experiments.grids.grid import run_grid
 from toolcast.experiments.grids.ray_workers import working

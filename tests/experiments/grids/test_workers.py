@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from experiments import fake_runs
-from experiments.experiments import config_in
+from support import fake_runs
+from support.experiments import config_in
 from toolcast.experiments.grids import workers
 from toolcast.experiments.grids.workers import Ending, Job, Run, cores, working
 from toolcast.experiments.log_events import LogEvent

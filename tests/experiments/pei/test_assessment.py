@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from apps.repl.ollama_server import MODEL, OllamaServer
-from experiments.pei_logs import Line, asked, plain_cycle, said, tool_cycle, written
+from support.ollama_server import MODEL, OllamaServer
+from support.pei_logs import Line, asked, plain_cycle, said, tool_cycle, written
 from toolcast import (
     BadRequest,
     Capabilities,
@@ -31,7 +31,7 @@ from toolcast.events import Finish, TextDelta
 from toolcast.experiments.pei.assessment import PEIAssessment, PEIReport, aassess, assess
 from toolcast.experiments.pei.results import PEIResult
 from toolcast.experiments.pei.scale import PEI_SCALE, PEIScale
-from toolcast.runtime.local_model import ServerOptions
+from toolcast.llms.local.server import ServerOptions
 from toolcast.testing import ScriptedLLM
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from experiments.experiments import call as called, config_in
-from experiments.pei_logs import Line, asked, call, line, plain_cycle, ran, said, tool_cycle, written
+from support.experiments import call as called, config_in
+from support.pei_logs import Line, asked, call, line, plain_cycle, ran, said, tool_cycle, written
 from toolcast import Message, ToolCallPart, ToolResultPart
-from toolcast.agents.histories import faults
+from toolcast.agents.engine.history import faults
 from toolcast.experiments.log_reading import LogError
 from toolcast.experiments.pei.history import CYCLES, NO_RESULT, history_of
 from toolcast.experiments.runner import ExperimentRunner

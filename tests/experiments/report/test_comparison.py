@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from experiments.run_logs import CONFIG, LogWriter, published_log, whole_run
+from support.run_logs import CONFIG, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.pei.results import PEIResult
 from toolcast.experiments.report.comparison import comparison_of

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
+from support.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import LogError
-from toolcast.experiments.pei.reading import ResultsError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
+from toolcast.experiments.pei.results_loader import ResultsError
+from toolcast.experiments.report.chart_rendering import Picture
 from toolcast.experiments.report.html import environment
 from toolcast.experiments.report.page import PICTURED, Report, logs_in, report_on
-from toolcast.experiments.report.pictures import Picture
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'toolcast[report]'")
 

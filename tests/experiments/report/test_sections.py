@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run_logs import LogWriter, published_log, whole_run
+from support.run_logs import LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.pei.results import PEIResult
 from toolcast.experiments.report.html import Cell, render
-from toolcast.experiments.report.likeness import Likeness
 from toolcast.experiments.report.sections import (
     ReportedRun,
     Share,
@@ -21,6 +20,7 @@ from toolcast.experiments.report.sections import (
     run_page,
     status_of,
 )
+from toolcast.experiments.report.similarity_matrix import Likeness
 from toolcast.experiments.report.summary import CycleSummary, RunSummary, summary_of
 
 EMPTY = RunSummary("run", None, "", "", 0, 0, None, {}, (), (), ())

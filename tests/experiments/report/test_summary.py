@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from experiments.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
+from support.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.log_events import LogEvent

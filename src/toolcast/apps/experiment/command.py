@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from ...errors import ToolcastError
 from ...terminal_text import visible
-from ..command_words import command_words
+from ..cli_errors import command_words
 
 
 class Row(NamedTuple):

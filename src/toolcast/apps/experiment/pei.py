@@ -20,12 +20,12 @@ from ...errors import ContextTooLong, ToolcastError
 from ...experiments.pei.assessment import PEIAssessment
 from ...experiments.pei.results import Agreement, PairsOfRatings, PEIResult, ResultsFile, agreement
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
-from ...llms import FunctionCallingLLM
-from ...model_choice import chosen
+from ...llms.base import FunctionCallingLLM
+from ...llms.model_registry import chosen
 from ...terminal_text import visible
-from ..pull import load_in_sight
+from ..argument_types import count
+from ..pull_command import load_in_sight
 from ..tables import aligned
-from .counts import count
 
 _OUTPUT: Final = Path("pei_results.jsonl")
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ...terminal_text import visible
-from ..command_words import command_words
+from ..cli_errors import command_words
 
 if TYPE_CHECKING:
     from ...experiments.log_events import LogEvent

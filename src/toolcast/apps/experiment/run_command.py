@@ -18,7 +18,7 @@ from ...experiments.config import ExperimentConfig
 from ...experiments.config_errors import ConfigError
 from ...experiments.config_files import load_config
 from ...messages import Message, ToolResultPart
-from .counts import count
+from ..argument_types import count
 from .progress import InterruptedBar, RunView, bar_on
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _run_one(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
 
 
 def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunView) -> ExperimentRunner:
-    from ...experiments.models import made_llm, settings_of
+    from ...experiments.llm_setup import made_llm, settings_of
     from ...experiments.operator_choice import operator_of
     from ...experiments.runner import ExperimentRunner
 
@@ -113,8 +113,8 @@ def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunVi
 
 
 def _prepare(runner: ExperimentRunner, view: RunView) -> None:
-    from ...ready_made import LlamaCpp, Ollama
-    from ..pull import progress_line
+    from ...llms.provider_llms import LlamaCpp, Ollama
+    from ..pull_command import progress_line
 
     runner.prepare(None if view.is_quiet else progress_line(sys.stderr))
     if isinstance(runner.llm, (LlamaCpp, Ollama)):  # of any other service the first cycle finds out

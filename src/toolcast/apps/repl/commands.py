@@ -15,12 +15,12 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...agents.histories import estimated_tokens
+from ...agents.engine.history import estimated_tokens
 from ...errors import ToolcastError
+from ...llms.provider_llms import LlamaCpp, providers
 from ...messages import Message, system, user
-from ...ready_made import LlamaCpp, providers
 from ...terminal_text import exposed
-from ...tools import CallableTool
+from ...tools.callable_tool import CallableTool
 from .modes import MODES
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from ...agents.engine import Engine
-from ...agents.sessions import Session
+from ...agents.engine.engine import Engine
+from ...agents.sessions.session import Session
 from ...errors import ToolcastError
-from ...llms import FunctionCallingLLM
+from ...llms.base import FunctionCallingLLM
+from ...llms.provider_llms import LlamaCpp
 from ...messages import Message
-from ...ready_made import LlamaCpp
 from ...settings import Settings
 from ...states import Observer
 from ...stores.store import Store
-from ...tools import CallableTool
+from ...tools.callable_tool import CallableTool
 from .modes import DEFAULT, MODES, Mode
 
 _A_DAY: Final = 86_400.0

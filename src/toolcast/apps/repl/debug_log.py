@@ -8,8 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from ...agents.engine import Engine
-from ...agents.histories import estimated_tokens
+from ...agents.engine.engine import Engine
+from ...agents.engine.history import estimated_tokens
 
 logger: Final = logging.getLogger("toolcast")
 

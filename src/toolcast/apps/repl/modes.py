@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...agents import permissions
-from ...agents.permissions import Permissions
-from ...tools import CallableTool
+from ...agents.permissions import permissions
+from ...agents.permissions.permissions import Permissions
+from ...tools.callable_tool import CallableTool
 
 _READING: Final = ("read_file", "list_files", "search_files", "ask_user")
 _EDITING: Final = ("write_file", "edit_file")

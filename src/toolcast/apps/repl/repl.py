@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import Final
 
-from ...agents.sessions import Session
+from ...agents.sessions.session import Session
 from ...approvals import Answer, PermissionRequest
 from ...errors import (
     AuthFailed,
@@ -32,17 +32,17 @@ from ...errors import (
     TurnStopped,
 )
 from ...events import ToolProgress
-from ...llms import FunctionCallingLLM
+from ...llms.base import FunctionCallingLLM
+from ...llms.provider_llms import llm
 from ...messages import Message, user
-from ...ready_made import llm
 from ...states import REPL, Observer, Trace
-from ...tool_texts import REFUSES_TOOLS
 from ...toolbox.questions import Question
-from ..command_words import command_words
-from .asking import answered, asked
+from ...tools.results import REFUSES_TOOLS
+from ..cli_errors import command_words
+from .approval_prompt import answered, asked
 from .commands import COMMANDS, typed_command
 from .conversation import Conversation
-from .routing import Routes
+from .event_router import Routes
 from .screen import Screen
 
 PROMPT: Final = "> "

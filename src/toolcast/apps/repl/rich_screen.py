@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final, TextIO
 from rich.text import Text
 
 from ...terminal_text import exposed, visible
-from .folding import ShownCall
 from .live_markdown import Block, LiveMarkdown
 from .live_rows import LiveRows, Row
 from .rich_rows import RichRows
+from .tool_call_summary import ShownCall
 
 if TYPE_CHECKING:
-    from .keyboard import Keyboard
-    from .prompting import Prompt
+    from .prompt_input import Prompt
+    from .terminal_input import Keyboard
 
 _MARKDOWN: Final = {"thinking": "dim italic", "content": "none"}
 """The sections of Markdown, and their styles."""

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ...errors import ToolcastError
-from ...tools import CallableTool, as_tools
+from ...tools.callable_tool import CallableTool, as_tools
 
 
 def tools_of(path: str | Path) -> tuple[CallableTool, ...]:

@@ -17,9 +17,9 @@ from typing import Any, Final
 from anyio import Event, move_on_after
 from pydantic_core import to_jsonable_python
 
-from ...agents.chat import AsyncChatMachine, ChatChange
-from ...agents.chat_context import ChatContext
-from ...agents.chat_events import StreamChunk, ToolCallProgress
+from ...chat.context import ChatContext
+from ...chat.events import StreamChunk, ToolCallProgress
+from ...chat.machine import AsyncChatMachine, ChatChange
 
 LOG_LIMIT: Final = 4_000_000
 KEEP_ALIVE: Final = 15.0

@@ -17,11 +17,11 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ...agents.chat import AsyncChatMachine
-from ...agents.chat_context import STATES
-from ...agents.chat_transitions import diagram
+from ...chat.context import STATES
+from ...chat.machine import AsyncChatMachine
+from ...chat.transitions import diagram
 from ...errors import IllegalState
-from ...runtime.weights import WEIGHTS
+from ...llms.local.weights import WEIGHTS
 from .feed import KEEP_ALIVE, LOG_LIMIT, Feed
 from .security import ASSETS, Guard, Hosts, json_body
 

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
 
 from ...errors import ToolcastError
 from ...terminal_text import visible
-from ...tool_texts import cut
+from ...tools.results import cut
 from ..config import ExperimentConfig
 from ..log_events import LogEvent, RunStatus
 

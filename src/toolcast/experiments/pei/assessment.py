@@ -21,19 +21,19 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from ...agents.histories import estimated_tokens
-from ...answers import Reader, reask
-from ...asking import Ask
+from ...agents.engine.history import estimated_tokens
+from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
-from ...llms import FunctionCallingLLM
+from ...llms.base import FunctionCallingLLM
+from ...llms.model_registry import chosen
+from ...llms.request import Ask
+from ...llms.request_state import start_call
 from ...messages import Message, assistant, user
-from ...model_choice import chosen
-from ...runtime import without_loop
-from ...runtime.network import Outside
 from ...settings import NOTHING_SET, Settings
-from ...sources import start_call
-from ...tools import CallableTool
+from ...structured.response_validation import Reader, reask
+from ...tools.callable_tool import CallableTool
+from ...transport.network import Outside
 from ..response_parsing import without_thinking
 from .history import history_of
 from .ratings import rating_in
@@ -55,8 +55,8 @@ def assess(
 ) -> PEIResult:
     """The level that `evaluator` reports of the run whose log is at `run_log`.
 
-    `evaluator` is an LLM, or a name as `toolcast.model_choice.chosen` takes it. `settings` beat the temperature of
-    0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
+    `evaluator` is an LLM, or a name as `toolcast.llms.model_registry.chosen` takes it. `settings` beat the temperature
+    of 0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
     cannot be read, `ContextTooLong` where its history does not fit the evaluator, and whatever error ends the call.
     """
     assessment = PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
@@ -107,7 +107,7 @@ class PEIAssessment:
 
     def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """What `evaluator` reports now. `name` is what the result calls it, where that is not its model's name."""
-        return without_loop.run(self._rated(evaluator, name, evaluator.sync_outside()))
+        return sync_driver.run(self._rated(evaluator, name, evaluator.sync_outside()))
 
     async def arated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """What `evaluator` reports now. See `rated_by`."""

@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...agents.histories import repaired, says_something
+from ...agents.engine.history import repaired, says_something
 from ...message_dicts import message_from
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ..log_events import LogEvent

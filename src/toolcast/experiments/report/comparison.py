@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any, Final, cast
 
 from ..pei.results import agreement
+from .chart_rendering import Picture
 from .html import Cell, Section, Table, Value
-from .pictures import Picture
 from .sections import NOTHING, ReportedRun, count, decimal, duration, status_of
 from .summary import CycleSummary, RunSummary
 

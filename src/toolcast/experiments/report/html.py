@@ -21,7 +21,7 @@ from ...terminal_text import visible
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from .pictures import Picture
+    from .chart_rendering import Picture
 
 
 @dataclass(frozen=True, slots=True)

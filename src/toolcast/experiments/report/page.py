@@ -17,16 +17,16 @@ from typing import Final
 
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log
-from ..pei.reading import results_of
 from ..pei.results import PEIResult
+from ..pei.results_loader import results_of
 from ..pei.scale import PEI_SCALE
 from ..similarity import Embedder
-from . import figures
+from . import charts
+from .chart_rendering import Picture
 from .comparison import comparison_of
 from .html import environment, render
-from .likeness import likeness_of
-from .pictures import Picture
 from .sections import ReportedRun, Share, run_page
+from .similarity_matrix import likeness_of
 from .summary import RunSummary, summary_of
 
 PAGE: Final = "report.html"
@@ -160,18 +160,18 @@ def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
     """The pictures of a run, each where there is something to see."""
     summary, slug = run.summary, run.slug
     if len(run.likeness.cycles) > 1:
-        yield "similarity", figures.similarity_picture(f"{slug}-similarity", run.likeness)
+        yield "similarity", charts.similarity_picture(f"{slug}-similarity", run.likeness)
     if any(any(cycle.memory_ops.values()) for cycle in summary.cycles):
-        yield "memory", figures.memory_picture(f"{slug}-memory", summary)
+        yield "memory", charts.memory_picture(f"{slug}-memory", summary)
     if summary.tools:
-        yield "tools", figures.tools_picture(f"{slug}-tools", summary)
-    if summary.total(figures.tokens_of) is not None:
-        yield "tokens", figures.tokens_picture(f"{slug}-tokens", summary)
+        yield "tools", charts.tools_picture(f"{slug}-tools", summary)
+    if summary.total(charts.tokens_of) is not None:
+        yield "tokens", charts.tokens_picture(f"{slug}-tokens", summary)
     if summary.total(lambda cycle: cycle.seconds):
-        yield "time", figures.time_picture(f"{slug}-time", summary)
+        yield "time", charts.time_picture(f"{slug}-time", summary)
     if run.rated:
         rows = {evaluator: {evaluator: levels} for evaluator, levels in run.rated.items()}
-        yield "pei", figures.ratings_picture(f"{slug}-pei", rows, PEI_SCALE.level_names)
+        yield "pei", charts.ratings_picture(f"{slug}-pei", rows, PEI_SCALE.level_names)
 
 
 def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
@@ -179,10 +179,10 @@ def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
     if len(runs) < 2:
         return
     if any(run.summary.cycles for run in runs):
-        yield "comparison", figures.comparison_picture(_COMPARISON, {run.name: run.summary for run in runs})
+        yield "comparison", charts.comparison_picture(_COMPARISON, {run.name: run.summary for run in runs})
     rated = {run.name: run.rated for run in runs if run.rated}
     if 0 < len(rated) <= _MOST_RATED:
-        yield "pei", figures.ratings_picture(f"{_COMPARISON}-pei", rated, PEI_SCALE.level_names)
+        yield "pei", charts.ratings_picture(f"{_COMPARISON}-pei", rated, PEI_SCALE.level_names)
 
 
 def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], notes: tuple[str, ...]) -> Report:

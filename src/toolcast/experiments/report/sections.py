@@ -13,9 +13,9 @@ from typing import Final
 
 from ..pei.results import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
+from .chart_rendering import Picture
 from .html import Cell, Fold, Section, Table, Value
-from .likeness import Likeness
-from .pictures import Picture
+from .similarity_matrix import Likeness
 from .summary import UNFINISHED, CycleSummary, RunError, RunSummary, moment
 
 NOTHING: Final = "–"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from experiments.experiments import config_in, logged, of_cycles, types
-from experiments.ollama_by_rule import MODEL, OllamaByRule, Said, cycle_of, write_then_reflect
+from support.experiments import config_in, logged, of_cycles, types
+from support.ollama_by_rule import MODEL, OllamaByRule, Said, cycle_of, write_then_reflect
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.grids.grid import GridResult, expand, run_grid
 from toolcast.experiments.log_events import LogEvent

@@ -1,0 +1,95 @@
+"""What all turns of one engine have in common, and what one turn is to do: frozen values instead of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from ...approvals import Answer
+from ...llms.base import FunctionCallingLLM
+from ...messages import Message
+from ...settings import Settings
+from ...states import Observer
+from ...tools.callable_tool import CallableTool
+from ...tools.options import check_output_limit, check_timeout
+from ...usage import Budget, Spending
+from ..permissions.permissions import Permissions
+from .compaction import Compaction
+from .typed_output import TypedOutput
+
+ToolErrors: TypeAlias = Literal["return", "raise"]
+"""What becomes of an error that a tool raises: the model reads it, or it ends the turn."""
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _a(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "permissions": (_a(Permissions), "Permissions: Permissions('default', approve=...)"),
+    "max_rounds": (_count, "a number of requests, at least 1"),
+    "settings": (_or_none(_a(Settings)), "Settings(...) or None"),
+    "compaction": (_or_none(_a(Compaction)), "Compaction(...) or None"),
+    "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
+    "max_attempts": (_count, "a number of attempts, at least 1"),
+    "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
+    "auto_continue": (_a(bool), "True or False"),
+    "tool_errors": (lambda value: value in get_args(ToolErrors), "'return' or 'raise'"),
+    "observer": (_or_none(callable), "a function of (turn_id, state), or None"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setup:
+    """How turns are made: with which LLM and tools, within which limits."""
+
+    llm: FunctionCallingLLM
+    tools: tuple[CallableTool, ...]
+    permissions: Permissions
+    max_rounds: int
+    settings: Settings | None
+    instructions: tuple[Message, ...]
+    deps: Any
+    compaction: Compaction | None
+    tool_timeout: float | None
+    output_limit: int
+    max_repeats: int | None
+    max_attempts: int
+    auto_continue: bool
+    budget: Budget | None
+    observer: Observer | None
+    tool_errors: ToolErrors = "return"
+    by_name: Mapping[str, CallableTool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, (fits, wanted) in _WANTED.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise ValueError(f"{name}={value!r:.100} is not {wanted}")
+        check_timeout(self.tool_timeout, "tool_timeout")
+        check_output_limit(self.output_limit)
+        object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What one turn is to do: what was said (nothing: go on), the typed result wanted, answers that are due.
+
+    `checkpoint` is called whenever the transcript has changed, and always before a tool runs; what it raises ends
+    the turn.
+    """
+
+    said: tuple[Message, ...] = ()
+    typed: TypedOutput | None = None
+    answers: tuple[Answer, ...] = ()
+    spending: Spending | None = None
+    checkpoint: Callable[[], object] = lambda: None

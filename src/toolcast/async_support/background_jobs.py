@@ -1,0 +1,200 @@
+"""Work that goes on beside its caller: a task where an event loop runs, else a daemon thread without one.
+
+Whatever ends a job is kept in its `error`, and nowhere else: no event loop prints it and none ends by it. Only Ctrl-C
+and `sys.exit` go on to asyncio as well, as they do from any task. `main` always begins: a job that is cancelled before
+its first step is cancelled where it first waits, so that its cleanup is never left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from threading import Thread, get_ident
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
+
+from ..errors import WouldSuspend
+from . import sync_driver
+from .waiters import Waiters
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from trio.lowlevel import TrioToken
+
+Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+_PATIENCE = 8  # cancellations
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def start_job(main: Main, *, concurrent: bool, name: str) -> SideJob:
+    """`main`, begun: `concurrent` as a task of the event loop that runs here, else in a thread of its own.
+
+    `main` is expected to deal with its own exceptions; what escapes is the job's `error`. It sees the context
+    variables of this moment.
+    """
+    job = SideJob(name)
+    if not concurrent:
+        Thread(target=copy_context().run, args=(_run, job, main), name=name, daemon=True).start()
+        return job
+    from .shielding import current_loop
+
+    loop = current_loop()
+    if hasattr(loop, "run_sync_soon"):
+        _begin_in_trio(job, main, loop)
+    else:
+        _begin_in_asyncio(job, main, loop)
+    return job
+
+
+class Ends(Protocol):
+    """Something whose end can be waited for."""
+
+    async def join(self) -> None: ...
+
+
+async def ended(jobs: Sequence[Ends], seconds: float) -> None:
+    """Wait until all `jobs` have ended, for so many `seconds`, through the cancellations of who waits."""
+    import anyio
+
+    held: BaseException | None = None
+    for _ in range(_PATIENCE):
+        try:
+            with anyio.move_on_after(seconds, shield=True):
+                for job in jobs:
+                    await job.join()
+            break
+        except anyio.get_cancelled_exc_class() as error:  # asyncio's own, which no shield keeps out
+            held = held or error
+    if held is not None:
+        raise held
+
+
+class SideJob:
+    """What has been begun. `error` is what ended it, if it did not end well; `cancelled`: that was asked for."""
+
+    __slots__ = ("__weakref__", "_cancel", "_waiters", "cancelled", "done", "error", "name", "thread")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.done: bool = False
+        self.cancelled: bool = False
+        self.error: BaseException | None = None
+        self.thread: int = 0
+        self._cancel: Callable[[], object] | None = None
+        self._waiters = Waiters()
+
+    def cancel(self) -> None:
+        """Have the job cancelled. From any thread; one that runs in a thread can only look at `cancelled` itself."""
+        self.cancelled = True
+        cancel = self._cancel
+        if cancel is not None:
+            with suppress(RuntimeError):  # its event loop is closed
+                cancel()
+
+    async def join(self) -> None:
+        """Wait for the end, in any event loop. Being cancelled here cancels nothing but the waiting."""
+        await self._waiters.suspend(self._is_done)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until the end, or for `timeout` seconds. Gives whether the job has ended.
+
+        Raises `RuntimeError` in the job's own thread, where the end would never come.
+        """
+        if not self.done and get_ident() == self.thread:
+            raise RuntimeError(f"{self.name} runs in the thread that would wait for it; await its join() instead")
+        return self._waiters.block(self._is_done, timeout)
+
+    async def work(self, main: Main) -> None:
+        """Run `main`, and keep what ends it."""
+        self.thread = get_ident()
+        try:
+            await main()
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        """Have everybody know that it is over."""
+        self._cancel = None
+        self.done = True
+        self._waiters.wake()
+
+    def cancel_by(self, cancel: Callable[[], object]) -> None:
+        """Have `cancel` called when the job is to be cancelled."""
+        self._cancel = cancel
+
+    def _is_done(self) -> bool:
+        return self.done
+
+
+def _run(job: SideJob, main: Main) -> None:
+    try:
+        sync_driver.run(job.work(main))
+    except WouldSuspend as error:
+        job.error = error
+    finally:
+        job.end()
+
+
+def _begin_in_asyncio(job: SideJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
+    job.thread = get_ident()
+    task = loop.create_task(_Begun(_in_asyncio(job, main, loop)), name=job.name)
+    if not task.done():
+        _tasks.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(_tasks.discard)
+        job.cancel_by(lambda: loop.call_soon_threadsafe(task.cancel))
+
+
+async def _in_asyncio(job: SideJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        await job.work(main)
+        if isinstance(job.error, (KeyboardInterrupt, SystemExit)):
+            loop.call_soon(_raise, job.error)
+    finally:
+        job.end()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+class _Begun(Coroutine[Any, Any, None]):
+    """A coroutine for a task of asyncio that begins even if it is cancelled before."""
+
+    def __init__(self, own: Coroutine[Any, Any, None]) -> None:
+        self._own = own
+        self._begun = False
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._own.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        self._begun = True
+        return self._own.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: Any = None, /) -> Any:
+        if self._begun:
+            return self._own.throw(kind)
+        sys.modules["asyncio"].current_task().cancel()
+        return self.send(None)
+
+    def close(self) -> None:
+        self._own.close()
+
+
+def _begin_in_trio(job: SideJob, main: Main, loop: TrioToken) -> None:
+    lowlevel = sys.modules["trio"].lowlevel
+    scope = sys.modules["trio"].CancelScope()
+    job.thread = get_ident()
+    lowlevel.spawn_system_task(_in_trio, job, main, scope, name=job.name, context=copy_context())
+    job.cancel_by(lambda: loop.run_sync_soon(scope.cancel))
+
+
+async def _in_trio(job: SideJob, main: Main, scope: Any) -> None:
+    try:
+        with scope:
+            await job.work(main)
+    finally:
+        job.end()

@@ -1,0 +1,290 @@
+"""The chat machine: what happens to a chat, in which state, and what is to be done then. Pure: no I/O, no clock.
+
+    idle ──> loading_model ──> ready ──> searching_tools ──> generating_response ──> streaming_response ──> ready
+                  │              ^              ^                                            │
+                  v              │              │                                            v
+             load_failed         └── (INTERRUPT │, failures)                    waiting_for_tool_approval
+                                                └──────────── calling_tool <─────────────────┘
+
+`TABLE` says it all, and the diagram in the documentation is drawn from it: for each state and each event its rows, of
+which the first whose guard holds is taken. A row has actions, which change the context and order work, and the state
+that follows. What has no row is ignored. Work that is ordered has a number, `run`; what another one tells is ignored,
+so that nothing that comes late can do harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ..states import Table
+from .actions import (
+    Draft,
+    Effect,
+    append_assistant_message,
+    append_chunk,
+    append_tool_rejection_message,
+    append_tool_response_message,
+    approve,
+    await_approval,
+    begin_anew,
+    call_tool,
+    can_be_loaded_again,
+    can_generate_again,
+    can_search_again,
+    cancel_generation,
+    cancel_loading,
+    cancel_stream,
+    cancel_tool_call,
+    cancel_tool_search,
+    close_calls,
+    count_round,
+    deliver_queue,
+    drop_interrupted,
+    enqueue,
+    keep_partial_text,
+    keep_tools,
+    note_failure,
+    note_limit,
+    note_loaded,
+    note_progress,
+    refuse_cut_calls,
+    set_model,
+    start_generating,
+    start_loading,
+    start_tool_search,
+)
+from .context import ChatContext, ChatState
+from .events import (
+    ApproveToolCall,
+    ChatEvent,
+    GenerationFailure,
+    GenerationSuccess,
+    Interrupt,
+    LoadModel,
+    ModelLoadFailure,
+    ModelLoadProgress,
+    ModelLoadSuccess,
+    QueueMessage,
+    RejectToolCall,
+    RetryGeneration,
+    RetryToolCall,
+    RetryToolSearch,
+    Stop,
+    StreamChunk,
+    StreamComplete,
+    StreamError,
+    ToolCallFailure,
+    ToolCallProgress,
+    ToolCallSuccess,
+    ToolSearchFailure,
+    ToolSearchSuccess,
+    WorkEvent,
+)
+from .guards import (
+    can_retry_generation,
+    can_retry_tool_call,
+    can_retry_tool_search,
+    has_queued_messages,
+    has_rounds,
+    has_rounds_after_word,
+    has_tool_call,
+    is_for_running,
+    is_last_before_calls,
+    is_last_before_word,
+    is_last_with_rounds,
+    is_pending,
+    is_running,
+    leaves_calls,
+    leaves_pending,
+    needs_approval,
+)
+
+
+class Transition(NamedTuple):
+    """What came of an event: the state, the context, what is to be done, and all states on the way."""
+
+    state: ChatState
+    context: ChatContext
+    effects: tuple[Effect, ...] = ()
+    ignored: bool = False
+    path: tuple[ChatState, ...] = ()
+
+
+# An event is of the type that the row stands under, so that each function knows the type of its own.
+Guard: TypeAlias = Callable[[ChatContext, Any], bool]
+Action: TypeAlias = Callable[[Draft, Any], None]
+
+_NO_ACTIONS: Final[Mapping[str, Action]] = {}
+
+
+class Row(NamedTuple):
+    """What follows on an event, if `guard` holds: the `actions`, in order, and the state `target`."""
+
+    target: ChatState
+    actions: tuple[Action, ...] = ()
+    guard: Guard | None = None
+
+
+def transition(
+    state: ChatState, context: ChatContext, event: ChatEvent, actions: Mapping[str, Action] = _NO_ACTIONS
+) -> Transition:
+    """Return what comes of `event`; an event that cannot happen in `state` changes nothing and is `ignored`.
+
+    `actions` replace those of the table, by their names.
+    """
+    if isinstance(event, WorkEvent) and event.run not in (None, context.run):
+        return Transition(state, context, ignored=True)
+    row = _row(TABLE[state].get(type(event), ()), context, event)
+    if row is None:
+        return Transition(state, context, ignored=True)
+    draft, path = Draft(context), list[ChatState]()
+    while row is not None:
+        for act in row.actions:
+            actions.get(act.__name__, act)(draft, event)
+        path.append(row.target)
+        row = _row(ALWAYS.get(row.target, ()), draft.context, event)
+    return Transition(path[-1], draft.context, tuple(draft.effects), path=tuple(path))
+
+
+def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | None:
+    return next((row for row in rows if row.guard is None or row.guard(context, event)), None)
+
+
+Rows: TypeAlias = Mapping[type[ChatEvent], tuple[Row, ...]]
+
+
+def _waits(state: ChatState) -> Rows:
+    """Messages are kept in every state."""
+    return {QueueMessage: (Row(state, (enqueue,)),)}
+
+
+def _ends(*actions: Action) -> Rows:
+    """What ends the work of a state: the whole turn stops, or another model takes over."""
+    return {
+        Stop: (Row("ready", actions),),
+        LoadModel: (Row("loading_model", (*actions, set_model, start_loading)),),
+    }
+
+
+_WENT_ON: Final = (Row("searching_tools", (count_round, start_tool_search), has_rounds), Row("ready", (note_limit,)))
+"""The model reads what came of its calls, if there is a round left."""
+
+
+def _then_goes_on(*actions: Action) -> tuple[Row, ...]:
+    return tuple([row._replace(actions=(*actions, *row.actions)) for row in _WENT_ON])
+
+
+ALWAYS: Final[Mapping[ChatState, tuple[Row, ...]]] = {
+    "ready": (Row("searching_tools", (deliver_queue, start_tool_search), has_queued_messages),),
+}
+"""What follows at once where a state is reached."""
+
+TABLE: Final[Mapping[ChatState, Rows]] = {
+    "idle": {
+        LoadModel: (Row("loading_model", (set_model, start_loading)),),
+        **_waits("idle"),
+    },
+    "loading_model": {
+        ModelLoadProgress: (Row("loading_model", (note_progress,)),),
+        ModelLoadSuccess: (Row("ready", (note_loaded,)),),
+        ModelLoadFailure: (Row("load_failed", (note_failure,)),),
+        LoadModel: (Row("loading_model", (cancel_loading, set_model, start_loading)),),
+        Stop: (Row("load_failed", (cancel_loading, can_be_loaded_again)),),
+        **_waits("loading_model"),
+    },
+    "load_failed": {
+        LoadModel: (Row("loading_model", (set_model, start_loading)),),
+        **_waits("load_failed"),
+    },
+    "ready": {
+        LoadModel: (Row("loading_model", (set_model, start_loading)),),
+        RetryToolSearch: (Row("searching_tools", (begin_anew, start_tool_search), can_retry_tool_search),),
+        RetryGeneration: (
+            Row("generating_response", (begin_anew, drop_interrupted, start_generating), can_retry_generation),
+        ),
+        RetryToolCall: (Row("calling_tool", (begin_anew, call_tool), can_retry_tool_call),),
+        **_waits("ready"),
+    },
+    "searching_tools": {
+        ToolSearchSuccess: (Row("generating_response", (keep_tools, start_generating)),),
+        ToolSearchFailure: (Row("ready", (note_failure,)),),
+        Interrupt: (Row("ready", (cancel_tool_search, can_search_again)),),
+        **_ends(cancel_tool_search, can_search_again),
+        **_waits("searching_tools"),
+    },
+    "generating_response": {
+        GenerationSuccess: (Row("streaming_response"),),
+        GenerationFailure: (Row("ready", (note_failure,)),),
+        Interrupt: (Row("ready", (cancel_generation, can_generate_again)),),
+        **_ends(cancel_generation, can_generate_again),
+        **_waits("generating_response"),
+    },
+    "streaming_response": {
+        StreamChunk: (Row("streaming_response", (append_chunk,)),),
+        StreamComplete: (
+            Row("waiting_for_tool_approval", (await_approval, append_assistant_message), needs_approval),
+            Row("calling_tool", (append_assistant_message, call_tool), has_tool_call),
+            Row("ready", (append_assistant_message, refuse_cut_calls)),
+        ),
+        StreamError: (Row("ready", (keep_partial_text, note_failure, cancel_stream)),),
+        Interrupt: (Row("ready", (cancel_stream, keep_partial_text, can_generate_again)),),
+        **_ends(cancel_stream, keep_partial_text, can_generate_again),
+        **_waits("streaming_response"),
+    },
+    "waiting_for_tool_approval": {
+        ApproveToolCall: (Row("calling_tool", (approve, call_tool), is_pending),),
+        RejectToolCall: (
+            Row("waiting_for_tool_approval", (append_tool_rejection_message,), leaves_pending),
+            Row("calling_tool", (append_tool_rejection_message, call_tool), leaves_calls),
+            Row(
+                "searching_tools",
+                (append_tool_rejection_message, count_round, start_tool_search),
+                has_rounds_after_word,
+            ),
+            Row("ready", (append_tool_rejection_message, note_limit), is_pending),
+        ),
+        Interrupt: _then_goes_on(close_calls),
+        **_ends(close_calls, can_search_again),
+        **_waits("waiting_for_tool_approval"),
+    },
+    "calling_tool": {
+        ToolCallProgress: (Row("calling_tool"),),
+        ToolCallSuccess: (
+            Row("calling_tool", (append_tool_response_message,), is_for_running),
+            Row("calling_tool", (append_tool_response_message, call_tool), is_last_before_calls),
+            Row("waiting_for_tool_approval", (append_tool_response_message,), is_last_before_word),
+            Row("searching_tools", (append_tool_response_message, count_round, start_tool_search), is_last_with_rounds),
+            Row("ready", (append_tool_response_message, note_limit), is_running),
+        ),
+        ToolCallFailure: (Row("ready", (note_failure,)),),
+        ApproveToolCall: (Row("calling_tool", (approve,), is_pending),),
+        RejectToolCall: (Row("calling_tool", (append_tool_rejection_message,), is_pending),),
+        Interrupt: _then_goes_on(cancel_tool_call, close_calls),
+        **_ends(cancel_tool_call, close_calls, can_search_again),
+        **_waits("calling_tool"),
+    },
+}
+"""What follows on each event in each state."""
+
+
+_ROWS: Final = [row for rows in TABLE.values() for choices in rows.values() for row in choices]
+
+ACTIONS: Final[Mapping[str, Action]] = {act.__name__: act for row in (*_ROWS, *ALWAYS["ready"]) for act in row.actions}
+"""The actions by their names."""
+
+
+def diagram() -> Table:
+    """The table as one of states.py, whose events are those of the chat, with their guards."""
+    moves: dict[str, dict[str, str]] = {}
+    for state, rows in TABLE.items():
+        own = moves[state] = {}
+        for event, choices in rows.items():
+            own |= {_label(event.type, row): row.target for row in choices}
+        own |= {_label("", row): row.target for row in ALWAYS.get(state, ())}
+    return moves
+
+
+def _label(event: str, row: Row) -> str:
+    guard = "" if row.guard is None else f"[{row.guard.__name__}]"
+    return f"{event} {guard}".strip()

@@ -1,0 +1,174 @@
+"""Lines that a person types, each for one question: within a time limit, and none of them for a question before.
+
+Where the system can tell whether something is there (a terminal, a pipe or a file, on POSIX) the descriptor itself is
+read, past the stream's own buffer; so nobody else should read it meanwhile. Any other stream is read in a thread,
+which goes on reading when a question is given up, and serves the next one.
+
+What came before a question is no answer to it. On a terminal that is all that was typed before. In a pipe the answers
+may well stand ready; there only what came too late is left out: all that is there when the next question is asked,
+and the rest of a line that had begun.
+
+A broken line (transport/cancel_handle.py) ends the waiting within a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Protocol, TextIO
+
+from ..async_support.background_jobs import SideJob, start_job
+from ..transport.cancel_handle import line_here
+
+_SLICE: Final = 0.1  # seconds until a broken line is noticed
+_MOST: Final = 1 << 20  # bytes of a line
+_DRAINED: Final = 1 << 24  # bytes that may have come too late
+
+
+class TypedLines(Protocol):
+    """Where lines come from. Raises `EOFError` at the end, `OSError` or `ValueError` where nothing can be read."""
+
+    def begin(self) -> None:
+        """Leave out what can be no answer to the question that is asked next."""
+        ...
+
+    def next(self, seconds: float | None) -> str:
+        """The next line, without its end. `TimeoutError` after so many seconds, `ConnectionError` if taken back."""
+        ...
+
+
+def typed_lines(stream: TextIO) -> TypedLines:
+    """The lines of `stream`."""
+    try:
+        descriptor = stream.fileno() if os.name == "posix" else None
+    except (OSError, AttributeError):  # in memory, or not quite a stream
+        descriptor = None
+    if descriptor is None:
+        return StreamLines(stream)
+    return DescriptorLines(descriptor, getattr(stream, "encoding", None) or "utf-8")
+
+
+class DescriptorLines:
+    """The lines of a descriptor that can be waited for."""
+
+    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
+        self.descriptor: int = descriptor
+        self._encoding = encoding
+        self._rest = b""
+        self._late = False
+        self._skips = False
+
+    def begin(self) -> None:
+        """Leave out what can be no answer to the question that is asked next."""
+        if os.isatty(self.descriptor):
+            _flush(self.descriptor)
+            self._rest = b""
+        elif self._late:
+            self._drain()
+        self._late = False
+
+    def next(self, seconds: float | None) -> str:
+        """The next line, without its end; see `TypedLines`."""
+        self._late = True
+        wait = _Wait(seconds)
+        if self._skips:
+            self._line(wait)
+            self._skips = False
+        line = self._line(wait)
+        self._late = False
+        return line.removesuffix(b"\r").decode(self._encoding, "replace")
+
+    def _line(self, wait: _Wait) -> bytes:
+        while b"\n" not in self._rest and len(self._rest) < _MOST:
+            wait.until(self._is_ready)
+            if not (data := os.read(self.descriptor, 65536)):
+                if not self._rest:
+                    raise EOFError("the input has ended")
+                break
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _is_ready(self, seconds: float | None) -> bool:
+        return bool(select.select([self.descriptor], [], [], seconds)[0])
+
+    def _drain(self) -> None:
+        drained = 0
+        while drained < _DRAINED and self._is_ready(0) and (data := os.read(self.descriptor, 65536)):
+            drained += len(data)
+            self._rest = data
+        if self._rest:
+            self._skips = not self._rest.endswith(b"\n")
+        self._rest = b""
+
+
+class StreamLines:
+    """The lines of any stream, read in a thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._reading: _Reading | None = None
+
+    def begin(self) -> None:
+        """Leave out what can be no answer to the question that is asked next."""
+        if self._reading is not None and self._reading.job.done:
+            self._reading = None
+
+    def next(self, seconds: float | None) -> str:
+        """The next line, without its end; see `TypedLines`."""
+        reading = self._reading = self._reading or _Reading(self._stream)
+        _Wait(seconds).until(reading.job.wait)
+        self._reading = None
+        return reading.line()
+
+
+class _Reading:
+    """A line that is being read in a thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._read = ""
+        self.job: SideJob = start_job(self._work, concurrent=False, name="the operator's line")
+
+    def line(self) -> str:
+        """The line, once the job is done."""
+        if self.job.error is not None:
+            raise self.job.error
+        if not self._read:
+            raise EOFError("the input has ended")
+        return self._read.removesuffix("\n").removesuffix("\r")
+
+    async def _work(self) -> None:
+        self._read = self._stream.readline()
+
+
+class _Wait:
+    """A wait for a line, which may take so many `seconds`."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._until = None if seconds is None else monotonic() + seconds
+        self._line = line_here()
+
+    def until(self, ready: Callable[[float | None], bool]) -> None:
+        """Return once `ready(seconds)`, which waits for so long at most, says so."""
+        while not ready(self._slice()):
+            if self._until is not None and monotonic() >= self._until:
+                raise TimeoutError(f"there was no answer within {self._seconds:g} seconds")
+            if self._line is not None and self._line.broken:
+                raise ConnectionError("the question was taken back")
+
+    def _slice(self) -> float | None:
+        left = None if self._until is None else max(0.0, self._until - monotonic())
+        if self._line is None:
+            return left
+        return _SLICE if left is None else min(left, _SLICE)
+
+
+def _flush(terminal: int) -> None:
+    """Have a terminal forget what was typed and not read."""
+    import termios
+
+    termios.tcflush(terminal, termios.TCIFLUSH)

@@ -1,0 +1,207 @@
+"""The model of an experiment: the LLM that its configuration names, its settings, and whether it is there.
+
+ContReAct says how a model samples in Ollama's words. What every service knows goes where it always does; the rest goes
+to Ollama as its `options`, and to the embedded model as far as llama.cpp has the same. Any other service would leave
+it out without a word, or fail in the first cycle: there it is refused, by its key. An LLM that a program brings itself
+is given everything, as Ollama is.
+
+Whether the model is there is asked before the first cycle, once for both faces: of Ollama by its list of models, of the
+embedded model by loading it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Final
+
+from ..async_support import sync_driver
+from ..errors import ConnectFailed, LLMError, MalformedEvent, StreamInterrupted, Timeout, ToolcastError
+from ..llms.base import FunctionCallingLLM
+from ..llms.http_llm import ServiceLLM
+from ..llms.model_registry import chosen
+from ..llms.provider_llms import LlamaCpp, Ollama, providers
+from ..metadata import Progress
+from ..providers.base import HTTPRequest, SecretURL
+from ..providers.http_adapter import http_request
+from ..settings import Settings
+from ..transport.network import Outside
+from .config import ExperimentConfig, ModelOptions
+from .config_errors import NOWHERE, UnknownKey, error_of, fault_at
+
+LLAMA_CPP_OPTIONS: Final = frozenset(
+    (
+        *("repeat_last_n", "repeat_penalty", "min_p", "typical_p", "presence_penalty", "frequency_penalty"),
+        *("mirostat", "mirostat_tau", "mirostat_eta"),
+    )
+)
+"""The options that llama.cpp takes under the same name as Ollama."""
+
+_SHOWN = 8
+"""How many models an error names, at most."""
+
+
+class ServerNotFound(ToolcastError, ConnectionError):
+    """Ollama does not answer at its address."""
+
+
+class ModelNotFoundError(ToolcastError, LookupError):
+    """Ollama is there, and the model is not. `model` is its name."""
+
+    def __init__(self, message: str = "", model: str = "") -> None:
+        super().__init__(message)
+        self.model = model
+
+
+def made_llm(config: ExperimentConfig, *, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
+    """The LLM of an experiment. `host` and `token` are its service's, over what configuration and environment say.
+
+    Raises `UnsupportedLLMError` or `BadRequest` for a name, a host or a token that fit no LLM.
+    """
+    if config.asks_ollama:
+        model = config.model_name.removeprefix("ollama:")
+        return chosen(f"ollama:{model}", host or config.ollama_client_config.host, token)
+    llm = chosen(config.model_name, host, token)
+    if isinstance(llm, LlamaCpp) and config.model_options.num_ctx is not None:
+        from ..llms.local.server import ServerOptions
+
+        return LlamaCpp(llm.model, server=ServerOptions(context=config.model_options.num_ctx))
+    return llm
+
+
+def settings_of(config: ExperimentConfig, llm: FunctionCallingLLM) -> Settings:
+    """How `llm` is asked in this experiment. Raises `UnknownKey` for options that its service has not."""
+    options = config.model_options
+    limit = options.num_predict or -1
+    return Settings(
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        max_tokens=limit if limit > 0 else None,
+        stop=options.stop,
+        seed=options.seed,
+        extra=_extra(_others(options), llm),
+    )
+
+
+def check_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
+    """Return once the model can be asked. `progress(done, total)` hears how far weights are fetched, in bytes.
+
+    Raises `ServerNotFound` where Ollama does not answer, `ModelNotFoundError` where it has not got the model, and what
+    loading raises. A service that gives no list of its models is taken as it is.
+    """
+    sync_driver.run(_check(llm, llm.sync_outside(), progress))
+
+
+async def acheck_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
+    """Return once the model can be asked; see `check_model`."""
+    await _check(llm, llm.async_outside(), progress)
+
+
+def _others(options: ModelOptions) -> dict[str, Any]:
+    """The options that have no place in `Settings`."""
+    named = options.model_dump(include={"repeat_last_n", "repeat_penalty", "num_ctx"}, exclude_none=True)
+    filled = {"num_predict": -2} if options.num_predict == -2 else {}  # until the context is full: Ollama's own
+    return named | filled | (options.model_extra or {})
+
+
+def _extra(others: Mapping[str, Any], llm: FunctionCallingLLM) -> dict[str, Any] | None:
+    if isinstance(llm, LlamaCpp):
+        known = {name: value for name, value in others.items() if name in LLAMA_CPP_OPTIONS}
+        _refuse(set(others) - set(known) - {"num_ctx", "num_predict"}, "the embedded model")
+        return known or None
+    if isinstance(llm, ServiceLLM) and not isinstance(llm, Ollama):
+        _refuse(set(others), f"{llm.metadata.provider} {llm.model}")
+    return {"options": dict(others)} if others else None
+
+
+def _refuse(names: set[str], service: str) -> None:
+    """Raise `UnknownKey` where there is any of these options."""
+    told = f"is no option of {service}. Take it out, or name a model of Ollama"
+    if faults := [fault_at(UnknownKey, ("model_options", name), told, NOWHERE) for name in sorted(names)]:
+        raise error_of(faults)
+
+
+async def _check(llm: FunctionCallingLLM, outside: Outside, progress: Progress | None) -> None:
+    if isinstance(llm, Ollama):
+        await _find(llm, outside)
+    elif outside.concurrent:
+        from anyio import to_thread
+
+        await to_thread.run_sync(partial(llm.load, progress))
+    else:
+        llm.load(progress)
+
+
+async def _find(llm: Ollama, outside: Outside) -> None:
+    """Return if Ollama has the model, or does not say what it has."""
+    asked = llm.preview(llm.ask("?", (), None, None, parallel=False))
+    assert asked is not None  # a service's LLM sends a request
+    before, _, after = asked.target.rpartition("/api/chat")
+    request = http_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
+    before = request.url.rpartition("/api/tags")[0]
+    try:
+        status, body = await _fetched(await llm.authorize(request, outside), llm, outside)
+    except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
+        why = error.message.partition(". ")[0] if isinstance(error, LLMError) else "nothing came back in time"
+        raise ServerNotFound(
+            f"Ollama does not answer at {before}: {why}. Start it with `ollama serve`, or say where it is "
+            "with ollama_client_config.host or --host"
+        ) from error
+    if status != 404:
+        _look_up(llm.model, _names(body, before, request), before)
+
+
+async def _fetched(request: HTTPRequest, llm: Ollama, outside: Outside) -> tuple[int, bytes]:
+    """Status and body of the answer; a refusal other than 404 is raised."""
+    reply = await outside.open(request, connect=_CONNECT, read=_READ)
+    try:
+        body = bytearray()
+        while len(body) < _MOST and (data := await reply.read(_READ)):
+            body += data
+    finally:
+        await reply.close()
+    if reply.status >= 300 and reply.status != 404:
+        raise llm.wire.error(reply.status, reply.headers, bytes(body))
+    return reply.status, bytes(body)
+
+
+_CONNECT: Final = 10.0
+_READ: Final = 30.0
+_MOST: Final = 10_000_000
+
+
+def _names(body: bytes, address: str, request: HTTPRequest) -> list[str]:
+    """Return the names of the models in an answer to `/api/tags`. Raises `MalformedEvent` if it is none."""
+    with suppress(ValueError, LookupError, TypeError):
+        return [str(model["name"]) for model in json.loads(body)["models"] or ()]
+    # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
+    start = request.masked(body.decode("utf-8", "replace"))[:60]
+    raise MalformedEvent(
+        f"what answers at {address} is no Ollama: asked for its models it says {start!r}. "
+        "Check ollama_client_config.host, or --host"
+    )
+
+
+def _look_up(model: str, names: list[str], address: str) -> None:
+    """Raise `ModelNotFoundError` unless `model` is among these names, with its tag or without."""
+    there = {_tagged(name): name for name in names}
+    if _tagged(model) in there:
+        return
+    near = get_close_matches(_tagged(model), there, _SHOWN, 0.6) or list(there)[:_SHOWN]
+    shown = ", ".join(there[name] for name in near)
+    has = f"It has: {shown}" if shown else "It has no models yet"
+    service = model.partition(":")[0]
+    other = f" For the service {service} leave ollama_client_config out." if service in providers() else ""
+    raise ModelNotFoundError(
+        f"Ollama at {address} has no model {model!r}. Fetch it with `ollama pull {model}`.{other} {has}", model
+    )
+
+
+def _tagged(name: str) -> str:
+    """A model's name as Ollama compares it: with a tag, whatever the case."""
+    name = name.lower()
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"

@@ -1,0 +1,346 @@
+"""The pictures of a report: of one run, cycle by cycle, and of several beside each other.
+
+Each function takes figures and gives a `Picture`. Of a run with more cycles than bars can be told apart, each bar is
+the mean of some cycles that follow each other, and the axis says of how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from math import ceil
+from statistics import fmean, median
+from textwrap import wrap
+from typing import Any, Final, TypeAlias
+
+from .chart_rendering import COLOURS, FAINT, INK, MARKERS, PAPER, Axes, Figure, Picture, contrasting, label
+from .similarity_matrix import Likeness
+from .summary import CycleSummary, RunSummary
+
+Measure: TypeAlias = Callable[[CycleSummary], float | None]
+
+BARS: Final = 60
+"""No more bars than these stand beside each other."""
+LINES: Final = len(COLOURS)
+"""So many runs are told apart by colour."""
+
+_NAMED = 25  # an axis of so many cycles has the number of each
+_LINE = 100  # letters that stand beside each other
+_DASH = 4  # of equal curves, in widths of the line
+_FINE = 4  # up to here an axis may have fractions, if there are any
+_NUMBERED = 14  # a matrix of so many cycles has its numbers in the cells
+_MEMORY: Final[Mapping[str, str]] = dict(
+    zip(("write", "read", "list", "delete", "pattern_search"), COLOURS, strict=False)
+)
+_PANELS: Final[Sequence[tuple[str, Measure]]] = (
+    ("tokens per cycle, input and output", lambda cycle: tokens_of(cycle)),
+    ("seconds per cycle", lambda cycle: cycle.seconds),
+    ("keys in memory at the end of a cycle", lambda cycle: cycle.memory_keys),
+    ("similarity to the nearest earlier reflection", lambda cycle: cycle.similarity),
+)
+
+
+def similarity_picture(name: str, found: Likeness) -> Picture:
+    """The matrix of the likeness of all reflections."""
+    cycles = found.cycles
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        lowest = min(0.0, *(min(row) for row in found.scores))
+        image = axes.imshow(found.scores, cmap="Blues", vmin=lowest, vmax=1, interpolation="none")
+        axes.grid(visible=False)
+        ticks = range(0, len(cycles), max(1, ceil(len(cycles) / 15)))
+        axes.set_xticks(ticks, [str(cycles[at]) for at in ticks])
+        axes.set_yticks(ticks, [str(cycles[at]) for at in ticks])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set(xlabel="cycle", ylabel="cycle", title="cosine similarity of the reflections")
+        bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
+        bar.outline.set_visible(False)
+        for row, scores in enumerate(found.scores if len(cycles) <= _NUMBERED else ()):
+            for column, score in enumerate(scores):
+                red, green, blue, _ = image.to_rgba(score, bytes=True)
+                colour = contrasting(f"#{red:02x}{green:02x}{blue:02x}")
+                axes.text(column, row, f"{score:z.2f}", ha="center", va="center", color=colour, fontsize=9)
+
+    alt = f"Matrix of the similarity of {len(cycles)} reflections, each with each."
+    if pairs := found.pairs:
+        score, one, other = pairs[0]
+        alt += f" The most alike are those of cycles {one} and {other}, with {score:z.2f}."
+    return Picture(name, alt, 7.2 if len(cycles) > 4 else 4.5, draw)
+
+
+def memory_picture(name: str, run: RunSummary) -> Picture:
+    """The operations on the memory in each cycle, by tool, and how many keys it holds."""
+
+    def draw(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+        parts = {tool: _of_tool(tool) for tool in _MEMORY}
+        _stacked(upper, run, parts, tuple(_MEMORY.values()))
+        upper.set_title("memory operations per cycle")
+        _keys(figure, upper)
+        numbers = [cycle.number for cycle in run.cycles]
+        keys = [cycle.memory_keys for cycle in run.cycles]
+        marker = "o" if len(keys) <= _NAMED else ""
+        lower.plot(numbers, keys, drawstyle="steps-mid", color=INK, linewidth=1.8, marker=marker, markersize=5)
+        lower.set_title("keys in memory at the end of the cycle")
+        lower.set_ylim(0, 1.1 * max(*keys, 1))
+        _whole_numbers(lower.yaxis)
+        _cycles_below(lower, run)
+
+    total = {tool: sum(cycle.memory_ops[tool] for cycle in run.cycles) for tool in _MEMORY}
+    said = ", ".join(f"{count} {tool}" for tool, count in total.items() if count) or "none"
+    return Picture(name, f"Memory operations per cycle, and the keys in memory. In all: {said}.", 5.0, draw)
+
+
+def tools_picture(name: str, run: RunSummary) -> Picture:
+    """How often each tool was called, and how often it answered with an error."""
+    tools = [*run.tools.items()][:15]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        names = [label(tool) for tool, _ in tools]
+        rows = range(len(tools))
+        good = [use.calls - use.errors for _, use in tools]
+        bad = [use.errors for _, use in tools]
+        axes.barh(rows, good, color=COLOURS[0], label="answered", height=0.7)
+        if any(bad):
+            axes.barh(rows, bad, left=good, color=COLOURS[1], label="answered with an error", height=0.7)
+            _keys(figure, axes)
+        for row, (_, use) in enumerate(tools):
+            said = f"{use.calls:,}" + (f" ({use.errors:,} errors)" if use.errors else "")
+            axes.annotate(said, (use.calls, row), (5, 0), textcoords="offset points", va="center_baseline", color=INK)
+        axes.set_yticks(rows, names)
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.grid(visible=False)
+        axes.tick_params(axis="y", labelcolor=INK)
+        axes.xaxis.set_visible(False)
+        axes.spines["bottom"].set_visible(False)
+        axes.set_title("calls of each tool")
+
+    said = ", ".join(f"{tool} {use.calls}" for tool, use in tools)
+    return Picture(name, f"Calls of each tool: {said}.", 0.9 + 0.36 * len(tools), draw)
+
+
+def tokens_picture(name: str, run: RunSummary) -> Picture:
+    """The tokens that each cycle read and wrote."""
+
+    def draw(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        _stacked(upper, run, {"input": lambda cycle: cycle.input_tokens}, COLOURS[:1])
+        _stacked(lower, run, {"output": lambda cycle: cycle.output_tokens}, COLOURS[1:2])
+        upper.set_title("input tokens per cycle, all steps together")
+        lower.set_title("output tokens per cycle")
+        _cycles_below(lower, run)
+
+    read, wrote = run.total(lambda cycle: cycle.input_tokens), run.total(lambda cycle: cycle.output_tokens)
+    return Picture(name, f"Tokens per cycle. In all {read or 0:,} of input and {wrote or 0:,} of output.", 4.6, draw)
+
+
+def time_picture(name: str, run: RunSummary) -> Picture:
+    """The seconds that each cycle took: of the model, of the tools, of all else."""
+    split = run.total(lambda cycle: cycle.model_seconds) is not None
+    parts: dict[str, Measure] = {"model": _model_seconds, "tools": _tool_seconds, "all else": _other_seconds}
+    whole: dict[str, Measure] = {"whole cycle": lambda cycle: cycle.seconds}
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        _stacked(axes, run, parts if split else whole, (COLOURS[0], COLOURS[5], FAINT))
+        axes.set_title("seconds per cycle")
+        if split:
+            _keys(figure, axes)
+        _cycles_below(axes, run)
+
+    total = run.total(lambda cycle: cycle.seconds) or 0.0
+    return Picture(name, f"Seconds per cycle. In all {total:,.0f} seconds.", 3.4, draw)
+
+
+def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], levels: Sequence[str]) -> Picture:
+    """Ratings on a scale from 1, a row for each key and a colour for each evaluator. `levels` are the scale's names."""
+    evaluators = [*dict.fromkeys(evaluator for row in rows.values() for evaluator in row)]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for at, (key, row) in enumerate(rows.items()):
+            # Beside the axis a long name would leave the levels less room than their names need.
+            axes.text(0.55, at - 0.36, label(key, _LINE - 10), color=INK, va="center", fontweight="bold", fontsize=9)
+            for number, (evaluator, ratings) in enumerate(row.items()):
+                apart = min(0.2, 0.56 / len(row))
+                place = at + 0.12 + apart * (number - (len(row) - 1) / 2)
+                _dots(axes, place, ratings, evaluators.index(evaluator))
+        if len(evaluators) > 1 and any([*row] != [name] for name, row in rows.items()):
+            for number, evaluator in enumerate(evaluators):
+                marker, colour = _look(number)
+                axes.plot([], [], marker, color=colour, label=label(evaluator))
+            _keys(figure, axes)
+        axes.set_yticks([])
+        axes.set_ylim(len(rows) - 0.5, -0.6)
+        axes.set_xlim(0.5, len(levels) + 0.5)
+        names = ["\n".join([str(number), *wrap(label(text), 11)]) for number, text in enumerate(levels, 1)]
+        axes.set_xticks(range(1, len(levels) + 1), names, fontsize=9)
+        axes.grid(visible=True, axis="both")
+        axes.tick_params(length=0, labelcolor=INK)
+        axes.set_title("PEI ratings (bar: mean of an evaluator's repeats)")
+
+    said = "; ".join(
+        f"{row}: " + ", ".join(f"{by} {fmean(ratings):.1f}" for by, ratings in given.items() if ratings)
+        for row, given in rows.items()
+    )
+    return Picture(name, f"PEI ratings, means. {said}.", 1.7 + 0.75 * len(rows), draw)
+
+
+def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
+    """Runs laid over each other, cycle by cycle. Of more than `LINES`, all are grey and their median stands out."""
+
+    def draw(figure: Figure) -> None:
+        panels: Any = figure.subplots(2, 2, sharex=True)
+        for axes, (title, measure) in zip(panels.flat, _PANELS, strict=True):
+            axes.set_title(title)
+            _laid_over(axes, runs, measure)
+            _whole_numbers(axes.xaxis)
+        for axes in panels[1]:
+            axes.set_xlabel("cycle")
+        _keys(figure, panels[0][1])
+
+    what = "; ".join(title for title, _ in _PANELS)
+    return Picture(name, f"{len(runs)} runs laid over each other, cycle by cycle: {what}.", 6.4, draw)
+
+
+def tokens_of(cycle: CycleSummary) -> int | None:
+    """Input and output of a cycle; None where neither was logged."""
+    if cycle.input_tokens is None and cycle.output_tokens is None:
+        return None
+    return (cycle.input_tokens or 0) + (cycle.output_tokens or 0)
+
+
+def _of_tool(tool: str) -> Measure:
+    return lambda cycle: cycle.memory_ops[tool]
+
+
+def _model_seconds(cycle: CycleSummary) -> float:
+    return cycle.model_seconds or 0.0
+
+
+def _tool_seconds(cycle: CycleSummary) -> float:
+    return cycle.tool_seconds or 0.0
+
+
+def _other_seconds(cycle: CycleSummary) -> float:
+    return max((cycle.seconds or 0.0) - _model_seconds(cycle) - _tool_seconds(cycle), 0.0)
+
+
+def _groups(run: RunSummary) -> Iterator[Sequence[CycleSummary]]:
+    """The cycles, as many together as one bar stands for."""
+    size = _per_bar(run)
+    for start in range(0, len(run.cycles), size):
+        yield run.cycles[start : start + size]
+
+
+def _per_bar(run: RunSummary) -> int:
+    return max(1, ceil(len(run.cycles) / BARS))
+
+
+def _mean(cycles: Sequence[CycleSummary], measure: Measure) -> float:
+    said = [value for value in map(measure, cycles) if value is not None]
+    return fmean(said) if said else 0.0
+
+
+def _stacked(axes: Axes, run: RunSummary, parts: Mapping[str, Measure], colours: Sequence[str]) -> None:
+    """Bars, one part on the other."""
+    groups = [*_groups(run)]
+    places = [fmean((group[0].number, group[-1].number)) for group in groups]
+    below = [0.0] * len(groups)
+    for (name, measure), colour in zip(parts.items(), colours, strict=False):
+        heights = [_mean(group, measure) for group in groups]
+        if any(heights):
+            axes.bar(places, heights, 0.8 * _per_bar(run), below, color=colour, label=name, linewidth=0.5)
+            below = [low + height for low, height in zip(below, heights, strict=True)]
+    if max(below) > _FINE or all(top.is_integer() for top in below):
+        _whole_numbers(axes.yaxis)
+    axes.set_ylim(0, 1.05 * (max(below) or 1))
+
+
+def _dots(axes: Axes, at: float, ratings: Sequence[int], number: int) -> None:
+    """One evaluator's ratings: equal ones beside each other, and their mean."""
+    seen, many = dict[int, int](), max(map(ratings.count, ratings), default=0)
+    marker, colour = _look(number)
+    for rating in sorted(ratings):
+        seen[rating] = seen.get(rating, 0) + 1
+        place = rating + min(0.15, 0.8 / many) * (seen[rating] - (ratings.count(rating) + 1) / 2)
+        axes.plot([place], [at], marker, color=colour, markersize=7, markeredgecolor=PAPER)
+    if len(ratings) > 1:
+        axes.plot([fmean(ratings)] * 2, [at - 0.12, at + 0.12], color=colour, linewidth=2.5)
+
+
+def _look(number: int) -> tuple[str, str]:
+    """The marker and the colour of one of several; of the first 36 no two are alike."""
+    return MARKERS[number % LINES], COLOURS[(number + number // LINES) % LINES]
+
+
+def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> None:
+    few = len(runs) <= LINES
+    at = dict[int, list[float]]()
+    curves = {
+        name: [(cycle.number, value) for cycle in run.cycles if (value := measure(cycle)) is not None]
+        for name, run in runs.items()
+    }
+    for number, (name, points) in enumerate(curves.items()):
+        for cycle, value in points:
+            at.setdefault(cycle, []).append(value)
+        xs, ys = [cycle for cycle, _ in points], [value for _, value in points]
+        if few:
+            marker, colour = _look(number)
+            marker = marker if len(points) <= 30 else ""
+            equal = [other for other, its in curves.items() if its == points]
+            look = _in_turn(equal.index(name), len(equal))
+            axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label(name), **look)
+        else:
+            axes.plot(xs, ys, color=FAINT, alpha=0.35, linewidth=0.8)
+    if not at:
+        axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", va="center", color=FAINT)
+        axes.set_yticks([])
+        return
+    lowest, highest = min(map(min, at.values())), max(map(max, at.values()))
+    axes.set_ylim(1.05 * min(lowest, 0), 1.05 * max(highest, 0) or (0 if lowest < 0 else 1))
+    if not few:
+        xs = sorted(at)
+        axes.plot(xs, [median(at[x]) for x in xs], color=COLOURS[1], linewidth=2.4, label=f"median of {len(runs)} runs")
+
+
+def _in_turn(place: int, count: int) -> dict[str, Any]:
+    """Return how one of `count` equal curves is drawn, so that none hides the others: they take turns."""
+    if count == 1:
+        return {}
+    return {"linestyle": (_DASH * place, (_DASH, _DASH * (count - 1))), "markevery": (place, count)}
+
+
+def _keys(figure: Figure, axes: Axes) -> None:
+    """What the colours mean, above all."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        fitting = _LINE // (max(map(len, labels)) + 6)
+        key = figure.legend(handles, labels, loc="outside upper right", ncols=min(len(handles), max(fitting, 1)))
+        for line in key.get_lines():
+            if line.get_linestyle() == "--":  # a curve that takes turns with an equal one
+                line.set_linestyle("-")
+
+
+def _cycles_below(axes: Axes, run: RunSummary) -> None:
+    """The axis of the cycles."""
+    size = _per_bar(run)
+    axes.set_xlabel("cycle" if size == 1 else f"cycle (each bar is the mean of {size} cycles)")
+    if len(run.cycles) <= _NAMED:
+        axes.set_xticks([cycle.number for cycle in run.cycles])
+    else:
+        _whole_numbers(axes.xaxis)
+    margin = 0.6 + max(0.0, (6 - len(run.cycles)) / 2)  # so that the bars of a few are no walls
+    axes.set_xlim(run.cycles[0].number - margin, run.cycles[-1].number + margin)
+    axes.tick_params(axis="x", length=0)
+
+
+def _whole_numbers(axis: Any) -> None:
+    """Ticks at whole numbers, written in full."""
+    ticker: Any = import_module("matplotlib.ticker")
+    axis.set_major_locator(ticker.MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))

@@ -1,0 +1,402 @@
+"""LLMs that can call functions: what every one of them shares.
+
+`FunctionCallingLLM` turns one source of events into every way to ask: chat, chat with tools, predict and call,
+each whole or streamed, sync or async. A custom LLM implements `metadata` and one async iterator, `_events`;
+the ready-made ones (ready_made.py) are a service's dialect behind the network instead.
+
+What is asked is one frozen value, `Ask` (asking.py). Each public method makes one and hands it to the same few lines,
+written once in async syntax; the sync methods drive those without an event loop.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, TypeAlias, overload
+
+from ..accumulator import Accumulator
+from ..async_support import sync_driver
+from ..call_report import Account
+from ..closing import AsyncClosing, Closing
+from ..errors import NoToolCallError, UnsupportedLLMError
+from ..events import ChatResponse, Event
+from ..messages import Message, ToolCallPart, system as system_message
+from ..metadata import LLMMetadata, Progress
+from ..option_types import require_optional, require_text
+from ..providers.base import Decoder, HTTPRequest, Mode, ToolChoice
+from ..settings import NOTHING_SET, Settings
+from ..structured.response_validation import AgentChatResponse
+from ..tools.callable_tool import CallableTool, as_tools
+from ..tools.execution import run_tools
+from ..transport.network import Clock, Network, Outside, SystemClock, async_outside, sync_outside
+from ..transport.networks import network_of
+from .concurrency_limiter import InTurn, Turns
+from .defaults import Configs, replacement
+from .event_streams import AsyncEventStream, EventStream
+from .request import Ask, Messages, Tools, as_messages, named_choice
+from .request_state import Call, IteratedEvents, start_call
+from .response_events import Source
+
+NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
+"""What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
+
+
+class FunctionCallingLLM(Closing, AsyncClosing):
+    """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own.
+
+    `modes` are the ways in which it can be held to them.
+    """
+
+    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "prompted")
+
+    def __init__(
+        self,
+        *,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        network: NetworkChoice | None = None,
+        max_concurrency: int | None = None,
+    ) -> None:
+        require_optional("settings", settings, Settings, "Settings")
+        require_text("system_prompt", system_prompt)
+        self.settings = settings
+        self.system_prompt = system_prompt
+        self.clock: Clock = SystemClock()
+        self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
+        self._network = network_of(network)
+        self.max_concurrency: int | None = max_concurrency
+        self._turns: Turns | None = None if max_concurrency is None else Turns(max_concurrency)
+
+    @property
+    @abstractmethod
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Make the model ready, where it runs here: fetch its weights, start it. `progress(done, total)`: in bytes."""
+
+    @abstractmethod
+    def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        """The events of one answer, a `Finish` last. If it suspends, only the async face works."""
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse:
+        """One whole answer. With `tools`, the calls in it are not run."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return sync_driver.run(self.answer(ask, self.sync_outside()))
+
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse:
+        """One whole answer. With `tools`, the calls in it are not run."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return await self.answer(ask, self.async_outside())
+
+    def stream_chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> EventStream:
+        """The events of one answer, as they arrive. The request goes out when the first is asked for."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return self._event_stream(replace(ask, stream=True))
+
+    def astream_chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools = (),
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AsyncEventStream:
+        """The events of one answer, as they arrive. The request goes out when the first is awaited."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        return self._async_event_stream(replace(ask, stream=True))
+
+    @overload
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse: ...
+    @overload
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> EventStream: ...
+    def chat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse | EventStream:
+        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        if stream:
+            return self._event_stream(replace(ask, stream=True))
+        return sync_driver.run(self.answer(ask, self.sync_outside()))
+
+    @overload
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse: ...
+    @overload
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AsyncEventStream: ...
+    async def achat_with_tools(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> ChatResponse | AsyncEventStream:
+        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        if stream:
+            return self._async_event_stream(replace(ask, stream=True))
+        return await self.answer(ask, self.async_outside())
+
+    def predict_and_call(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        allow_parallel_tool_calls: bool = False,
+        error_on_no_tool_call: bool = True,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AgentChatResponse:
+        """One answer, and what the tools it called returned."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        return sync_driver.run(self._predict(ask, self.sync_outside(), error_on_no_tool_call))
+
+    async def apredict_and_call(
+        self,
+        tools: Tools,
+        messages: Messages,
+        *,
+        allow_parallel_tool_calls: bool = False,
+        error_on_no_tool_call: bool = True,
+        tool_choice: ToolChoice = None,
+        settings: Settings | None = None,
+    ) -> AgentChatResponse:
+        """One answer, and what the tools it called returned."""
+        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        return await self._predict(ask, self.async_outside(), error_on_no_tool_call)
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, *, error_on_no_tool_call: bool = True
+    ) -> list[ToolCallPart]:
+        """The tool calls in `response`, in call order."""
+        calls = list(response.message.tool_calls)
+        if not calls and error_on_no_tool_call:
+            raise NoToolCallError(
+                f"Expected at least one tool call, but got 0 tool calls. The model wrote: {response.text!r}",
+                provider=response.provider,
+                model=response.model,
+                response=response,
+            )
+        return calls
+
+    # What follows is what the layers above stand on.
+
+    def ask(
+        self,
+        messages: Messages,
+        tools: Tools,
+        tool_choice: ToolChoice,
+        settings: Settings | None,
+        *,
+        parallel: bool,
+    ) -> Ask:
+        """One frozen question: messages with the system prompt, tools, and the settings of all places merged."""
+        made = as_tools(tools)
+        return Ask(
+            self.extended(as_messages(messages)),
+            tuple(made),
+            named_choice(tool_choice, [tool.name for tool in made]),
+            self.merged(settings),
+            parallel,
+        )
+
+    def extended(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """`messages` as every path sends them: the system prompt first, if there is one."""
+        return tuple(self._extend_messages(messages))
+
+    def merged(self, settings: Settings | None) -> Settings:
+        """`settings` over this LLM's over `Configs.settings`."""
+        found: Settings | None = Configs.settings
+        for nearer in (self.settings, settings):
+            found = found if nearer is None else nearer.over(found)
+        return NOTHING_SET if found is None else found
+
+    def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer; those of the LLM that stands in for all, where there is one, in its usual mode."""
+        other = replacement()
+        if other is None:
+            return self.opened(ask, outside, call)
+        return other.opened(replace(ask, mode=None), outside, call)
+
+    def opened(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer of this very LLM, once it is its turn."""
+        source = self._held(ask, outside, call)
+        return source if self._turns is None else InTurn(source, self._turns, outside, call, self.known)
+
+    async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
+        """One whole answer."""
+        if call is not None:
+            return await self._folded(ask, outside, call)
+        call, account = start_call(ask.settings, outside), Account("chat", lambda: self.known, outside.now)
+        try:
+            response = await self._folded(ask, outside, call)
+        except BaseException as error:
+            account.end(call.usage, call.attempts, error)
+            raise
+        account.end(call.usage, call.attempts, output=response)
+        return response
+
+    async def _folded(self, ask: Ask, outside: Outside, call: Call) -> ChatResponse:
+        source = self.source(ask, outside, call)
+        folded = Accumulator()
+        try:
+            while events := await source.pull():
+                for event in events:
+                    folded.apply(event)
+        finally:
+            await source.close()
+        return folded.response(request_id=source.request_id, **self.known)
+
+    def preview(self, ask: Ask) -> HTTPRequest | None:
+        """The request that `ask` would send; None for an LLM that sends none."""
+        return None
+
+    def decoder(self, ask: Ask) -> Decoder:
+        """What reads the body of an answer to `ask`."""
+        raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
+
+    def mode(self, ask: Ask) -> Mode:
+        """How the model is held to the tools: as `ask` wants it, or else in this LLM's usual way."""
+        if ask.mode is None:
+            return self._usual_mode(ask)
+        if ask.mode not in self.modes:
+            can = ", ".join(map(repr, self.modes))
+            raise UnsupportedLLMError(
+                f"{type(self).__name__} has no mode {ask.mode!r}; for {self.metadata.model_name} there are: {can}"
+            )
+        return ask.mode
+
+    def sync_outside(self) -> Outside:
+        """All that a call of a caller without an event loop awaits."""
+        return sync_outside(self._network, self.clock)
+
+    def async_outside(self) -> Outside:
+        """All that a call under an event loop awaits."""
+        return async_outside(self._network, self.clock)
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """What responses say of their origin."""
+        metadata = self.metadata
+        return {"provider": metadata.provider, "model": metadata.model_name}
+
+    def close(self) -> None:
+        """Close the connections of the sync face. The LLM can still be used; it opens new ones."""
+        self._network.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop, and those of the sync face."""
+        await self._network.aclose()
+        self._network.close()
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        return "tool_call"
+
+    def _held(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        """The events of one answer, by a model that is held to the tools in the mode of this ask."""
+        if not ask.tools:
+            return self._open(ask, outside, call)
+        mode = self.mode(ask)
+        if mode != "prompted":
+            return self._open(ask.held(mode), outside, call)
+        from .prompted import SpelledCalls, in_words, spelled
+
+        source = self._open(in_words(ask), outside, call)
+        calls = spelled(ask)
+        return source if calls is None else SpelledCalls(source, calls, call, accept_damaged=ask.accept_damaged)
+
+    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
+        return IteratedEvents(events, outside, call, parallel=ask.parallel)
+
+    def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        if not self.system_prompt:
+            return messages
+        return [system_message(self.system_prompt), *messages]
+
+    async def _predict(self, ask: Ask, outside: Outside, error_on_no_tool_call: bool) -> AgentChatResponse:
+        response = await self.answer(ask, outside)
+        calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
+        outputs = await run_tools(ask.tools, calls, concurrent=outside.concurrent)
+        return AgentChatResponse(response, tuple(outputs))
+
+    def _event_stream(self, ask: Ask) -> EventStream:
+        outside = self.sync_outside()
+        return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)
+
+    def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
+        outside = self.async_outside()
+        return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)

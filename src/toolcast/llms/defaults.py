@@ -1,0 +1,92 @@
+"""The default LLM and settings, for the process or for a context.
+
+`Configs.llm = Ollama("llama3.2")` holds everywhere; `with Configs.use(llm=...):` only inside the block, in this
+thread or task and the tasks that it starts, as context variables do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+    from .base import FunctionCallingLLM
+
+_here: ContextVar[dict[str, Any] | None] = ContextVar("toolcast_configs", default=None)
+_replacement: ContextVar[FunctionCallingLLM | None] = ContextVar("toolcast_replacement", default=None)
+_process_wide: list[FunctionCallingLLM] = []  # what stands in for every LLM in all threads, the last of them
+
+
+class _Configs:
+    """The defaults. There is one, `Configs`."""
+
+    def __init__(self) -> None:
+        self._llm: FunctionCallingLLM | str | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def llm(self) -> FunctionCallingLLM | str | None:
+        """The LLM of orchestrators that are made without one: an LLM, its name, or None."""
+        llm: FunctionCallingLLM | str | None = self._get("llm", self._llm)
+        return llm
+
+    @llm.setter
+    def llm(self, llm: FunctionCallingLLM | str | None) -> None:
+        self._llm = llm
+
+    @property
+    def settings(self) -> Settings | None:
+        """The settings under those of every LLM and call."""
+        settings: Settings | None = self._get("settings", self._settings)
+        return settings
+
+    @settings.setter
+    def settings(self, settings: Settings | None) -> None:
+        self._settings = settings
+
+    @contextmanager
+    def use(self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None) -> Generator[None]:
+        """Other defaults inside a `with` block; what is None stays as it was."""
+        changes = {name: value for name, value in (("llm", llm), ("settings", settings)) if value is not None}
+        token = _here.set({**(_here.get() or {}), **changes})
+        try:
+            yield
+        finally:
+            _here.reset(token)
+
+    def _get(self, name: str, otherwise: Any) -> Any:
+        here = _here.get()
+        return here[name] if here is not None and name in here else otherwise
+
+
+Configs: _Configs = _Configs()
+
+
+def replacement() -> FunctionCallingLLM | None:
+    """Return the LLM that stands in for every other one (`toolcast.testing.use_llm`), or None."""
+    here = _replacement.get()
+    last = _process_wide[-1:]  # at once: another thread may leave its block meanwhile
+    return last[0] if here is None and last else here
+
+
+@contextmanager
+def replace_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> Generator[None]:
+    """Send every call inside the block to `llm`, whatever LLM it was made with.
+
+    `process_wide`: those of all threads, where they are not inside a block of their own.
+    """
+    if process_wide:
+        _process_wide.append(llm)
+        try:
+            yield
+        finally:
+            del _process_wide[max(index for index, each in enumerate(_process_wide) if each is llm)]
+        return
+    token = _replacement.set(llm)
+    try:
+        yield
+    finally:
+        _replacement.reset(token)

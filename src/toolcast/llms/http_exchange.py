@@ -1,0 +1,326 @@
+"""One conversation with one service: a request, retried until its first event, read to its end.
+
+Everything is awaited from an `Outside`, so the same lines serve a caller with an event loop and one without.
+Once an event has been handed out nothing is retried: what a caller has seen is never told twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Final, Protocol, TypeVar
+
+from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
+from ..events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
+from ..providers.base import Conversation, Decoder, HTTPRequest, Secret, Wire
+from ..providers.http_errors import BODY_LIMIT, request_id
+from ..retries import RetryPolicy, next_wait, retry_after
+from ..settings import Settings
+from ..terminal_text import visible
+from ..transport.cancel_handle import Line
+from ..transport.network import Body, Outside
+from ..transport.transport_errors import strip
+from ..usage import NO_USAGE
+from .request_state import Call, FirstCall, by
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("toolcast")
+
+LONGEST: Final = 256 * 1024 * 1024
+"""Bytes of one response, far more than any model writes; each single event has a smaller limit of its own."""
+
+_LAST_WORD: Final = re.compile(r'[^\s"]*\Z')
+_LOGGED: Final = 4096  # characters of a body in the log
+_MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
+_SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
+
+
+class Service(Protocol):
+    """What an exchange needs of the LLM it is made for."""
+
+    @property
+    def retry_policy(self) -> RetryPolicy: ...
+
+    def noticed(self, request: HTTPRequest) -> None:
+        """Hears of every request before it is sent."""
+        ...
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the service can be spoken to."""
+        ...
+
+    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+        """`request` with what proves who is asking."""
+        ...
+
+
+class Exchange:
+    """The events of one answer, from the request to the last byte."""
+
+    def __init__(
+        self, service: Service, conversation: Conversation, settings: Settings, outside: Outside, call: Call
+    ) -> None:
+        self.request_id: str | None = None
+        self._service = service
+        self._conversation = conversation
+        self._settings = settings
+        self._timeouts = settings.timeouts
+        self._idle = inf if self._timeouts.idle is None else self._timeouts.idle
+        self._deadline = inf if call.deadline is None else call.deadline
+        self._outside = outside
+        self._call = call
+        self._line = Line()
+        self._body: Body | None = None
+        self._decoder: Decoder | None = None
+        self._wire: Wire | None = None
+        self._request: HTTPRequest | None = None
+        self._first_token_by: float | None = None  # None: there is no such limit, or it was kept
+        self._handed_out = False
+        self._ended = False
+        self._now = outside.now
+        self._asked = 0.0
+        self._room = LONGEST
+        self._only = None if conversation.parallel else FirstCall()
+        self._dropping = False
+        self._usage = NO_USAGE
+        self._received: bytearray | None = None  # the start of the body, where it is logged
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        before = sys.exception()
+        while not self._ended:
+            try:
+                self._check_line()
+                body, decoder = self._body, self._decoder
+                if body is None or decoder is None:
+                    await self._open()
+                    continue
+                data = b"" if decoder.failed else await body.read(self._time_left())
+                self._room -= len(data)
+                if self._room < 0:
+                    raise LimitExceeded(f"the response is longer than {LONGEST} bytes: the service does not end it")
+                if self._received is not None and len(self._received) < 2 * _LOGGED:
+                    self._received += data[: 2 * _LOGGED]
+                events = decoder.feed(data) if data else decoder.close()
+                if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
+                    events = self._noted(events)
+                if not data:
+                    await self.close()
+            except (LLMError, TimeoutError) as error:
+                data = b""  # this frame, and those the error has been through, hold what may be the key
+                failure = self._named(error)
+                strip(failure, self._request, before)
+                await self._drop()
+                await self._retry_or_raise(failure)
+            except BaseException:
+                await self._drop()
+                raise
+            else:
+                if events:
+                    self._handed_out = True
+                    self._first_token_by = None
+                    return events
+        return []
+
+    async def close(self) -> None:
+        """Stop, and give the connection back. An answer left unread counts as an attempt all the same."""
+        if self._decoder is not None and not self._ended:
+            self._ended = True
+            self._call.record(None, self._usage, self.request_id)
+        await self._drop()
+
+    def break_off(self) -> None:
+        """End what a thread waits for: the headers, a piece of the body, the next attempt."""
+        self._line.break_off()
+
+    def _check_line(self) -> None:
+        if self._line.broken:
+            raise StreamInterrupted("the answer was broken off", retryable=False)
+
+    async def _drop(self) -> None:
+        body, self._body = self._body, None
+        if self._received is not None and self._request is not None:
+            log_body("response", self._request, bytes(self._received))
+            self._received = None
+        if body is not None:
+            await body.close()
+
+    async def _open(self) -> None:
+        now = self._asked = self._now()
+        self._decoder = self.request_id = None
+        self._room = LONGEST
+        self._first_token_by = by(now, self._timeouts.first_token)
+        self._wire = await self._service.prepare(self._conversation, self._outside)
+        request = self._wire.request(self._conversation, self._settings)
+        self._service.noticed(request)
+        self._request = request = await self._in_time(partial(self._service.authorize, request, self._outside))
+        if logger.isEnabledFor(logging.DEBUG):
+            log_body("request", request, request.body)
+        self._body = body = await self._connect(request, now)
+        self._received = bytearray() if logger.isEnabledFor(logging.DEBUG) else None
+        if body.status >= 300:
+            raise await self._refusal(self._wire, body)
+        self.request_id = _request_id(body.headers, request)
+        self._decoder = self._wire.decoder(self._conversation)
+
+    async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a user's code within the time of the whole call. Without an event loop nothing can end it."""
+        if not self._outside.concurrent:
+            return await call()
+        import anyio
+
+        with anyio.move_on_after(self._left(self._asked, None)):
+            return await call()
+        raise self._too_late("total")
+
+    async def _connect(self, request: HTTPRequest, now: float) -> Body:
+        connect = self._left(now, self._timeouts.connect)
+        try:
+            with self._line:
+                return await self._outside.open(request, connect=connect, read=self._read_limit(now))
+        except Timeout as error:
+            raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
+
+    async def _refusal(self, wire: Wire, body: Body) -> LLMError:
+        content = bytearray()
+        while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
+            content += data
+        if self._received is not None:
+            self._received += content
+        error = wire.error(body.status, body.headers, bytes(content))
+        waits = retry_after(body.headers, self._outside.time())
+        error.retry_after = error.retry_after if waits is None else waits
+        error.request_id = error.request_id or _request_id(body.headers, self._request)
+        return error
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        """The events to hand out, after a look at those that are not just more of the same."""
+        if not self._conversation.stream:
+            self._first_token_by = None
+        for place, event in enumerate(events):
+            if type(event) is UsageReport:
+                self._usage = event.usage
+            elif type(event) in _SIGNED:
+                events[place] = signed_by(self._conversation.model, event)
+        if self._only is None:
+            return events
+        events = self._only.of(events)
+        self._dropping = self._only.dropping
+        return events
+
+    def _time_left(self) -> float | None:
+        """The seconds that the next read may take."""
+        now = self._asked = self._now()
+        by = self._first_token_by
+        left = self._idle if by is None else by - now
+        total = self._deadline - now
+        if left > total:
+            left = total
+        if left <= 0:
+            raise self._too_late(self._phase)
+        return left if left < inf else None
+
+    def _named(self, error: LLMError | TimeoutError) -> LLMError:
+        """`error`, where a network says no more than that a read took too long, with the limit that has passed."""
+        if isinstance(error, TimeoutError) or (isinstance(error, Timeout) and error.phase == "idle"):
+            late = self._too_late(self._phase)
+            late.__cause__ = error.__cause__
+            return late
+        assert isinstance(error, LLMError)
+        return error
+
+    @property
+    def _phase(self) -> str:
+        """The limit that runs out first, of a wait that began when the time was looked at last."""
+        by = self._first_token_by
+        phase, until = ("idle", self._asked + self._idle) if by is None else ("first_token", by)
+        return phase if until <= self._deadline else "total"
+
+    def _too_late(self, phase: str) -> Timeout:
+        seconds = getattr(self._timeouts, phase)
+        words = {
+            "connect": f"no connection within {seconds} s",
+            "first_token": f"nothing came back within {seconds} s",
+            "idle": f"the answer stopped for {seconds} s",
+            "total": f"the call was not finished within {seconds} s",
+        }
+        hint = f"allow more with settings=Settings(timeout=Timeouts({phase}=...))"
+        return Timeout(f"{words[phase]}; {hint}", phase=phase)
+
+    def _left(self, now: float, limit: float | None) -> float | None:
+        deadline = self._call.deadline
+        if deadline is None:
+            return limit
+        left = max(deadline - now, 0.001)
+        return left if limit is None else min(limit, left)
+
+    def _read_limit(self, now: float) -> float | None:
+        """The seconds until the headers; without an event loop also until each later piece, which may take longer."""
+        first, idle = self._timeouts.first_token, self._timeouts.idle
+        if not self._outside.concurrent:
+            first = None if first is None or idle is None else max(first, idle)
+        return self._left(now, first)
+
+    async def _retry_or_raise(self, error: LLMError) -> None:
+        """Wait for the next attempt, or raise `error` where there is none."""
+        self._describe(error)
+        self._call.record(error, self._usage, error.request_id)
+        wait = None if self._handed_out or self._line.broken else self._wait_after(error)
+        if wait is None:
+            self._ended = True
+            raise self._call.sign(error)
+        self._call.retries_used += 1
+        with self._line:
+            await self._outside.sleep(wait)
+
+    def _wait_after(self, error: LLMError) -> float | None:
+        return next_wait(
+            self._service.retry_policy,
+            retries_used=self._call.retries_used,
+            failure=error,
+            now=self._outside.now(),
+            deadline=self._call.deadline,
+            chance=random.random(),
+        )
+
+    def _describe(self, error: LLMError) -> None:
+        error.provider = error.provider or (self._wire.provider if self._wire else None)
+        error.model = error.model or self._conversation.model
+        error.request_id = error.request_id or self.request_id
+        if self._request is not None and error.request_id:
+            error.request_id = self._request.masked(error.request_id)
+
+
+def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
+    """Log the start of a body at DEBUG, without keys."""
+    text = request.masked(body[: 2 * _LOGGED].decode("utf-8", "replace"))
+    if len(body) >= 2 * _LOGGED:  # what was cut off there may be half of a key, which is not found
+        text = _LAST_WORD.sub("", text)
+    shown = (
+        text if len(text) <= _LOGGED and len(body) < 2 * _LOGGED else f"{text[:_LOGGED]}… ({len(body)} bytes or more)"
+    )
+    logger.debug("%s body, %s %s: %s", kind, request.method, request.url, visible(shown))
+
+
+def signed_by(model: str, event: Event) -> Event:
+    """`event`, what a service wants back in it marked with the one model that can read it."""
+    if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
+        return replace(event, opaque={**event.opaque, "model": model})
+    return event
+
+
+def with_headers(request: HTTPRequest, headers: Mapping[str, str | Secret]) -> HTTPRequest:
+    """`request` with further headers."""
+    return replace(request, headers={**request.headers, **headers})
+
+
+def _request_id(headers: Mapping[str, str], request: HTTPRequest | None) -> str | None:
+    found = request_id(headers)
+    return request.masked(found) if found and request else found

@@ -1,0 +1,322 @@
+"""An LLM behind HTTP: a service's dialect and a network, made into one `FunctionCallingLLM`.
+
+`ServiceLLM` is all that the ready-made LLMs (ready_made.py) share: the key and where it is read from, the headers,
+the wire that is loaded on first use, and what is left out when an LLM is pickled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from types import NoneType
+from typing import Any, ClassVar, Final, Self, TypedDict, cast
+
+from typing_extensions import Unpack
+
+from ..errors import AuthFailed, BadRequest, ToolcastError
+from ..events import Event
+from ..messages import Message
+from ..metadata import Capabilities, LLMMetadata, best_mode
+from ..option_types import require, require_callable
+from ..providers.base import Conversation, Decoder, HTTPRequest, Mode, Secret, SecretURL, ToolChoice, Wire, guarded
+from ..providers.tool_calls.json_text import ForcedDecoder
+from ..retries import RetryPolicy
+from ..settings import Settings
+from ..tools.callable_tool import CallableTool
+from ..tools.foreign_options import unknown_options
+from ..transport.network import Outside
+from .base import FunctionCallingLLM, NetworkChoice
+from .http_exchange import Exchange, with_headers
+from .prompted import in_words, spelled
+from .request import Ask
+from .request_state import Call, every_event, start_call
+from .response_events import Source
+
+logger: Final = logging.getLogger("toolcast")
+
+Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Called before each request; gives the headers that prove who is asking."""
+
+
+_PROOFS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
+"""The headers that a service may take in place of its own key."""
+
+
+class Options(TypedDict, total=False):
+    """What every ready-made LLM takes besides its model."""
+
+    api_key: str | None
+    base_url: str | None
+    settings: Settings | None
+    system_prompt: str | None
+    max_retries: int
+    headers: Mapping[str, str] | None
+    auth: Auth | None
+    network: NetworkChoice | None
+    max_concurrency: int | None
+    capabilities: Capabilities | None
+
+
+class NoOptions(TypedDict):
+    """No keyword at all: what type checkers allow, where at run time any keyword gets an error that helps."""
+
+
+class ServiceLLM(FunctionCallingLLM):
+    """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
+
+    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx;
+    `"aiohttp"` is a faster one for the async methods under asyncio. `max_concurrency` answers are under way at most.
+    What `capabilities` says of the model beats what toolcast knows of it.
+    """
+
+    provider: ClassVar[str]
+    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "json_schema", "prompted")
+    _options: ClassVar[Sequence[str]] = tuple(Options.__annotations__)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        max_retries: int = 2,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        network: NetworkChoice | None = None,
+        max_concurrency: int | None = None,
+        capabilities: Capabilities | None = None,
+        **unknown: Unpack[NoOptions],
+    ) -> None:
+        texts = {"api_key": type(api_key), "base_url": type(base_url)}
+        has_headers = headers is None or isinstance(cast("object", headers), Mapping)
+        self._key = Secret(str(api_key)) if api_key else None
+        self._address = SecretURL(str(base_url)) if base_url else None
+        self._headers = guarded(headers if headers and has_headers else {})
+        # What follows may raise, and no frame of a traceback may hold a key.
+        del api_key, base_url, headers
+        names = list(unknown)
+        cast("dict[str, Any]", unknown).clear()
+        if names:
+            raise unknown_options(type(self).__name__, names, self._option_names())
+        super().__init__(
+            settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
+        )
+        for name, kind in texts.items():
+            if kind is not NoneType and not issubclass(cast("type[object]", kind), str):
+                raise TypeError(f"{name}: expected str or None, got {kind.__name__}")
+        if not has_headers:
+            raise TypeError("headers: expected a mapping of names to values, or None")
+        require("model", model, str, "str")
+        require("max_retries", max_retries, int, "int")
+        if auth is not None:
+            require_callable("auth", auth, "a function that returns headers, or None")
+        self.model = model
+        self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
+        self._auth = auth
+        self._lost: tuple[str, ...] = ()
+        self._capabilities = capabilities
+        self._made: Wire | None = None
+        self._warned: set[str] = set()
+
+    @property
+    def base_url(self) -> str | None:
+        """The address that was given, with `***` in place of credentials in it."""
+        return self._address.shown if self._address else None
+
+    @property
+    def _given_url(self) -> str | None:
+        """The address that was given, with the credentials in it; for the wire, and nothing else."""
+        return self._address.reveal() if self._address else None
+
+    @classmethod
+    def _option_names(cls) -> list[str]:
+        """Return the names of the keywords that the class takes."""
+        own = inspect.signature(cls).parameters.values()
+        given = (each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD)
+        return list(dict.fromkeys([*given, *cls._options]))
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return self._metadata(self.provider)
+
+    def _metadata(self, provider: str) -> LLMMetadata:
+        return _known(self.model, provider, self._capabilities)
+
+    @property
+    def wire(self) -> Wire:
+        """The service's dialect."""
+        if self._made is None:
+            self._made = self._new_wire()
+        return self._made
+
+    def _new_wire(self) -> Wire:
+        if self._lost:
+            what = f"a pickle contains no credentials, and these were left out: {', '.join(self._lost)}"
+            raise AuthFailed(f"{what}. Create the LLM in the process that uses it. Nothing was sent.")
+        try:
+            return self._make_wire()
+        except (ToolcastError, ValueError) as error:
+            error.__traceback__ = None  # its frames hold the URL and what the environment says
+            raise
+
+    def noticed(self, request: HTTPRequest) -> None:
+        """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
+        for note in request.notes:
+            if note not in self._warned:
+                self._warned.add(note)
+                logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire; raises `AuthFailed` where the service needs a key and there is none."""
+        wire, names = self.wire, self._required_key()
+        proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
+        if names is not None and not proven and self.secret(*names) is None:
+            ways = " or ".join(names) or "a key"
+            message = f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent."
+            raise AuthFailed(message, provider=wire.provider)
+        return wire
+
+    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+        """`request` with the headers of `auth`, if there is one."""
+        if self._auth is None:
+            return request
+        from anyio import to_thread
+
+        alone = outside.concurrent and not inspect.iscoroutinefunction(self._auth)
+        # A token is fetched by blocking calls, which would hold up every other task.
+        given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
+        if inspect.isawaitable(given):
+            given = await given
+        try:
+            return with_headers(request, _proof(given))
+        except (TypeError, BadRequest) as error:
+            error.__traceback__ = None  # its frames hold what was given
+            raise
+        finally:
+            del given
+
+    def preview(self, ask: Ask) -> HTTPRequest | None:
+        """The request that `ask` would send."""
+        return self.wire.request(self._out(ask), ask.settings)
+
+    def decoder(self, ask: Ask) -> Decoder:
+        """What reads the body of an answer to `ask`."""
+        decoder = self.wire.decoder(self._out(ask))
+        calls = spelled(ask) if self.mode(ask) == "prompted" else None
+        if calls is None:
+            return decoder
+        return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
+
+    def _out(self, ask: Ask) -> Conversation:
+        """What `ask` becomes on its way to the wire."""
+        mode = self.mode(ask)
+        return (in_words(ask) if mode == "prompted" else ask.held(mode)).conversation(self.model)
+
+    def _required_key(self) -> tuple[str, ...] | None:
+        """The variables that may hold the key without which nobody is answered; None where none is needed."""
+        return None
+
+    @abstractmethod
+    def _make_wire(self) -> Wire:
+        """The service's dialect, for this model and key."""
+
+    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+        return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
+
+    def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        return events_of(self, Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True))
+
+    def secret(self, *names: str) -> Secret | None:
+        """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
+        if self._key or self._auth:
+            return self._key
+        found = first_set(names)
+        return Secret(found) if found else None
+
+    def __repr__(self) -> str:
+        # A traceback may show an LLM whose constructor has failed.
+        address = vars(self).get("_address")
+        where = f", base_url={address.shown!r}" if address else ""
+        return f"{type(self).__name__}({vars(self).get('model')!r}{where})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the key, which the other process reads from its own environment, and connections."""
+        headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
+        secret = self._address is not None and self._address.has_secrets
+        lost = [f"the header {name!r}" for name in self._headers if name not in headers]
+        lost += ["the credentials in base_url"] if secret else []
+        gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_turns"))
+        left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
+        return {**vars(self), **left, **gone}
+
+    def __copy__(self) -> Self:
+        """Return an LLM with the same key, headers and network."""
+        copied = type(self).__new__(type(self))
+        copied.__setstate__({**self.__getstate__(), "_warned": set(self._warned)})
+        for name in ("_key", "_headers", "_address", "_auth", "_network", "_lost"):
+            setattr(copied, name, getattr(self, name))
+        return copied
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._address = SecretURL(state["_address"]) if state["_address"] else None
+        FunctionCallingLLM.__init__(
+            self,
+            settings=self.settings,
+            system_prompt=self.system_prompt,
+            network=self._network_name,
+            max_concurrency=self.max_concurrency,
+        )
+
+
+def events_of(llm: FunctionCallingLLM, ask: Ask) -> AsyncIterator[Event]:
+    """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
+    outside = llm.async_outside()
+    return every_event(llm.opened(ask, outside, start_call(ask.settings, outside)))
+
+
+def _proof(given: object) -> dict[str, Secret]:
+    """What `auth` gave, checked: it is the caller's code, and a token may end in the line break of its file."""
+    from ..providers.http_adapter import check_header
+
+    if not isinstance(given, Mapping):
+        raise TypeError(f"auth= must give a mapping of header names to values, not {type(given).__name__}")
+    proof: dict[str, Secret] = {}
+    for name, value in cast("Mapping[object, object]", given).items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TypeError(f"auth= must give header values that are strings; that of {name!r} is not")
+        proof[name.lower()] = Secret(value)
+        check_header(name, proof[name.lower()])
+    return proof
+
+
+def first_set(names: Sequence[str]) -> str | None:
+    """The value of the first of these environment variables that is set."""
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+@lru_cache(64)
+def _known(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
+    from ..providers.model_features import capabilities
+
+    known = capabilities(provider, model).corrected(own)
+    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)

@@ -1,0 +1,101 @@
+"""`GuidedLlamaCpp`: an embedded model that is too small to decide by itself when to call a tool.
+
+Told of tools, SmolLM2 does not call them: it writes about them. So before it answers it is asked, held by a grammar,
+which tool the question needs, if any; examples made of the tools' descriptions show it how. Then it must call that one,
+or answers without any. After a tool's result it answers in words. An answer that repeats itself is ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from jiter import from_json
+
+from ...errors import LLMError
+from ...messages import Message, assistant, system, user
+from ...providers.base import Conversation, Decoder, HTTPRequest, NamedTool, ToolSpec, Wire
+from ...providers.llama_cpp.grammar import grammar
+from ...providers.repetition import EndedByRepetition
+from ...settings import Settings
+from ...transport.network import Outside
+from ..provider_llms import LlamaCpp, fetched
+
+_NONE: Final = "none"
+_NEEDS_NONE: Final = ("What is the largest ocean?", "Thanks!", "Hi!")
+"""Questions that need no tool. They come first: the model tends to what it has seen last."""
+_READ: Final = 500
+"""Characters of a question, and of a description, that the choice is made by."""
+_EXACT: Final = Settings(temperature=0, max_tokens=50)
+
+
+class GuidedLlamaCpp(LlamaCpp):
+    """A small model inside this process, for a conversation with tools."""
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """Return the wire, for the tool that this conversation needs, or for none."""
+        bare = replace(conversation, tools=(), tool_choice=None)
+        wire = await super().prepare(bare, outside)
+        if conversation.tool_choice not in (None, "auto"):
+            bare = conversation
+        elif conversation.tools and (question := _question(conversation.messages)):
+            tool = await self._chosen(question, conversation, wire, outside)
+            if tool is not None:
+                choice = NamedTool(tool.name)
+                bare = replace(conversation, tools=(tool,), tool_choice=choice, parallel=False)
+        if bare.tools:
+            await super().prepare(bare, outside)
+        return _GuidedWire(wire, bare)
+
+    async def _chosen(self, question: str, conversation: Conversation, wire: Wire, outside: Outside) -> ToolSpec | None:
+        """Ask which tool the question needs."""
+        tools = {_NONE: None} | {tool.name: tool for tool in conversation.tools}
+        asked = Conversation(conversation.model, tuple(_asking(question, conversation.tools)), stream=False)
+        settings = replace(_EXACT, extra={"grammar": grammar(_choice_of(list(tools)))})
+        body = await fetched(wire.request(asked, settings), outside)
+        try:
+            return tools[from_json(from_json(body)["choices"][0]["message"]["content"].encode())["tool"]]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return None  # whatever is wrong with the server, the request for the answer will tell
+
+
+class _GuidedWire:
+    """A wire for this one `conversation`, whatever it is given."""
+
+    def __init__(self, wire: Wire, conversation: Conversation) -> None:
+        self.provider: str = wire.provider
+        self._wire = wire
+        self._conversation = conversation
+
+    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+        return self._wire.request(self._conversation, settings)
+
+    def decoder(self, conversation: Conversation) -> Decoder:
+        decoder = self._wire.decoder(self._conversation)
+        return decoder if self._conversation.tools else EndedByRepetition(decoder)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        return self._wire.error(status, headers, body)
+
+
+def _question(messages: Sequence[Message]) -> str:
+    """Return what the user has just asked; nothing where the last message is a tool's result."""
+    return "".join(message.text for message in messages[-1:] if message.role == "user")[:_READ]
+
+
+def _asking(question: str, tools: Sequence[ToolSpec]) -> list[Message]:
+    """Return the messages that ask which tool the question needs."""
+    told = [(tool.name, " ".join(tool.description.split())[:_READ]) for tool in tools]
+    rules = "\n".join(("Choose the tool for each request, or none.", *(f"{name}: {what}" for name, what in told)))
+    messages = [system(rules)]
+    for request, name in (*((each, _NONE) for each in _NEEDS_NONE), *((what, name) for name, what in told)):
+        messages += (user(request), assistant(json.dumps({"tool": name})))
+    return [*messages, user(question)]
+
+
+def _choice_of(names: list[str]) -> dict[str, object]:
+    """Return the schema of `{"tool": one of these names}`."""
+    properties = {"tool": {"enum": names}}
+    return {"type": "object", "properties": properties, "required": ["tool"], "additionalProperties": False}

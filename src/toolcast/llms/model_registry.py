@@ -1,0 +1,106 @@
+"""The model that a command or an experiment asks: the one that is named, or else what Ollama's environment
+variables name, or else the embedded one.
+
+A name is `provider:model`, as `toolcast.llm` takes it, the path of a `.gguf` file, which runs in this process, or a
+model of Ollama. Ollama's own names have colons too, so behind an unknown provider only what has the form of a tag
+(`qwen3:8b`) makes one of those; anything else is more likely a slip, and an error. `host` and `token` are the service's
+address and key. A host of Ollama without a scheme is asked over http where it is this machine, and over https anywhere
+else: a token must not travel in the open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..errors import BadRequest, UnsupportedLLMError
+from ..providers.base import SecretURL
+from ..providers.ollama.adapter import ollama_url
+from .base import FunctionCallingLLM
+from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm
+
+OLLAMA_MODEL = "gpt-oss"
+"""The model that Ollama is asked for where none is named."""
+
+
+_TAG: Final = re.compile(
+    r"(?:latest|cloud|[ve]?\d+(?:\.\d+)*[bmk]?|\d+x\d+b|i?q\d|fp\d+|bf16)(?:[-_.].*)?", re.IGNORECASE
+)
+"""The tags of Ollama's library: sizes, versions, quantizations."""
+_HUBS: Final = ("hf.co/", "huggingface.co/")
+"""Where Ollama fetches models from; there, too, they may end in `.gguf`."""
+
+
+def chosen(
+    model: str | None = None,
+    host: str | None = None,
+    token: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> FunctionCallingLLM:
+    """Return the LLM that the options name, or else the environment variables of Ollama, or else the embedded one.
+
+    Raises `UnsupportedLLMError` or `BadRequest` for options that fit no LLM.
+    """
+    provider, name = provider_of(model) if model else ("", environ.get("OLLAMA_MODEL", ""))
+    if provider == "local":
+        return _embedded(name, host, token)
+    if provider not in ("", "ollama"):
+        return llm(f"{provider}:{name}" if name else provider, base_url=host, api_key=token)
+    host, token = host or environ.get("OLLAMA_HOST"), token or environ.get("OLLAMA_API_KEY")
+    if not (provider or name or host or token):
+        return LlamaCpp()
+    return Ollama(name or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
+
+
+def chosen_for_chat(model: str | None = None, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
+    """Return the LLM that `chosen` gives, or, for an embedded one that `toolcast pull` fetches, its guided form."""
+    from .local.guided import GuidedLlamaCpp
+    from .local.weights import WEIGHTS
+
+    made = chosen(model, host, token)
+    return GuidedLlamaCpp(made.model) if isinstance(made, LlamaCpp) and made.model in WEIGHTS else made
+
+
+def provider_of(model: str) -> tuple[str, str]:
+    """Return the provider that a name means, and its own name for the model.
+
+    Raises `UnsupportedLLMError` for a provider that is unknown.
+    """
+    provider, colon, name = model.partition(":")
+    if provider in providers():
+        return provider, name
+    if model.lower().endswith(".gguf") and not model.startswith(_HUBS):
+        return "local", model
+    if not colon or "/" in provider or _TAG.fullmatch(name):
+        return "ollama", model
+    raise unknown_llm(model)
+
+
+def address(host: str) -> str:
+    """The URL of the Ollama at `host`: http for this machine, https for any other; a scheme that it has is kept."""
+    host = host.strip()
+    try:
+        return ollama_url(host if "://" in host or _is_here(host) else f"https://{host}")
+    except ValueError as error:
+        raise BadRequest(f"{SecretURL(host).shown!r} is no host: write name, name:port or a URL") from error
+
+
+def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallingLLM:
+    if host or token:
+        raise UnsupportedLLMError("the embedded model has no host and no token: leave them out, or name another model")
+    return LlamaCpp(model or "smollm2")
+
+
+def _is_here(host: str) -> bool:
+    """Whether `host` means this machine: `localhost`, a loopback address, one to listen on, a mere port, nothing."""
+    bare = host if host.startswith("[") or host.count(":") < 2 else f"[{host}]"
+    name = urlsplit(f"//{bare}").hostname or "localhost"
+    try:
+        found = ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return found.is_loopback or found.is_unspecified

@@ -1,0 +1,61 @@
+"""How a model is held to its tools in words alone, for any LLM: the `prompted` mode, of which no wire has to know.
+
+The tools leave the question and go into the messages (`in_words`); what the answer's text spells are the calls
+(`SpelledCalls`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..events import Event
+from ..providers.tool_calls.json_text import CallsInText, form_of
+from ..providers.tool_calls.prompted import PromptedCalls, prompted
+from .request import Ask
+from .request_state import Call
+from .response_events import Source
+
+
+def in_words(ask: Ask) -> Ask:
+    """`ask` without tools: what they are stands in its messages."""
+    form = form_of(ask.conversation(""))
+    messages = ask.messages if form is None else prompted(ask.messages, form)
+    return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
+
+
+def spelled(ask: Ask) -> PromptedCalls | None:
+    """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
+    conversation = ask.conversation("")
+    form = form_of(conversation)
+    return None if form is None else PromptedCalls(form, conversation.calls_before)
+
+
+class SpelledCalls:
+    """The events of `source`, text that spells calls replaced by the calls."""
+
+    def __init__(self, source: Source, calls: PromptedCalls, call: Call, *, accept_damaged: bool) -> None:
+        self._source = source
+        self._read = CallsInText(calls, accept_damaged=accept_damaged)
+        self._call = call
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        return self._source.request_id
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        while events := await self._source.pull():
+            if out := self._read.of(events):
+                return out
+        if self._read.failure is not None:
+            raise self._call.sign(self._read.failure)
+        return []
+
+    async def close(self) -> None:
+        """Stop, and give the connection back."""
+        await self._source.close()
+
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`."""
+        self._source.break_off()

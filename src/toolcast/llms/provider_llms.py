@@ -1,0 +1,402 @@
+"""The ready-made LLMs: each a service's dialect behind the network.
+
+A class here says only what is its service's own: where it is, which environment variables it reads, which wire
+speaks to it. The wire is loaded on first use, so that nobody pays for a dialect that is not spoken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
+from urllib.parse import urlsplit
+
+from typing_extensions import Unpack
+
+from ..errors import MissingLLMError, UnsupportedLLMError
+from ..metadata import Capabilities, LLMMetadata, Progress
+from ..providers.base import Conversation, HTTPRequest, Mode, Secret, Wire, guarded
+from ..settings import Settings
+from ..transport.network import Outside
+from .base import FunctionCallingLLM, NetworkChoice
+from .defaults import Configs
+from .http_llm import Options, ServiceLLM, first_set
+from .request import Ask
+
+if TYPE_CHECKING:
+    from ..providers.anthropic.adapter import AnthropicWire
+    from ..providers.chat_completions.services import Service as Row
+    from ..providers.llama_cpp.adapter import LlamaCppWire
+    from ..providers.llama_cpp.grammar import Limits
+    from .local.server import LocalServer, ServerOptions
+
+
+class LocalOptions(TypedDict, total=False):
+    """What `LlamaCpp` takes besides the model and how it runs."""
+
+    settings: Settings | None
+    system_prompt: str | None
+    max_retries: int
+    network: NetworkChoice | None
+    max_concurrency: int | None
+    capabilities: Capabilities | None
+
+
+class OpenAICompatible(ServiceLLM):
+    """A model behind any service that speaks OpenAI's chat completions.
+
+    `service` names a row of `toolcast.providers.chat_completions.services` (`"groq"`, `"deepseek"`, ...) for the ways
+    in which it differs; without it, the row whose address `base_url` is.
+    """
+
+    provider = "openai-compatible"
+
+    def __init__(self, model: str, *, service: str | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(model, **_taken(options))
+        self.service = service
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        return self._metadata(self._row.name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_row", None)  # holds what cannot be pickled, and is found again
+        return state
+
+    def _required_key(self) -> tuple[str, ...] | None:
+        return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
+
+    @cached_property
+    def _row(self) -> Row:
+        """How the service differs: the row that was named, or whose address `base_url` is, or none in particular."""
+        from ..providers.chat_completions.services import GENERIC, SERVICES
+
+        if self.service is not None:
+            if self.service not in SERVICES:
+                raise UnsupportedLLMError(
+                    f"no service is called {self.service!r}; there are: {', '.join(SERVICES)}. "
+                    "For any other give base_url=."
+                )
+            return SERVICES[self.service]
+        host = urlsplit(self.base_url or "").hostname
+        return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
+
+    def _make_wire(self) -> Wire:
+        from ..providers.endpoints import address, proof
+
+        row = self._row
+        if not (self.base_url or first_set(row.url_env) or self.service):
+            raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
+        named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
+        headers = {**guarded(named), **self._headers}
+        header, key = proof(row, self._key.reveal() if self._key else None, {} if self._auth else os.environ)
+        url = address(row, self._given_url, self.model, os.environ)
+        return self._dialect(replace(row, key_header=header), Secret(key) if key else None, url, headers)
+
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
+        """The wire to this service, at the address of its chat completions."""
+        from ..providers.chat_completions.adapter import OpenAIChatWire
+
+        return OpenAIChatWire(row, api_key=key, base_url=url, headers=headers)
+
+
+class OpenAI(OpenAICompatible):
+    """A model of OpenAI, through chat completions. Reads OPENAI_API_KEY and OPENAI_BASE_URL."""
+
+    provider = "openai"
+
+    def __init__(self, model: str, **options: Unpack[Options]) -> None:
+        super().__init__(model, service="openai", **_taken(options))
+
+
+class OpenAIResponses(OpenAICompatible):
+    """A model of OpenAI, through the Responses API: reasoning is kept from turn to turn.
+
+    Reads OPENAI_API_KEY and OPENAI_BASE_URL. `service` names another service that has a Responses API: `"azure-v1"`,
+    `"xai"`, `"lmstudio"`, `"llama.cpp"`, ...
+    """
+
+    provider = "openai"
+
+    def __init__(self, model: str, *, service: str = "openai", **options: Unpack[Options]) -> None:
+        super().__init__(model, service=service, **_taken(options))
+
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
+        from ..providers.openai.responses import OpenAIResponsesWire
+
+        # `address` knows chat completions only: behind an address of the Responses API it has put their path.
+        url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
+        return OpenAIResponsesWire(row, api_key=key, base_url=url, headers=headers)
+
+
+class Anthropic(ServiceLLM):
+    """A model of Anthropic. Reads ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL."""
+
+    provider = "anthropic"
+
+    def _required_key(self) -> tuple[str, ...]:
+        from ..providers.anthropic.adapter import KEY_ENV
+
+        return KEY_ENV
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        mode = super()._usual_mode(ask)
+        if mode != "json_schema" or cast("AnthropicWire", self.wire).can_hold(ask.conversation(self.model)):
+            return mode
+        return "tool_call"  # which cannot be forced then, but it can be asked for again
+
+    def _make_wire(self) -> Wire:
+        from ..providers.anthropic.adapter import KEY_ENV, AnthropicWire
+
+        named, token = KEY_ENV
+        key = self.secret(named)
+        return AnthropicWire(
+            api_key=key,
+            bearer=None if key else self.secret(token),
+            base_url=self._given_url or first_set(("ANTHROPIC_BASE_URL",)),
+            headers=self._headers,
+        )
+
+
+class Google(ServiceLLM):
+    """A Gemini model of Google. Reads GOOGLE_API_KEY, or else GEMINI_API_KEY, and GOOGLE_GEMINI_BASE_URL.
+
+    `api_version` is the version of the Gemini API in the address. For Vertex AI give the address of the publisher as
+    `base_url` and the token through `auth`.
+    """
+
+    provider = "google"
+
+    def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[Options]) -> None:
+        super().__init__(model, **_taken(options))
+        self.api_version: str = api_version
+
+    def _required_key(self) -> tuple[str, ...]:
+        from ..providers.google.adapter import KEY_ENV
+
+        return KEY_ENV
+
+    def _make_wire(self) -> Wire:
+        from ..providers.google.adapter import GoogleWire
+
+        return GoogleWire(
+            api_key=self.secret(*self._required_key()),
+            base_url=self._given_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
+            headers=self._headers,
+            api_version=self.api_version,
+        )
+
+
+class Mistral(ServiceLLM):
+    """A model of Mistral AI. Reads MISTRAL_API_KEY and MISTRAL_BASE_URL."""
+
+    provider = "mistral"
+
+    def _required_key(self) -> tuple[str, ...]:
+        from ..providers.mistral.adapter import MISTRAL
+
+        return MISTRAL.key_env
+
+    def _make_wire(self) -> Wire:
+        from ..providers.mistral.adapter import MISTRAL, MistralWire
+
+        base_url = self._given_url or first_set(MISTRAL.url_env)
+        return MistralWire(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
+
+
+class Ollama(ServiceLLM):
+    """A model that Ollama runs. Reads OLLAMA_HOST and OLLAMA_API_KEY; on this machine without them."""
+
+    provider = "ollama"
+
+    def _make_wire(self) -> Wire:
+        from ..providers.ollama.adapter import KEY_ENV, OllamaWire, ollama_url
+
+        base_url = self._given_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
+        return OllamaWire(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
+
+
+class LlamaCpp(ServiceLLM):
+    """A model that runs inside this process, through llama.cpp: no key, no server to start, nothing leaves.
+
+    `model` is a name that `toolcast pull` knows, or the path of a GGUF file. The first use fetches the weights where
+    they are missing and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
+    `server` says how the model runs, `limits` how much it may write where a schema sets no limit; `native_tools`
+    leaves `tool_choice="auto"` to the model's own chat template.
+    """
+
+    provider = "llama.cpp"
+    modes: ClassVar[tuple[Mode, ...]] = ("grammar", "prompted")
+    _options: ClassVar[Sequence[str]] = tuple(LocalOptions.__annotations__)
+
+    def __init__(
+        self,
+        model: str | Path = "smollm2",
+        *,
+        server: ServerOptions | None = None,
+        limits: Limits | None = None,
+        native_tools: bool = False,
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        super().__init__(str(model), **options)
+        self._server_options = server
+        self._limits = limits
+        self._native_tools = native_tools
+        self._served_at: str | None = None
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known about the model."""
+        context = self._server_options.context if self._server_options else 4096
+        told = super().metadata
+        # The grammar forces a call, whatever the model is.
+        here = Capabilities(forced_tools=True, forced_while_thinking=True, context_window=context)
+        return replace(told, context_window=context, capabilities=told.capabilities.corrected(here))
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Fetch the weights where they are missing, and start the model.
+
+        `progress(done, total)` is told of bytes while the weights come; of the start, of which llama.cpp says nothing
+        until it is over, 0 of 1 and 1 of 1.
+        """
+        self._server(progress)
+        if progress is not None:
+            progress(0, 1)
+        self._start()
+        if progress is not None:
+            progress(1, 1)
+
+    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+        """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
+        from anyio import to_thread
+
+        wire = await to_thread.run_sync(self._start) if outside.concurrent else self._start()
+        probe = wire.preflight(conversation)
+        if probe is not None:
+            error = wire.preflight_ok(conversation, await fetched(probe, outside))
+            if error is not None:
+                raise error
+        return wire
+
+    def _usual_mode(self, ask: Ask) -> Mode:
+        return "grammar" if ask.conversation(self.model).tools else "tool_call"
+
+    def _start(self) -> LlamaCppWire:
+        """Return the wire of the running server, whose address is new each time it starts."""
+        server = self._server()
+        server.ready()
+        if self._made is None or self._served_at != server.base_url:
+            self._served_at = server.base_url
+            self._made = self._dialect(server.base_url, server.api_key)
+        return cast("LlamaCppWire", self._made)
+
+    def _server(self, progress: Progress | None = None) -> LocalServer:
+        from .local.server import running
+        from .local.weights import WEIGHTS, pull
+
+        path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
+        return running(path, self._server_options)
+
+    def _make_wire(self) -> Wire:
+        return self._dialect("http://127.0.0.1/v1", None)
+
+    def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppWire:
+        from ..providers.llama_cpp.adapter import LlamaCppWire
+
+        return LlamaCppWire(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
+
+
+async def fetched(request: HTTPRequest, outside: Outside) -> bytes:
+    """Return the body of a short answer."""
+    body = await outside.open(request, connect=10, read=60)
+    try:
+        content = bytearray()
+        while data := await body.read(60):
+            content += data
+        return bytes(content)
+    finally:
+        await body.close()
+
+
+def as_llm(given: object) -> FunctionCallingLLM:
+    """The LLM that was given, itself or by its name. Raises `UnsupportedLLMError` for anything else."""
+    made = llm(given) if isinstance(given, str) else given
+    if not isinstance(made, FunctionCallingLLM):
+        raise UnsupportedLLMError(f"an LLM must be a FunctionCallingLLM or a name, not {type(made).__name__}")
+    return made
+
+
+def chosen_llm(given: object) -> FunctionCallingLLM:
+    """The LLM that was given, itself or by its name, or else `Configs.llm`. Raises `MissingLLMError` without either."""
+    chosen = Configs.llm if given is None else given
+    if chosen is None:
+        raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
+    return as_llm(chosen)
+
+
+_NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
+    "openai": OpenAI,
+    "openai-responses": OpenAIResponses,
+    "anthropic": Anthropic,
+    "google": Google,
+    "gemini": Google,
+    "mistral": Mistral,
+    "ollama": Ollama,
+}
+
+
+def providers() -> list[str]:
+    """What may stand before the colon of the name of an LLM."""
+    from ..providers.chat_completions.services import SERVICES
+
+    return sorted({*_NAMED, "local", *SERVICES})
+
+
+def unknown_llm(name: str) -> UnsupportedLLMError:
+    """Return the error that no LLM is called `name`, with the closest provider."""
+    provider, colon, model = name.partition(":")
+    known = providers()
+    near = get_close_matches(provider.lower(), known, 1) if colon else []
+    if provider in known:
+        advice = f"write '{provider}:MODEL'"
+    elif name.lower().endswith(".gguf"):
+        advice = f"write 'local:{name}' for a model file"
+    elif near:
+        advice = f"no provider is called {provider!r}; did you mean '{near[0]}:{model or 'MODEL'}'?"
+    else:
+        what = f"no provider is called {provider!r}; write" if colon else "write"
+        advice = f"{what} 'provider:model' with one of: {', '.join(known)}"
+    of_ollama = f" (a model of Ollama is written 'ollama:{name}')" if model or not colon else ""
+    return UnsupportedLLMError(f"{name!r} names no LLM: {advice}{of_ollama}")
+
+
+def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
+    """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
+
+    Providers are `openai`, `openai-responses`, `anthropic`, `google`, `mistral`, `ollama`, `local`, and every row of
+    `toolcast.providers.chat_completions.services`.
+    """
+    provider, _, model = name.partition(":")
+    if provider == "local":
+        remote = Options.__annotations__.keys() - LocalOptions.__annotations__.keys()
+        own = {option: value for option, value in _taken(options).items() if option not in remote}
+        return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
+    if not model or provider not in providers():
+        _taken(options)
+        raise unknown_llm(name)
+    make = _NAMED.get(provider) or partial(OpenAICompatible, service=provider)
+    return make(model, **_taken(options))
+
+
+def _taken(options: Options) -> Options:
+    """Return a copy of a function's `**options` and empty them: no frame of a traceback may hold a key."""
+    taken = options.copy()
+    cast("dict[str, Any]", options).clear()
+    return taken

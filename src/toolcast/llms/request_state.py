@@ -1,0 +1,167 @@
+"""Where the events of one answer come from, and what all requests of one call share.
+
+A ready-made LLM's events come from an `Exchange` (exchange.py), those of any other from its own async iterator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from ..async_support.exception_groups import ungrouped
+from ..errors import Attempt, CallError, StreamTruncated
+from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
+from ..settings import Settings
+from ..transport.network import Outside
+from ..usage import NO_USAGE, Usage
+from .response_events import Source
+
+if TYPE_CHECKING:
+    from ..async_support.shielding import Loop
+
+logger: Final = logging.getLogger("toolcast")
+
+
+@dataclass(slots=True)
+class Call:
+    """What all requests of one call share: the time that is left, the retries that are left, and the record."""
+
+    deadline: float | None = None
+    retries_used: int = 0
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    usage: Usage = NO_USAGE
+
+    def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
+        """Note that one request has ended."""
+        self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
+        self.usage += usage
+
+    def blame(self, error: Exception) -> None:
+        """Note that the answer of the last request, though it came, was not good."""
+        self.attempts[-1] = replace(self.attempts[-1], error=error)
+        if isinstance(error, CallError):
+            self.sign(error)
+
+    def sign(self, error: CallError) -> CallError:
+        """`error`, carrying every attempt of this call."""
+        error.attempts = tuple(self.attempts)
+        return error
+
+
+def start_call(settings: Settings, outside: Outside) -> Call:
+    """A new call, its total time counted from now."""
+    return Call(deadline=by(outside.now(), settings.timeouts.total))
+
+
+async def every_event(source: Source) -> AsyncIterator[Event]:
+    """The events of `source` one by one; in the end it is closed."""
+    try:
+        while events := await source.pull():
+            for event in events:
+                yield event
+    finally:
+        await source.close()
+
+
+def by(now: float, seconds: float | None) -> float | None:
+    """The moment `seconds` from `now`; None where there is no limit."""
+    return None if seconds is None else now + seconds
+
+
+class IteratedEvents:
+    """The events of an LLM that is one async iterator, a user's own for example."""
+
+    request_id: str | None = None
+
+    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call, *, parallel: bool) -> None:
+        self._events = events
+        self._only = None if parallel else FirstCall()
+        self._outside = outside
+        self._loop: Loop | None = None
+        self._call = call
+        self._usage = Usage()
+        self._finished = False
+        self._recorded = False
+
+    async def pull(self) -> list[Event]:
+        """The next event, alone in a list; an empty list at the end."""
+        if self._loop is None and self._outside.concurrent:
+            from ..async_support.shielding import current_loop  # loads asyncio, which a sync program has no use for
+
+            self._loop = current_loop()
+        while True:
+            try:
+                event = await ungrouped(self._events.__anext__)
+            except StopAsyncIteration:
+                return self._end()
+            except CallError as error:
+                raise self._ended(error) from error.__cause__
+            if self._only is None or self._only.of([event]):
+                return self._noted(event)
+
+    def _noted(self, event: Event) -> list[Event]:
+        self._finished = self._finished or isinstance(event, Finish)
+        if isinstance(event, UsageReport):
+            self._usage = event.usage
+        return [event]
+
+    async def close(self) -> None:
+        """Close the iterator, if it is one that can be closed."""
+        self._record(None)
+        self._loop = None
+        aclose = getattr(self._events, "aclose", None)
+        if aclose is not None:
+            await ungrouped(aclose)
+
+    def break_off(self) -> None:
+        """Nothing: nobody knows what the iterator waits for. It ends with its next event."""
+
+    def __del__(self) -> None:
+        # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
+        if self._loop is not None and not self._recorded:
+            from ..async_support.shielding import hand_over
+
+            hand_over(self._loop, self.close)
+
+    def _end(self) -> list[Event]:
+        if not self._finished:
+            raise self._ended(
+                StreamTruncated("the events ended without a Finish; an LLM's _events must yield one, last")
+            )
+        self._record(None)
+        return []
+
+    def _ended(self, error: CallError) -> CallError:
+        self._record(error)
+        return self._call.sign(error)
+
+    def _record(self, error: Exception | None) -> None:
+        if not self._recorded:
+            self._recorded = True
+            self._call.record(error, self._usage, None)
+
+
+class FirstCall:
+    """Leaves out the events of every tool call after the first, with a warning if there were any."""
+
+    def __init__(self) -> None:
+        self._first: str | None = None
+        self.dropping: bool = False
+
+    def of(self, events: list[Event]) -> list[Event]:
+        """Those of `events` that are kept."""
+        return [event for event in events if self._keep(event)]
+
+    def _keep(self, event: Event) -> bool:
+        if not isinstance(event, (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)):
+            return True
+        self._first = self._first or event.id
+        if event.id != self._first and not self.dropping:
+            self.dropping = True
+            logger.warning(
+                "the model made more than one tool call; the first is the result. "
+                "allow_parallel_tool_calls=True gives them all."
+            )
+        return event.id == self._first

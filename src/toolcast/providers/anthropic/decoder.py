@@ -1,0 +1,353 @@
+"""The events of an answer in Anthropic's Messages protocol.
+
+The protocol says where each block begins and ends, and is taken at its word, with two exceptions. A call whose block
+ended before its arguments are whole JSON waits for the stop reason: some servers end all blocks at once when a limit
+cuts the answer. And what the answer has cost is told with its first content, not before: until then it can be asked
+for again. A whole message is read as the stream that it would have been.
+
+Blocks of other kinds (calls of tools that the service runs, their results, compaction, and whatever is new) are passed
+on as `RawEvent`s. The service wants them back unchanged, so a complete one also becomes a part of the message: a
+thought without words whose `opaque` is the block. The citations of a text block follow the text in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from jiter import from_json
+
+from ...errors import MalformedEvent
+from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...text_buffer import Pieces
+from ...usage import Usage
+from ..base import Conversation
+from ..http_errors import Source, stream_error
+from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..tool_calls.by_id import OpenCalls
+
+_STOP: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "refusal": "refusal",
+    "pause_turn": "pause",
+    "compaction": "pause",
+}
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class AnthropicDecoder(AnswerDecoder):
+    """The events of one answer."""
+
+    kind: ClassVar[str] = "message of Anthropic's"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_use"', '"input_json_delta"')
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        super().__init__(source, conversation)
+        self._calls = OpenCalls(conversation)
+        self._given: dict[Any, str] = {}  # arguments that came with the start of a call
+        self._waiting: set[Any] = set()  # blocks of calls that have ended, and wait for the stop reason
+        self._unread: dict[Any, _Block] = {}  # open blocks of kinds that are passed on unread
+        self._citations: list[object] = []  # of the text block that is open
+        self._text_length = 0
+        self._signature: str | None = None
+        self._id: str | None = None
+        self._stop: str | None = None
+        self._tokens: dict[str, int] = {}
+        self._untold = False  # there is usage that was not reported yet
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+
+    def _more_text(self, text: str) -> list[Event]:
+        self._text_length += len(text)
+        return [TextDelta(text)]
+
+    def _in_call(self) -> bool:
+        return bool(self._calls)
+
+    def _may_end(self) -> bool:
+        return self._stop is not None
+
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        if message.get("type") == "error" or message.get("error"):
+            raise stream_error(message, self._source)
+        if not isinstance(message.get("content"), list):
+            return False
+        self._begin({"message": message}, out)
+        return True
+
+    def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        kind = chunk.get("type")
+        if kind == "content_block_delta":
+            delta: dict[str, Any] | None = chunk.get("delta")
+            if type(delta) is dict and type(what := delta.get("type")) is str and what in self._deltas:
+                if self._untold:
+                    self._report(out)
+                self._deltas[what](self, chunk, delta, out)
+                return
+            if type(delta) is dict and (block := self._unread.get(_key(chunk))) is not None:
+                block.grow(delta)
+        elif isinstance(kind, str) and (reader := self._readers.get(kind)) is not None:
+            reader(self, chunk, out)
+            return
+        elif kind == "error" or chunk.get("error"):
+            raise stream_error(chunk, self._source)
+        self._pass_on(chunk, out)
+
+    def _pass_on(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._report(out)
+        out.append(RawEvent(chunk))
+
+    # -- the pieces of a block
+
+    def _text(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        text = delta.get("text")
+        if text and type(text) is str:
+            self._spoken = True
+            out += self._more_text(text)
+
+    def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        self._citations.append(delta.get("citation"))
+        self._pass_on(chunk, out)
+
+    def _arguments(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        text = as_str(delta.get("partial_json"))
+        index = _key(chunk)
+        if text and self._given:
+            self._given.pop(index, None)
+        if self._calls.more(index, text, out) is not None or not text:
+            return
+        if index not in self._unread:
+            raise MalformedEvent(
+                f"a piece of a tool call came for block {index!r}, which is no tool call that is open. "
+                "Send the request again."
+            )
+        self._unread[index].grow({"input": text})
+        out.append(RawEvent(chunk))
+
+    def _thought(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        if text := as_str(delta.get("thinking")):
+            self._spoken = True
+            out.append(ThinkingDelta(text))
+
+    def _sign(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        self._signature = as_str(delta.get("signature")) or self._signature
+
+    _deltas: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], dict[str, Any], list[Event]], None]]] = {
+        "text_delta": _text,
+        "citations_delta": _cite,
+        "input_json_delta": _arguments,
+        "thinking_delta": _thought,
+        "signature_delta": _sign,
+    }
+
+    # -- blocks
+
+    def _block(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        block = as_dict(chunk.get("content_block"))
+        kind, index = block.get("type"), _key(chunk)
+        self._end_thought(out)
+        self._unread.pop(index, None)
+        if kind == "text":
+            self._text_length = 0
+            if block.get("text"):
+                self._report(out)
+                self._text(chunk, block, out)
+        elif kind == "thinking":
+            self._report(out)
+            self._thought(chunk, block, out)
+            self._sign(chunk, block, out)
+        elif kind == "redacted_thinking" and block.get("data"):
+            self._report(out)
+            self._spoken = True
+            out.append(ThinkingDelta(redacted=as_str(block["data"])))
+        elif kind == "tool_use":
+            self._report(out)
+            self._call(index, block, out)
+        else:
+            self._spoken = True
+            self._unread[index] = _Block(block)
+            self._pass_on(chunk, out)
+            if kind == "fallback":  # from here on another model answers
+                self._model = as_str(as_dict(block.get("to")).get("model")) or self._model
+
+    def _call(self, index: Any, block: dict[str, Any], out: list[Event]) -> None:
+        if index in self._waiting:
+            self._waiting.discard(index)
+            self._calls.done(index, out)
+        if index in self._calls:
+            raise MalformedEvent(f"two tool calls were begun as block {index!r}. Send the request again.")
+        self._spoken = True
+        call = self._calls.start(index, block.get("id"), as_str(block.get("name")), out)
+        if more := {name: value for name, value in block.items() if name not in _CALL}:
+            call.opaque = {"anthropic": more}
+        if given := block.get("input"):
+            self._given[index] = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+    def _block_end(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._end_thought(out)
+        self._end_citations(out)
+        index = _key(chunk)
+        self._end_call(index, out)
+        if index in self._unread and (block := self._unread[index].whole()) is not None:
+            out.append(ThinkingDelta(opaque={"anthropic": block}))
+            self._unread[index] = _Block({})  # the end of a block may come twice
+
+    def _end_citations(self, out: list[Event]) -> None:
+        """Keep the citations of a text block, with the number of characters that they belong to."""
+        if self._citations and self._text_length:
+            cited = {"type": "text", "citations": self._citations, "characters": self._text_length}
+            out.append(ThinkingDelta(opaque={"anthropic": cited}))
+        self._citations = []
+
+    def _end_call(self, index: Any, out: list[Event]) -> None:
+        """End the call of this block, if its arguments are whole. A call without any waits too: it may be cut."""
+        call = self._calls.more(index, "", out)
+        if call is None or self._damaged:
+            return
+        given = self._given.pop(index, None)
+        if given is not None or _is_object(call.pieces.whole()):
+            self._calls.done(index, out, whole=given)
+        else:
+            self._waiting.add(index)
+
+    def _end_thought(self, out: list[Event]) -> None:
+        if self._signature:
+            out.append(ThinkingDelta(signature=self._signature))
+            self._signature = None
+
+    # -- the message around them
+
+    def _begin(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        message = as_dict(chunk.get("message"))
+        id = as_str(message.get("id"))
+        if self._id is not None:
+            if id == self._id:
+                return
+            raise MalformedEvent(f"two answers came as one: {self._id!r} and {id!r}. Send the request again.")
+        self._id, self._model = id, as_str(message.get("model")) or None
+        self._count(message.get("usage"))
+        for number, block in enumerate(as_list(message.get("content"))):
+            # Numbered as no block of a stream is: more of those may follow.
+            start = {"type": "content_block_start", "index": f"content {number}", "content_block": block}
+            self._block(start, out)
+            for citation in as_list(as_dict(block).get("citations")):
+                delta = {"type": "citations_delta", "citation": citation}
+                self._cite({"type": "content_block_delta", "index": start["index"], "delta": delta}, delta, out)
+            self._block_end(start, out)
+        if message.get("stop_reason"):
+            self._change({"delta": message}, out)
+
+    def _change(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        delta = as_dict(chunk.get("delta"))
+        self._count(chunk.get("usage"))
+        self._stop = as_str(delta.get("stop_reason")) or self._stop
+        if details := as_dict(delta.get("stop_details")):
+            self._pass_on({"stop_details": details}, out)
+            if not self._spoken:
+                self._text(chunk, {"text": details.get("explanation")}, out)
+        self._report(out)
+
+    def _over_now(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._end(out)
+
+    def _ping(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        pass
+
+    _readers: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]]] = {
+        "content_block_start": _block,
+        "content_block_stop": _block_end,
+        "message_start": _begin,
+        "message_delta": _change,
+        "message_stop": _over_now,
+        "ping": _ping,
+    }
+
+    def _count(self, found: Any) -> None:
+        """Keep the last of each count: they are cumulative."""
+        told = as_dict(found)
+        counts = {name: count for name in _COUNTS if (count := as_count(told.get(name))) is not None}
+        self._untold |= any(self._tokens.get(name) != count for name, count in counts.items())
+        self._tokens |= counts
+
+    def _report(self, out: list[Event]) -> None:
+        if self._untold:
+            self._untold = False
+            fresh, output, read, written = (self._tokens.get(name, 0) for name in _COUNTS)
+            out.append(UsageReport(Usage(fresh + read + written, output, read, written)))
+
+    def _end(self, out: list[Event]) -> None:
+        self._check_whole()
+        self._report(out)
+        self._end_thought(out)
+        told = _STOP.get(self._stop or "", "other")
+        for index in list(self._given):
+            self._end_call(index, out)
+        if self._stop is None and self._calls.is_cut:
+            raise self._truncated()
+        self._calls.finish(out, cut=told not in ("tool_use", "end_turn"))
+        out.append(Finish(_stop_reason(told, called=bool(self._calls.count)), self._model, self._stop))
+        self._over = True
+
+
+# The fields of a tool call that are read.
+_CALL = frozenset(("type", "id", "name", "input"))
+
+
+class _Block:
+    """A block of a kind that is passed on unread, as it grows."""
+
+    __slots__ = ("_begun", "_grown")
+
+    def __init__(self, begun: dict[str, Any]) -> None:
+        self._begun = begun
+        self._grown: dict[str, Pieces] = {}
+
+    def grow(self, delta: dict[str, Any]) -> None:
+        """Add the fields of a delta: text to the text before it, anything else in its place."""
+        for name, value in delta.items():
+            if isinstance(value, str) and name != "type":
+                self._grown.setdefault(name, Pieces()).add(value)
+            elif name != "type":
+                self._begun = {**self._begun, name: value}
+
+    def whole(self) -> dict[str, Any] | None:
+        """Return the block with all that was added; None if it has no type, or its input is no whole JSON object."""
+        block = dict(self._begun)
+        for name, pieces in self._grown.items():
+            text = pieces.whole()
+            if name != "input":
+                block[name] = as_str(block.get(name)) + text
+            elif _is_object(text):
+                block[name] = from_json(text.encode("utf-8", "replace"))
+            else:
+                return None
+        return block if isinstance(block.get("type"), str) else None
+
+
+def _stop_reason(told: StopReason, *, called: bool) -> StopReason:
+    """The stop reason, seen with what came."""
+    if told in ("max_tokens", "refusal", "pause"):
+        return told
+    if called:
+        return "tool_use"
+    return "end_turn" if told == "tool_use" else told
+
+
+def _key(chunk: dict[str, Any]) -> Any:
+    """The number of the block; no server but a broken one says anything else."""
+    index = chunk.get("index")
+    return index if isinstance(index, (int, str)) else None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text.encode("utf-8", "replace")), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,250 @@
+"""OpenAI's chat-completions protocol, spoken by OpenAI and by most others: messages -> request.
+
+What differs between services is in the `Service` row the wire is made with; no service is named in this file. The
+answer is read by `openai_chat_decoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from ...messages import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from ...settings import Settings
+from ..base import Conversation, Decoder, Terms, ToolSpec, legal_name
+from ..content_parts import base64_of, cannot_take, data_url, only, result_text, system_messages, valid_arguments
+from ..http_adapter import budget, effort
+from ..http_errors import Source
+from ..openai_base import ServiceFrame, ServiceWire
+from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
+from .decoder import OpenAIChatDecoder
+from .services import Service
+
+
+class OpenAIChatWire(ServiceWire):
+    """The chat-completions wire of one service, at one address, with one key."""
+
+    path: ClassVar[str] = "/chat/completions"
+
+    def frame(self, terms: Terms, settings: Settings) -> ChatFrame:
+        """What requests with these terms and settings have in common."""
+        return ChatFrame(self._service, terms, settings)
+
+    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+        """What reads the protocol's own events."""
+        return OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
+
+
+class ChatFrame(ServiceFrame):
+    """One chat-completions request but for its messages."""
+
+    def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
+        super().__init__(service, terms, settings)
+        self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
+        if terms.stream and service.stream_options:
+            self.fields["stream_options"] = {"include_usage": True}
+        self._told: str | None = None
+        form = schema_form(terms)
+        if form is None:
+            self._tools(terms, bool(settings.thinking))
+        else:
+            self._answer(form)
+        self._settings(settings)
+
+    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The messages, as data."""
+        said = messages if self._told is None else instructed(messages, self._told)
+        return {"messages": self._messages(said)}
+
+    def _answer(self, form: Form) -> None:
+        """Hold the text of the answer to a schema."""
+        if self._service.response_format == "json_object":  # of the schema it takes no notice
+            self.fields["response_format"] = {"type": "json_object"}
+            self._told = instructions(form)
+            return
+        name = "_".join(self.names.wire[tool.name] for tool in form.tools)
+        schema, strict = self._strict(name, answer_schema(form))
+        held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
+        self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
+
+    # -- tools and settings
+
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        parameters, strict = self._strict(tool.name, tool.parameters)
+        function = {"name": self.names.wire[tool.name], "description": tool.description, "parameters": parameters}
+        return {"type": "function", "function": function | ({"strict": True} if strict else {})}
+
+    def _forcing(self, name: str) -> Any:
+        return {"type": "function", "function": {"name": name}}
+
+    def _settings(self, settings: Settings) -> None:
+        wanted = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
+            "stop": None if settings.stop is None else list(settings.stop)[: self._service.most_stops],
+            "seed": settings.seed,
+        }
+        for name, value in wanted.items():
+            if value is not None and name in self._left_out:
+                self.notes.append(name)
+            elif value is not None:
+                self.fields[name] = value
+        if "stop" in self.fields and len(self.fields["stop"]) < len(settings.stop or ()):
+            self.notes.append(f"more than {self._service.most_stops} stop sequences")
+        if settings.max_tokens is not None:
+            self.fields[self._service.max_tokens_field] = settings.max_tokens
+        thinking = settings.thinking
+        if thinking is None and not self._service.forced_while_thinking and self._forces:
+            thinking = False
+        if thinking is None:
+            return
+        if self._service.thinking_in is None or "thinking" in self._left_out:
+            self.notes.append("thinking")
+        else:
+            self.fields.update(_THINKING[self._service.thinking_in](thinking))
+
+    @property
+    def _forces(self) -> bool:
+        """Whether the model is made to call a tool."""
+        return self.fields.get("tool_choice") not in (None, "auto", "none")
+
+    # -- messages
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        rest = list(messages)
+        if self._service.one_system:
+            start = system_messages(rest)
+            if start > 1:
+                merged = "\n\n".join(message.text for message in rest[:start])
+                rest[:start] = [Message("system", (TextPart(merged),))]
+            # One that comes later is said by the user: it has no other place.
+            rest[1:] = [_by_user(message) if message.role == "system" else message for message in rest[1:]]
+        return [sent for message in rest for sent in self._message(message)]
+
+    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+        if message.role == "assistant":
+            yield self._assistant(message)
+            return
+        others: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResultPart):
+                yield self._result(part)
+            else:
+                others.append(part)
+        if message.role == "tool":
+            only(self.provider, others, (), "a tool message takes only ToolResultPart")
+        elif message.role == "system":
+            only(self.provider, others, (TextPart,), "a system message takes only text")
+            yield {"role": "system", "content": message.text}
+        elif others or not message.parts:
+            yield {"role": "user", "content": self._content(others)}
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        match part:
+            case TextPart():
+                return {"type": "text", "text": part.text}
+            case ImagePart() if part.url is None or self._service.image_urls or part.url.startswith("data:"):
+                detail = {} if part.detail is None else {"detail": part.detail}
+                return {"type": "image_url", "image_url": {"url": part.url or data_url(part), **detail}}
+            case AudioPart() if self._service.audio and part.data is not None and _sound(part):
+                return {"type": "input_audio", "input_audio": {"data": base64_of(part), "format": _sound(part)}}
+            case DocumentPart() if self._service.documents and part.data is not None:
+                file = {"filename": part.name or "document", "file_data": data_url(part)}
+                return {"type": "file", "file": file}
+            case _:
+                raise cannot_take(self.provider, part)
+
+    def _assistant(self, message: Message) -> dict[str, Any]:
+        kinds = (TextPart, ThinkingPart, ToolCallPart)
+        only(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
+        calls = [self._call(call) for call in message.tool_calls]
+        sent: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
+        if calls:
+            sent["tool_calls"] = calls
+        sent.update(self._thoughts(message))
+        return sent
+
+    def _thoughts(self, message: Message) -> dict[str, Any]:
+        back = self._service.thinking_back
+        thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
+        if back == "reasoning_details":
+            details = [d for part in thoughts for d in (part.opaque or {}).get("reasoning_details", ())]
+            return {back: details} if details else {}
+        text = "".join(part.text for part in thoughts)
+        if back and self._requires_thoughts and (message.tool_calls or "tools" in self.fields):
+            return {back: text or " "}  # of another model's answer there are none, and "" counts as none
+        # Only with tool calls: elsewhere some models refuse them.
+        return {back: text} if back and text and message.tool_calls else {}
+
+    @property
+    def _requires_thoughts(self) -> bool:
+        return self._service.thoughts_required and self.fields.get("thinking") != {"type": "disabled"}
+
+    def _call(self, call: ToolCallPart) -> dict[str, Any]:
+        arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
+        extra: Any = call.opaque.get("extra_content") if call.opaque and self._service.signed_calls else None
+        return {
+            "id": self._id(call.id),
+            "type": "function",
+            "function": {"name": legal_name(call.name), "arguments": arguments},
+            **({"extra_content": extra} if extra else {}),
+        }
+
+    def _result(self, result: ToolResultPart) -> dict[str, Any]:
+        if result.images:
+            raise cannot_take(self.provider, result.images[0], "in the result of a tool")
+        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result_text(result)}
+
+    def _id(self, id: str) -> str:
+        limit = self._service.id_limit
+        return id if limit is None or len(id) <= limit else legal_name(id, limit)
+
+
+def _by_user(message: Message) -> Message:
+    return Message("user", message.parts)
+
+
+def _reasoning(thinking: bool | str | int) -> dict[str, Any]:
+    tokens = budget(thinking)
+    if tokens:
+        return {"reasoning": {"max_tokens": tokens}}
+    return {"reasoning": {"enabled": thinking} if isinstance(thinking, bool) else {"effort": effort(thinking)}}
+
+
+def _enable_thinking(thinking: bool | str | int) -> dict[str, Any]:
+    tokens = budget(thinking)
+    return {"enable_thinking": bool(thinking), **({"thinking_budget": tokens} if tokens else {})}
+
+
+def _template(thinking: bool | str | int) -> dict[str, Any]:
+    kwargs: dict[str, Any] = {"enable_thinking": bool(thinking)}
+    return {
+        "chat_template_kwargs": kwargs,
+        **({"reasoning_effort": thinking} if isinstance(thinking, str) else {}),
+    }
+
+
+_THINKING: dict[str, Callable[[bool | str | int], dict[str, Any]]] = {
+    "effort": lambda thinking: {"reasoning_effort": effort(thinking)},
+    "reasoning": _reasoning,
+    "thinking": lambda thinking: {"thinking": {"type": "enabled" if thinking else "disabled"}},
+    "enable_thinking": _enable_thinking,
+    "template": _template,
+}
+
+
+def _sound(part: AudioPart) -> str | None:
+    return {"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3"}.get(
+        (part.media_type or "").partition("/")[2]
+    )

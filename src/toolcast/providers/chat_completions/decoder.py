@@ -1,0 +1,331 @@
+"""The events of a chat-completions answer.
+
+A delta is taken field by field through a table, so that a field costs only where it says something. What the answer
+comes to is decided at its end, `[DONE]` or the end of the body: a finish reason may come early, twice, or be taken
+back, and tool calls may go on after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ...errors import EmptyResponse
+from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...usage import Usage
+from ..base import Conversation, ToolNames
+from ..http_errors import Source, stream_error
+from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
+from ..tool_calls.by_index import ToolCalls
+
+_STOP: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "end_turn": "end_turn",
+    "eos": "end_turn",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_calls": "tool_use",
+    "tool_use": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "refusal": "refusal",
+    "error": "error",
+    "network_error": "error",
+    "insufficient_system_resource": "error",
+}
+# Fields of a delta that say nothing a caller needs.
+_SILENT = frozenset(("role", "name", "channel", "token_id", "index", "finish_reason", "audio_id", "obfuscation"))
+
+
+class OpenAIChatDecoder(AnswerDecoder):
+    """The events of one answer. `think_tags`: thoughts stand in the text, in `<think>` tags."""
+
+    kind: ClassVar[str] = "chat completion"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_calls"', '"function_call"')
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
+
+    def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
+        super().__init__(source, conversation)
+        self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
+        self._tags = ThinkTags() if think_tags else None
+        self._finish: str | None = None
+        self._lost_late = False  # an event behind the finish reason could not be read
+        self._answered = False  # a choice has come
+        self._thought_field: str | None = None
+        self._thinks = False  # a thought is open: `_end_thought` is due
+        self._details: list[dict[str, Any]] = []
+        self._refused = False
+        self._tokens: dict[str, int] = {}
+        self._reported: Usage | None = None
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.more if kind is ToolCallDelta else said
+
+    def _in_call(self) -> bool:
+        return bool(self._calls)
+
+    def _lose(self, text: str) -> None:
+        # Behind a finish reason the last call has ended, unless more of it comes.
+        if self._finish is None or any(word in text for word in self.vital):
+            super()._lose(text)
+        else:
+            self._lost_late = bool(self._calls)
+
+    def _may_end(self) -> bool:
+        return self._finish is not None
+
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        if message:
+            self._chunk(message, out)
+        return "choices" in message
+
+    def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        if chunk.get("error"):
+            raise stream_error(chunk, self._source)
+        if not self._model:
+            self._model = as_str(chunk.get("model")) or None
+        choices: list[dict[str, Any]] | None = chunk.get("choices")
+        if choices and type(choices) is list:
+            for choice in choices:
+                if type(choice) is dict:
+                    self._choice(choice, out)
+        else:
+            self._without_choices(chunk, out)
+        if chunk.get("usage"):
+            self._usage(chunk["usage"], out)
+        elif "x_groq" in chunk:
+            self._groq(as_dict(chunk["x_groq"]), out)
+
+    def _groq(self, found: dict[str, Any], out: list[Event]) -> None:
+        """What Groq says beside the answer."""
+        if found.get("error"):
+            raise stream_error(found, self._source)
+        self._usage(found.get("usage"), out)
+
+    def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
+        self._answered = True
+        if choice.get("index") and choice["index"] != "0":
+            return
+        delta: dict[str, Any] | None = choice.get("delta")
+        if delta is None or "message" in choice:
+            delta = self._whole_message(choice)
+        if type(delta) is dict:
+            for name, value in delta.items():
+                if value and name not in _SILENT:
+                    reader = self._readers.get(name)
+                    if reader is not None:
+                        reader(self, value, out)
+                    else:
+                        out.append(RawEvent({name: value}))
+        if choice.get("finish_reason"):
+            self._finish = str(choice["finish_reason"])
+        if choice.get("usage"):
+            self._usage(choice["usage"], out)
+
+    def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a choice that has a message or no delta.
+
+        Perplexity has both. A whole answer is in its message, and the delta may be empty. In a stream the message
+        repeats all deltas so far: it is read where it comes last, and nothing else did.
+        """
+        if choice.get("text"):
+            return {"content": choice["text"]}
+        delta, message = as_dict(choice.get("delta")), as_dict(choice.get("message"))
+        repeated = self._streamed and (self._spoken or ("delta" in choice and not choice.get("finish_reason")))
+        more = {} if repeated else {name: value for name, value in message.items() if value}
+        if self._streamed and any(value for name, value in delta.items() if name not in _SILENT):
+            return delta
+        return delta | more
+
+    def _without_choices(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        if chunk.get("object") == "error" or ("choices" not in chunk and "detail" in chunk):
+            raise stream_error(chunk, self._source)
+        if not chunk.get("usage"):
+            out.append(RawEvent(chunk))
+
+    # -- the fields of a delta
+
+    def _text(self, value: Any, out: list[Event]) -> None:
+        if type(value) is not str:
+            value = "".join(as_str(as_dict(part).get("text")) for part in as_list(value))
+        self._spoken = True
+        if self._thinks:
+            self._end_thought(out)
+        if self._tags is None:
+            out.append(TextDelta(value))
+        else:
+            out += self._tags.feed(value)
+
+    def _tool_calls(self, value: Any, out: list[Event]) -> None:
+        self._spoken = True
+        if self._thinks:
+            self._end_thought(out)
+        self._damaged |= self._lost_late
+        self._calls.take(value, out)
+
+    def _reasoning(self, value: Any, out: list[Event]) -> None:
+        self._thought("reasoning", value, out)
+
+    def _reasoning_content(self, value: Any, out: list[Event]) -> None:
+        self._thought("reasoning_content", value, out)
+
+    def _thought(self, name: str, value: Any, out: list[Event]) -> None:
+        # Some services send the same thought in both fields: the first that is used counts.
+        self._thought_field = self._thought_field or name
+        if name == self._thought_field and isinstance(value, str):
+            self._spoken = True
+            out.append(ThinkingDelta(value))
+
+    def _thought_details(self, value: Any, out: list[Event]) -> None:
+        self._thinks = True
+        for detail in as_list(value):
+            if not (new := as_dict(detail)):
+                continue
+            last = self._details[-1] if self._details else {}
+            if last and all(last.get(name) == new.get(name) for name in ("type", "index")) and "data" not in new:
+                joined = {name: as_str(last.get(name)) + as_str(new.get(name)) for name in _GROWING if name in new}
+                last.update({name: value for name, value in new.items() if value is not None}, **joined)
+            else:
+                self._details.append(dict(new))
+
+    def _end_thought(self, out: list[Event]) -> None:
+        """End the thought that is open, with what the service wants back of it."""
+        self._thinks = False
+        if self._details:
+            out.append(ThinkingDelta(opaque={"reasoning_details": self._details}))
+            self._details = []
+
+    def _refusal(self, value: Any, out: list[Event]) -> None:
+        self._refused = self._spoken = True
+        out.append(TextDelta(str(value)))
+
+    def _function_call(self, value: Any, out: list[Event]) -> None:
+        self._calls.take_legacy(value, out)
+
+    _readers: ClassVar[Mapping[str, Callable[[Any, Any, list[Event]], None]]] = {
+        "content": _text,
+        "tool_calls": _tool_calls,
+        "reasoning_content": _reasoning_content,
+        "reasoning": _reasoning,
+        "reasoning_details": _thought_details,
+        "refusal": _refusal,
+        "function_call": _function_call,
+    }
+
+    def _usage(self, found: Any, out: list[Event]) -> None:
+        self._tokens.update(_counts(as_dict(found)))
+        usage = _usage_of(self._tokens)
+        if usage != self._reported:
+            self._reported = usage
+            out.append(UsageReport(usage))
+
+    # -- the end
+
+    def _end(self, out: list[Event]) -> None:
+        self._check_whole()
+        if not (self._answered or self._streamed):
+            raise EmptyResponse("the answer was empty: 'choices' lists none")
+        if self._thinks:
+            self._end_thought(out)
+        if self._tags is not None:
+            out += self._tags.close()
+        told = _STOP.get(self._finish or "", "other")
+        called = self._calls.finish(out, cut=told in ("max_tokens", "content_filter"))
+        out.append(Finish(_stop_reason(told, called=called, refused=self._refused), self._model, self._finish))
+        self._over = True
+
+
+_GROWING = ("text", "summary", "signature")
+
+
+def _stop_reason(told: StopReason, *, called: bool, refused: bool) -> StopReason:
+    """The stop reason, seen with what came: services disagree on the word for tool calls."""
+    if told in ("max_tokens", "content_filter", "error", "refusal"):
+        return told
+    if refused:
+        return "refusal"
+    if called:
+        return "tool_use"
+    return "end_turn" if told == "tool_use" else told
+
+
+def _counts(found: dict[str, Any]) -> dict[str, int]:
+    """The counts that one report holds, under names of our own."""
+    into, out_of = as_dict(found.get("prompt_tokens_details")), as_dict(found.get("completion_tokens_details"))
+    read = {
+        "input": found.get("prompt_tokens"),
+        "output": found.get("completion_tokens"),
+        "total": found.get("total_tokens"),
+        "cached": _first(into.get("cached_tokens"), *(found.get(name) for name in _CACHED)),
+        "written": _first(into.get("cache_write_tokens"), into.get("cache_creation_tokens")),
+        "thought": out_of.get("reasoning_tokens"),
+    }
+    return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
+
+
+# The names that DeepSeek, Mistral and Moonshot have for what was read from the cache.
+_CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
+
+
+def _first(*values: object) -> object:
+    return next((value for value in values if value is not None), None)
+
+
+def _usage_of(tokens: dict[str, int]) -> Usage:
+    input_, output, thought = tokens.get("input", 0), tokens.get("output", 0), tokens.get("thought", 0)
+    if thought and tokens.get("total") == input_ + output + thought:
+        # xAI counts thoughts in the total, but not in the completion.
+        output += thought
+    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0))
+
+
+class ThinkTags:
+    """Text that may begin with thoughts in `<think>` tags -> thinking and text, wherever it is cut."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._state = "start"
+
+    def feed(self, text: str) -> list[Event]:
+        """What `text` adds to the thoughts and to the text."""
+        if self._state == "behind":
+            return self._behind(text)
+        if self._state == "text":
+            return [TextDelta(text)] if text else []
+        self._held += text
+        if self._state == "start":
+            begun = self._held.lstrip()
+            if "<think>".startswith(begun):
+                return []
+            if not begun.startswith("<think>"):
+                self._state = "text"
+                return self.close()
+            self._state = "thinking"
+            self._held = begun.removeprefix("<think>")
+        return self._thinking()
+
+    def close(self) -> list[Event]:
+        """What was held back, because it might have been the beginning of a tag."""
+        held, self._held = self._held, ""
+        if not held:
+            return []
+        return [ThinkingDelta(held)] if self._state == "thinking" else [TextDelta(held)]
+
+    def _thinking(self) -> list[Event]:
+        thought, tag, text = self._held.partition("</think>")
+        if tag:
+            self._held = ""
+            return [*([ThinkingDelta(thought)] if thought else []), *self._behind(text)]
+        kept = next((n for n in range(7, 0, -1) if thought.endswith("</think>"[:n])), 0)
+        self._held = thought[len(thought) - kept :]
+        thought = thought[: len(thought) - kept]
+        return [ThinkingDelta(thought)] if thought else []
+
+    def _behind(self, text: str) -> list[Event]:
+        """The text behind the thoughts, without the empty lines it begins with."""
+        text = text.lstrip("\n")
+        self._state = "text" if text else "behind"
+        return [TextDelta(text)] if text else []

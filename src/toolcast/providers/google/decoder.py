@@ -1,0 +1,273 @@
+"""The events of a Gemini answer.
+
+Every chunk is a whole answer in itself, of which nearly everything may be missing, and an answer is its chunks' parts
+in a row; a body in one piece is one chunk, or a list of them. A signature belongs to the part it came on: on a call it
+stays with the call. On anything else it becomes a thought without words, whose `opaque` tells how to put it back: with
+`characters`, onto so many at the end of the text before it; alone, onto the thought itself; and a part of another kind
+is kept in it whole. Vertex AI can stream the arguments of a call as paths and values: `PathsToJSON` spells them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, ClassVar
+
+from ...errors import EmptyResponse, MalformedEvent
+from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...usage import Usage
+from ..base import Conversation
+from ..http_errors import Source, stream_error
+from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..tool_calls.by_id import OpenCalls
+
+_STOP: dict[str, StopReason] = {
+    "STOP": "end_turn",
+    "MAX_TOKENS": "max_tokens",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "LANGUAGE": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "MALFORMED_FUNCTION_CALL": "error",
+    "UNEXPECTED_TOOL_CALL": "error",
+    "TOO_MANY_TOOL_CALLS": "error",
+    "MISSING_THOUGHT_SIGNATURE": "error",
+    "MALFORMED_RESPONSE": "error",
+    "OTHER": "error",
+}
+# Fields of a chunk that say something.
+_SAID = ("candidates", "promptFeedback", "usageMetadata")
+# Fields of a part that is text or thought.
+_WORDS = frozenset(("text", "thought", "thoughtSignature"))
+# Fields of a candidate that say nothing a caller needs, or are read.
+_SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogprobs", "safetyRatings"))
+
+
+class GoogleDecoder(AnswerDecoder):
+    """The events of one answer."""
+
+    kind: ClassVar[str] = "Gemini answer"
+    vital: ClassVar[tuple[str, ...]] = ('"functionCall"',)
+    grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        super().__init__(source, conversation)
+        self._calls = OpenCalls(conversation)
+        self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces
+        self._answered = False  # a candidate has come
+        self._told: tuple[StopReason, str] | None = None
+        self._tokens: dict[str, int] = {}
+        self._usage_read: object = None
+
+    def _in_call(self) -> bool:
+        return self._growing is not None
+
+    def _may_end(self) -> bool:
+        return self._told is not None
+
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        if is_one := not message.keys().isdisjoint((*_SAID, "error")):
+            self._chunk(message, out)
+        return is_one
+
+    def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        if chunk.get("error"):
+            raise stream_error(chunk, self._source)
+        if not self._model:
+            self._model = as_str(chunk.get("modelVersion")) or None
+        for found in as_list(chunk.get("candidates")):
+            candidate, self._answered = as_dict(found), True
+            if not candidate.get("index"):
+                self._candidate(candidate, out)
+        if "promptFeedback" in chunk and (blocked := as_str(as_dict(chunk["promptFeedback"]).get("blockReason"))):
+            self._told = "content_filter", blocked
+        usage = chunk.get("usageMetadata")
+        if usage and usage != self._usage_read:
+            self._usage_read = usage
+            self._usage(as_dict(usage), out)
+        if "candidates" not in chunk and chunk.keys().isdisjoint(_SAID):
+            out.append(RawEvent(chunk))
+
+    def _candidate(self, candidate: dict[str, Any], out: list[Event]) -> None:
+        for found in as_list(as_dict(candidate.get("content")).get("parts")):
+            part = as_dict(found)
+            text = part.get("text")
+            if text and len(part) == 1 and type(text) is str:  # the commonest part by far
+                self._spoken = True
+                out.append(TextDelta(text))
+            else:
+                self._part(part, out)
+        for name, value in candidate.items():
+            if name not in _SILENT and value:
+                out.append(RawEvent({name: value}))
+        if reason := as_str(candidate.get("finishReason")):
+            usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
+            self._told = _STOP.get(reason, usual), reason
+
+    # -- the parts
+
+    def _part(self, part: dict[str, Any], out: list[Event]) -> None:
+        self._spoken = self._spoken or bool(part)
+        signature = part.get("thoughtSignature")
+        call, text = as_dict(part.get("functionCall")), as_str(part.get("text"))
+        if "functionCall" in part and (call or not text):
+            self._call(call, signature, out)
+        elif part.keys() <= _WORDS or text:
+            self._text(text, part, out)
+            if unread := {name: value for name, value in part.items() if name not in _WORDS and value}:
+                out.append(RawEvent(unread))
+        else:
+            out.append(RawEvent(part))
+            if signature:
+                out.append(ThinkingDelta(opaque={"google": part}))
+
+    def _text(self, text: str, part: dict[str, Any], out: list[Event]) -> None:
+        signature = part.get("thoughtSignature")
+        signed: dict[str, Any] = {"thoughtSignature": signature}
+        if part.get("thought"):
+            if text or signature:
+                out.append(ThinkingDelta(text, opaque={"google": signed} if signature else None))
+            return
+        if text:
+            out.append(TextDelta(text))
+        if signature:
+            out.append(ThinkingDelta(opaque={"google": signed | {"characters": len(text)}}))
+
+    def _call(self, call: dict[str, Any], signature: Any, out: list[Event]) -> None:
+        name, goes_on = as_str(call.get("name")), bool(call.get("willContinue"))
+        kept = {"id": call.get("id"), "thoughtSignature": signature}
+        own = {name: value for name, value in kept.items() if value}
+        opaque = {"google": own} if own else None
+        if name and self._growing is not None:
+            self._call_ends(out)
+        if name and not goes_on and not call.get("partialArgs"):
+            self._calls.whole(call.get("id"), name, _written(call.get("args")), out, opaque=opaque)
+            return
+        if name:
+            self._calls.start(self, call.get("id"), name, out).opaque = opaque
+            self._growing = PathsToJSON()
+        if self._growing is not None:
+            self._calls.more(self, self._growing.more(as_list(call.get("partialArgs"))), out)
+            if not goes_on:
+                self._call_ends(out)
+
+    def _call_ends(self, out: list[Event]) -> None:
+        if self._growing is not None:
+            self._calls.more(self, self._growing.end(), out)
+            self._growing = None
+        self._calls.done(self, out)
+
+    # -- the end
+
+    def _usage(self, found: dict[str, Any], out: list[Event]) -> None:
+        tokens, before = self._tokens, self._tokens.copy()
+        for name in _COUNTED:
+            if name in found and (count := as_count(found[name])) is not None:
+                tokens[name] = count
+        if tokens != before:
+            prompt, tools, answer, thoughts, cached = [tokens.get(name, 0) for name in _COUNTED]
+            out.append(UsageReport(Usage(prompt + tools, answer + thoughts, cached)))
+
+    def _end(self, out: list[Event]) -> None:
+        self._check_whole()
+        if self._told is None:
+            if not (self._answered or self._streamed):
+                raise EmptyResponse("the answer was empty: 'candidates' lists none")
+            raise self._truncated()
+        told, raw = self._told
+        if told in ("end_turn", "other"):
+            self._call_ends(out)
+        self._calls.finish(out, cut=True)
+        told = "tool_use" if self._calls.count and told in ("end_turn", "other") else told
+        out.append(Finish(told, self._model, raw))
+        self._over = True
+
+
+_COUNTED = (
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value or {}, ensure_ascii=False, separators=(",", ":"))
+
+
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[(["'])(.*?)\3\]""")
+_VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
+
+
+class PathsToJSON:
+    """Values with their paths, `$.a[0].b` and a value, one after another -> JSON text of all of them, as it grows.
+
+    A value of a path that was the last one's too is more of the same string. Paths come in the order of the text: one
+    that leads back into what was left is a `MalformedEvent`, since its text has been handed out.
+    """
+
+    def __init__(self) -> None:
+        self._at: list[str | int] = []
+        self._left: list[set[str | int]] = []  # for each object and list that is open: what was begun in it
+        self._in_string = False
+
+    def more(self, values: list[object]) -> str:
+        """The text that these values add."""
+        return "".join([self._value(found) for value in values if (found := as_dict(value))])
+
+    def end(self) -> str:
+        """The text that ends what is open."""
+        return self._closed(0) if self._left else ""
+
+    def _value(self, value: dict[str, Any]) -> str:
+        path = [int(index) if index else name or quoted for name, index, _, quoted in _steps(value)]
+        kind = next((kind for kind in _VALUES if kind in value), None)
+        if not path or kind is None:
+            return ""
+        found = None if kind == "nullValue" else value[kind]
+        text = json.dumps(found, ensure_ascii=False)
+        if path == self._at and self._in_string and isinstance(found, str):
+            return text[1:-1]
+        before = self._to(path)
+        self._in_string = isinstance(found, str)
+        return before + (text[:-1] if self._in_string else text)
+
+    def _to(self, path: list[str | int]) -> str:
+        """The text that leads from the last value to the place of another one."""
+        known = 0
+        while known < min(len(path), len(self._at)) - 1 and path[known] == self._at[known]:
+            known += 1
+        text = self._closed(known + 1) + "," if self._left else ""
+        for depth, step in enumerate(path[known:], known):
+            if depth == len(self._left):
+                text += "[" if isinstance(step, int) else "{"
+                self._left.append(set())
+            begun = self._left[depth]
+            if step in begun or (isinstance(step, int) and step != len(begun)) or not _alike(step, begun):
+                raise MalformedEvent(f"a piece of a tool call's arguments came out of order, at {path}")
+            begun.add(step)
+            text += "" if isinstance(step, int) else json.dumps(step, ensure_ascii=False) + ":"
+        self._at = path
+        return text
+
+    def _closed(self, depth: int) -> str:
+        """The text that ends the last value, and all objects and lists but the outer `depth` ones."""
+        ends = "".join("]" if isinstance(step, int) else "}" for step in self._at[depth:][::-1])
+        del self._left[depth:]
+        ended, self._in_string = ('"' if self._in_string else ""), False
+        return ended + ends
+
+
+def _alike(step: str | int, begun: set[str | int]) -> bool:
+    """Whether an object or a list with these steps can have this one."""
+    return all(type(other) is type(step) for other in islice(begun, 1))
+
+
+def _steps(value: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    return _STEP.findall(as_str(value.get("jsonPath")))

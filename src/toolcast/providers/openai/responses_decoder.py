@@ -1,0 +1,392 @@
+"""The events of an answer of OpenAI's Responses protocol.
+
+An answer is a list of items: messages, thoughts, calls, and whatever else a service does of its own, which is passed
+through. An item is found by its place in the list, else by its id, else it is the one of its kind that is open: some
+proxies give an item a new id in each event, and llama.cpp gives no places. All that comes in pieces comes once more as
+a whole. So what had no pieces is read from the whole, and a whole has the last word. This also heals damage: of the
+items that were open when an event could not be read no more pieces are handed on, until what they lack comes whole.
+The answer ends with an event of its own; `[DONE]` says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
+from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...text_buffer import Pieces
+from ...usage import Usage
+from ..base import Conversation
+from ..http_errors import Source, stream_error
+from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..tool_calls.by_id import OpenCalls
+from ..tool_calls.by_index import is_json, unwrapped
+
+_Part: TypeAlias = tuple[str, int]
+"""A part of an item: its kind, and its place among those of its kind."""
+
+_STOP: dict[str, StopReason] = {
+    "max_output_tokens": "max_tokens",
+    "max_tokens": "max_tokens",
+    "content_filter": "content_filter",
+    "in_progress": "pause",
+}
+# What says nothing that other events do not say.
+_SILENT = frozenset(
+    (
+        "response.content_part.added",
+        "response.content_part.done",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_part.done",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_text.done",
+        "keepalive",
+    )
+)
+
+
+class _Item:
+    """An item of the answer. `waits`: a piece of it may be lost, so that it has to come whole. `over`: it has."""
+
+    __slots__ = ("call_id", "kind", "over", "parts", "waits")
+
+    def __init__(self, kind: str, waits: bool, call_id: str) -> None:
+        self.kind = kind
+        self.call_id = call_id
+        self.waits = waits
+        self.over = False
+        self.parts: dict[_Part, Pieces] = {}
+
+
+class OpenAIResponsesDecoder(AnswerDecoder):
+    """The events of one answer, streamed or whole."""
+
+    kind: ClassVar[str] = "answer of the Responses protocol"
+    grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        super().__init__(source, conversation)
+        self._calls = OpenCalls(conversation)
+        self._items: dict[Hashable, _Item] = {}
+        self._last: _Item | None = None
+        self._growing = Pieces()  # the text that grew last
+        self._custom: list[dict[str, Any]] = []  # calls of custom tools since the last message
+        self._lost = False
+        self._refused = False
+
+    def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        kind = as_str(chunk.get("type"))
+        read = self._readers.get(kind)
+        if read is not None:
+            read(self, chunk, out)
+        elif chunk.get("error"):
+            raise stream_error(chunk, self._source)
+        elif kind not in _SILENT:
+            out.append(RawEvent(chunk))
+
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        if message.get("error") or message.get("status") == "failed":
+            raise stream_error(message, self._source)
+        if "output" in message:
+            self._finish(message, out)
+        return self._over
+
+    def _may_end(self) -> bool:
+        return False
+
+    def _end(self, out: list[Event]) -> None:
+        """`[DONE]`, which some proxies add, ends nothing."""
+
+    def _odd(self, payload: bytes, out: list[Event]) -> Any:
+        before = len(out)
+        chunk = super()._odd(payload, out)
+        for event in out[before:]:
+            if isinstance(event, RawEvent) and event.data.lstrip().startswith("{"):
+                out[-1] = RawEvent(event.data, damaged=True, repeated=True)
+                self._lost = True
+                for item in self._items.values():
+                    item.waits = not item.over
+        return chunk
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+
+    def _more_text(self, text: str) -> list[Event]:
+        self._growing.add(text)
+        return [TextDelta(text)]
+
+    # -- items
+
+    def _at(self, chunk: dict[str, Any], kind: str) -> _Item | None:
+        """The item of this kind that an event speaks of; None where it has not begun."""
+        place = chunk.get("output_index")
+        if type(place) is int:
+            found = self._items.get(place)
+            return found if found is not None and found.kind == kind else None
+        for key in _ids(chunk):
+            if (found := self._items.get(key)) is not None and found.kind == kind:
+                return found
+        if self._lost:  # the one that is open may be another
+            return None
+        return next((item for item in reversed(self._items.values()) if item.kind == kind and not item.over), None)
+
+    def _begun(self, chunk: dict[str, Any], kind: str, *, waits: bool = False) -> _Item:
+        if kind == "message":
+            self._custom = []
+        item = self._last = _Item(kind, waits, as_str(as_dict(chunk.get("item")).get("call_id")))
+        place = chunk.get("output_index")
+        for key in (place,) if type(place) is int else (*_ids(chunk), item):
+            self._items[key] = item
+        self._spoken = True
+        return item
+
+    def _added(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
+        said = as_dict(chunk.get("item"))
+        item = self._begun(chunk, as_str(said.get("type")))
+        if item.kind == "function_call" and (name := as_str(said.get("name"))) and not self._calls.is_wrapper(name):
+            self._calls.start(item, said.get("call_id"), name, out)
+        elif item.kind == "message" and (phase := as_str(said.get("phase"))):
+            # What the model meant the text to be it wants to be told again, and text has no place for that.
+            out.append(ThinkingDelta(opaque={"responses": {"type": "message", "phase": phase}}))
+        return item
+
+    def _done(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        said = as_dict(chunk.get("item"))
+        self._close(self._at(chunk, as_str(said.get("type"))) or self._added(chunk, out), said, out)
+
+    def _close(self, item: _Item, said: dict[str, Any], out: list[Event]) -> None:
+        if item.over:
+            return
+        close = self._closers.get(item.kind)
+        if close is None:
+            out.append(RawEvent(said))
+        item.over = close is None or close(self, item, said, out)
+
+    def _close_message(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        content = as_list(said.get("content"))
+        for place, part in enumerate(map(as_dict, content)):
+            self._refused |= part.get("type") == "refusal"
+            self._whole(item, ("text", place), part.get("text") or part.get("refusal"), out)
+        return bool(content) or not item.waits
+
+    def _close_thought(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        for kind in ("summary", "content"):
+            for place, part in enumerate(map(as_dict, as_list(said.get(kind)))):
+                self._whole(item, (kind, place), part.get("text"), out)
+        # Who ends a thought only after what follows it (llama.cpp, OpenRouter) has hidden nothing in it.
+        if item is self._last:
+            out.append(ThinkingDelta(opaque={"responses": said}))
+        return True
+
+    def _close_call(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        whole, name = _arguments(said.get("arguments")), as_str(said.get("name"))
+        if item not in self._calls and self._calls.is_wrapper(name) and unwrapped(whole) is not None:
+            self._calls.whole(said.get("call_id"), name, whole, out)
+            return True
+        call = self._calls.more(item, "", out)
+        if call is None:
+            call = self._calls.start(item, said.get("call_id"), name, out)
+        if whole and not is_json(whole):
+            # Cut off, or wrong: how the answer ends tells. Until then the call stays open.
+            rest = whole.removeprefix(call.pieces.whole())
+            self._calls.more(item, rest if rest != whole or not call.pieces else "", out)
+        elif whole or not item.waits:
+            self._calls.done(item, out, whole=whole or None)
+        return bool(whole) or not item.waits
+
+    def _close_custom(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+        """Keep a call whose input is text of any form. Where a message follows it, the service (xAI) has run it."""
+        self._custom.append(said)
+        out.append(RawEvent(said))
+        return True
+
+    _closers: ClassVar[Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]]] = {
+        "message": _close_message,
+        "reasoning": _close_thought,
+        "function_call": _close_call,
+        "custom_tool_call": _close_custom,
+    }
+
+    # -- pieces and wholes
+
+    def _grow(self, item: _Item, part: _Part, text: str, out: list[Event]) -> None:
+        if not text:
+            return
+        pieces = item.parts.get(part)
+        if pieces is None:
+            if item.parts and part[0] != "text":
+                out.append(ThinkingDelta("\n\n"))
+            pieces = item.parts[part] = Pieces()
+        pieces.add(text)
+        self._growing = pieces
+        out.append(TextDelta(text) if part[0] == "text" else ThinkingDelta(text))
+
+    def _whole(self, item: _Item, part: _Part, whole: object, out: list[Event]) -> None:
+        """Hand on what of a part did not come in pieces."""
+        seen = item.parts[part].whole() if part in item.parts else ""
+        if isinstance(whole, str) and whole.startswith(seen):
+            self._grow(item, part, whole[len(seen) :], out)
+        elif item.waits and not self._accepts_damaged:
+            raise _not_repeated()
+
+    def _text(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        item = self._at(chunk, "message") or self._begun(chunk, "message", waits=self._lost)
+        if not item.waits:
+            self._grow(item, ("text", _place(chunk, "content_index")), as_str(chunk.get("delta")), out)
+
+    def _whole_text(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        item = self._at(chunk, "message") or self._begun(chunk, "message")
+        self._whole(item, ("text", _place(chunk, "content_index")), chunk.get("text") or chunk.get("refusal"), out)
+
+    def _refusal(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._refused = True
+        self._text(chunk, out)
+
+    def _summary(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._thought(chunk, ("summary", _place(chunk, "summary_index")), out)
+
+    def _reasoning(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._thought(chunk, ("content", _place(chunk, "content_index")), out)
+
+    def _thought(self, chunk: dict[str, Any], part: _Part, out: list[Event]) -> None:
+        item = self._at(chunk, "reasoning") or self._begun(chunk, "reasoning", waits=self._lost)
+        if not item.waits:
+            self._grow(item, part, as_str(chunk.get("delta")), out)
+
+    def _more_arguments(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        item = self._at(chunk, "function_call")
+        if item is not None and not item.waits:
+            self._calls.more(item, as_str(chunk.get("delta")), out)
+
+    def _whole_arguments(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        item = self._at(chunk, "function_call")
+        if item is not None and item in self._calls:
+            item.over = self._close_call(item, chunk, out)
+
+    # -- the answer
+
+    def _about(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._model = as_str(as_dict(chunk.get("response")).get("model")) or self._model
+
+    def _error(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        raise stream_error(as_dict(chunk.get("response")) or chunk, self._source)
+
+    def _ended(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._finish(as_dict(chunk.get("response")), out)
+
+    def _finish(self, response: dict[str, Any], out: list[Event]) -> None:
+        told = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
+        self._check_status(told)
+        output = as_list(response.get("output"))
+        if self._lost or not self._items:
+            placed = not self._items or any(type(key) is int for key in self._items)
+            for place, item in enumerate(output):
+                self._done({"output_index": place if placed else None, "item": item}, out)
+        else:
+            for said in self._not_streamed(output):
+                self._close(self._added({"item": said}, out), said, out)
+        if not self._accepts_damaged and any(item.waits and not item.over for item in self._items.values()):
+            raise _not_repeated()
+        for said in self._custom:
+            opaque = {"responses": {"type": "custom_tool_call"}}
+            name, input_ = as_str(said.get("name")), as_str(said.get("input"))
+            self._calls.whole(said.get("call_id"), name, input_, out, opaque=opaque)
+        self._calls.finish(out, cut=told not in ("completed", ""))
+        if usage := as_dict(response.get("usage")):
+            out.append(UsageReport(_usage(usage)))
+        model = as_str(response.get("model")) or self._model
+        out.append(Finish(self._stop_reason(told), model, told or None))
+        self._over = True
+
+    def _not_streamed(self, output: list[object]) -> list[dict[str, Any]]:
+        """Return the items of the whole answer that did not come before.
+
+        Calls are told apart by their ids, other items by how many there were of their kind: some services number
+        items otherwise in the stream than in the answer.
+        """
+        items = set(self._items.values())
+        ids = {item.call_id for item in items if item.kind == "function_call"} - {""}
+        streamed = Counter(item.kind for item in items if item.kind != "function_call" or not item.call_id)
+        missing: list[dict[str, Any]] = []
+        for said in map(as_dict, output):
+            kind, id = as_str(said.get("type")), as_str(said.get("call_id"))
+            if kind == "function_call" and id in ids:
+                continue
+            if streamed[kind]:
+                streamed[kind] -= 1
+            else:
+                missing.append(said)
+        return missing
+
+    def _check_status(self, status: str) -> None:
+        """Raise if the service says that there is no answer: it was cancelled, or is still to be made."""
+        if status == "cancelled":
+            raise StreamInterrupted("the response was cancelled at the service", retryable=False)
+        if status == "queued":
+            error = EmptyResponse("the response is queued: the service has not begun to answer", retryable=False)
+            error.advice = "Fetch it later by its id, or send the request without background=True."
+            raise error
+
+    def _cancelled(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self._check_status("cancelled")
+
+    def _stop_reason(self, told: str) -> StopReason:
+        if told not in ("completed", ""):
+            return _STOP.get(told, "other")
+        if self._refused:
+            return "refusal"
+        return "tool_use" if self._calls.count else "end_turn"
+
+    _readers: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]]] = {
+        "response.output_text.delta": _text,
+        "response.function_call_arguments.delta": _more_arguments,
+        "response.reasoning_summary_text.delta": _summary,
+        "response.reasoning_text.delta": _reasoning,
+        "response.refusal.delta": _refusal,
+        "response.output_text.done": _whole_text,
+        "response.refusal.done": _whole_text,
+        "response.function_call_arguments.done": _whole_arguments,
+        "response.output_item.added": _added,
+        "response.output_item.done": _done,
+        "response.created": _about,
+        "response.queued": _about,
+        "response.in_progress": _about,
+        "response.completed": _ended,
+        "response.incomplete": _ended,
+        "response.failed": _error,
+        "response.cancelled": _cancelled,
+        "error": _error,
+    }
+
+
+def _ids(chunk: dict[str, Any]) -> list[str]:
+    """The names that an event gives its item."""
+    item = as_dict(chunk.get("item"))
+    return [id for id in (chunk.get("item_id"), item.get("id"), item.get("call_id")) if id and isinstance(id, str)]
+
+
+def _place(chunk: dict[str, Any], name: str) -> int:
+    place = chunk.get(name)
+    return place if type(place) is int else 0
+
+
+def _arguments(value: object) -> str:
+    """Arguments as text, also where a service writes the object itself."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_str(value)
+
+
+def _usage(found: dict[str, Any]) -> Usage:
+    details = as_dict(found.get("input_tokens_details"))
+    counts = (found.get("input_tokens"), found.get("output_tokens"))
+    cached = (details.get("cached_tokens"), details.get("cache_write_tokens"))
+    return Usage(*(as_count(count) or 0 for count in (*counts, *cached)))
+
+
+def _not_repeated() -> MalformedEvent:
+    return MalformedEvent(
+        "an event in the middle of the answer could not be read, and what it held was not said again. "
+        "Send the request again."
+    )

@@ -1,0 +1,317 @@
+"""What all decoders of server-sent events share: the bytes of one answer -> its JSON events, whatever really comes.
+
+The first bytes tell the shape: one JSON document, whatever was asked for, is read as one message; anything else as
+server-sent events. An event that differs from the one before it in one string alone is not taken apart at all
+(envelopes.py). A subclass reads one event (`_chunk`), a whole message (`_message`), says what may end an answer and
+what that end comes to. Every fault is one error of the tree; it is raised after the events before it were handed out,
+and again by every later `feed` and `close`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
+
+from jiter import from_json
+
+from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
+from ..events import Event, RawEvent, TextDelta, ToolCallDelta
+from .base import Conversation
+from .event_fast_path import Envelope
+from .http_errors import Source, shortened, stream_error
+from .sse import LIMIT, ServerSentEvents
+from .tool_calls.by_index import is_json
+
+# So many bytes tell what a body is, and are shown where it is nothing that could be read.
+_START = 1000
+
+
+class AnswerDecoder(ABC):
+    """The events of one answer, streamed or whole.
+
+    `kind` is what it is, for errors; `vital` are the words by which a damaged event is known to hold a piece of a tool
+    call; `grown` are the fields that hold the text of the commonest events. `_model` is the model that answers, `_over`
+    that nothing more is read, `_spoken` that something was said, `_damaged` that a piece of a tool call was lost.
+    """
+
+    kind: ClassVar[str]
+    vital: ClassVar[tuple[str, ...]] = ()
+    grown: ClassVar[Mapping[type[Event], str]] = {}
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        self._source = source
+        self._accepts_damaged = conversation.accept_damaged
+        self._frames = ServerSentEvents()
+        self._envelope = Envelope()
+        self._more: Callable[[str], list[Event] | None] = said
+        self._streamed: bool | None = None
+        self._sniffing = True
+        self._head = bytearray()
+        self._failure: LLMError | None = None
+        self.failed: bool = False  # `close` will raise, whatever else may come
+        self._model: str | None = None
+        self._spoken = False
+        self._damaged = False
+        self._over = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes."""
+        if self._failure is not None:
+            raise self._failure
+        if self._frames.between:
+            text = self._envelope.text(data)
+            if text and (more := self._more(text)) is not None:
+                return more
+        out: list[Event] = []
+        try:
+            if self._sniffing:
+                data = self._sniffed(data)
+            for event, payload in self._frames.feed(data):
+                if self._over:
+                    break
+                if payload == b"[DONE]":
+                    self._envelope.forget()
+                    self._end(out)
+                elif not self._same(event, payload, out):
+                    self._event(event, payload, out)
+        except LLMError as error:
+            self._failed(error)
+            if not out:
+                raise
+        return out
+
+    def close(self) -> list[Event]:
+        """The last events, once the body has ended. `StreamTruncated` where its end marker is missing."""
+        if self._failure is not None:
+            raise self._failure
+        out: list[Event] = []
+        try:
+            if not self._over:
+                if self._streamed:
+                    self._last_event(out)
+                else:
+                    self._document(out)
+        except LLMError as error:
+            self._failed(error)
+            raise
+        return out
+
+    # -- what a protocol says
+
+    @abstractmethod
+    def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        """Read one event, a JSON object."""
+
+    @abstractmethod
+    def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
+        """Read a whole answer that came in one piece; whether it is one."""
+
+    @abstractmethod
+    def _may_end(self) -> bool:
+        """Whether the end marker has come, so that the body may end here."""
+
+    @abstractmethod
+    def _end(self, out: list[Event]) -> None:
+        """End the answer: what is open is closed, and `Finish` comes last. Sets `_over`."""
+
+    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
+        """What gives the events of more text, where the last one brought text, and came to one event of this kind."""
+        return said
+
+    def _in_call(self) -> bool:
+        """Whether a tool call is open, so that an event that is lost may hold a piece of it."""
+        return False
+
+    def _lose(self, text: str) -> None:
+        """Note that an event that begins as a JSON object could not be read."""
+        self._damaged |= self._in_call() or any(word in text for word in self.vital)
+
+    # -- the shape of the body
+
+    def _same(self, name: str, payload: bytes, out: list[Event]) -> bool:
+        """Whether the event differs from the last one in one string alone. That is read then."""
+        other = name or self._frames.crlf
+        text = self._envelope.text(self._framed(name, payload) if other else b"data: %b\n\n" % payload)
+        if not text or (more := self._more(text)) is None:
+            return False
+        out += more
+        return True
+
+    def _failed(self, error: LLMError) -> None:
+        error.provider = self._source.provider
+        error.model = self._model or self._source.model
+        self._failure, self.failed = error, True
+
+    def _sniffed(self, data: bytes) -> bytes:
+        """What of the body is for the event machine, once its first byte that is no white space is known."""
+        if self._streamed or (not self._head and data.startswith(b"data:")):
+            self._streamed = True
+            self._head += data[:_START]
+            self._sniffing = len(self._head) < _START
+            return data
+        self._head += data
+        if self._streamed is None:
+            self._head = self._head.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if self._head:
+                self._streamed = bytes(self._head[:1]) not in (b"{", b"[", b"<")
+        if self._streamed:
+            return bytes(self._head)
+        if len(self._head) > LIMIT:
+            raise LimitExceeded(f"the answer is longer than {LIMIT} bytes")
+        return b""
+
+    def _document(self, out: list[Event]) -> None:
+        """Read a body that came as one JSON document."""
+        body = bytes(self._head)
+        try:
+            document = from_json(body)
+        except ValueError as error:
+            if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
+                raise self._truncated() from error
+            raise self._unreadable(body) from error
+        is_answer = False
+        for part in as_list(document) or [document]:
+            if not self._over:
+                is_answer |= self._message(as_dict(part), out)
+        if not is_answer:
+            raise self._unreadable(body)
+        if not self._over:
+            self._end(out)
+
+    def _last_event(self, out: list[Event]) -> None:
+        """Read an event that lacks its blank line; then the answer must be over."""
+        for name, payload in self._frames.close():
+            if is_done(payload):
+                self._end(out)
+            elif is_json(payload):
+                self._event(name, payload, out)
+            elif payload.lstrip().startswith(b"{"):
+                raise self._truncated()
+        if self._over:
+            return
+        if not self._may_end():
+            start = bytes(self._head[:_START])
+            if self._spoken or start.startswith((b":", b"data", b"event", b"id", b"retry")):
+                raise self._truncated()
+            raise self._unreadable(start)
+        self._end(out)
+
+    def _truncated(self) -> StreamTruncated:
+        return StreamTruncated("the answer broke off before its end marker. Send the request again.")
+
+    def _unreadable(self, body: bytes) -> MalformedEvent:
+        start = shortened(self._source.mask(body[:_START].decode("utf-8", "replace")))
+        shown = f"begins with {start!r}" if start else "is empty"
+        return MalformedEvent(f"the answer is no {self.kind}: it {shown}. Check that base_url is right.")
+
+    def _check_whole(self) -> None:
+        """Raise `MalformedEvent` if a piece of a tool call was lost, unless that is accepted."""
+        if self._damaged and not self._accepts_damaged:
+            raise MalformedEvent(
+                "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
+                "Send the request again."
+            )
+
+    # -- one event
+
+    def _event(self, name: str, payload: bytes, out: list[Event]) -> None:
+        self._envelope.forget()
+        before = len(out)
+        try:
+            chunk, odd = from_json(payload), False
+        except ValueError:
+            chunk, odd = None, True
+        if odd:  # out here, so that what it raises has no context
+            chunk = self._odd(payload, out)
+        if name == "error":
+            raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
+        if type(chunk) is dict:
+            self._chunk(cast("dict[str, Any]", chunk), out)
+        elif chunk is not None:
+            out.append(RawEvent(chunk, damaged=True))
+        if len(out) == before + 1 and b"\n" not in payload:
+            self._learn(self._framed(name, payload), out[-1])
+
+    def _framed(self, name: str, payload: bytes) -> bytes:
+        """The event as it came, unless it came in an uncommon form."""
+        line = b"\r\n" if self._frames.crlf else b"\n"
+        if name:
+            return b"event: %b%bdata: %b%b%b" % (name.encode(), line, payload, line, line)
+        return b"data: %b%b%b" % (payload, line, line)
+
+    def _learn(self, framed: bytes, event: Event) -> None:
+        """Keep what is around the text of a frame that came to this one event."""
+        if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
+            self._envelope.learn(framed, key, event.text if isinstance(event, TextDelta) else event.arguments)
+            self._more = self._again(type(event))
+
+    def _odd(self, payload: bytes, out: list[Event]) -> Any:
+        """What an event that is no JSON comes to: the end, an object after a repair, or nothing."""
+        if is_done(payload):
+            self._end(out)
+            return None
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}") from error
+        if "\\u" in text:
+            try:
+                return from_json(_whole_pairs(text).encode())
+            except ValueError:
+                pass
+        if text.strip():
+            out.append(RawEvent(text, damaged=True))
+        if text.lstrip().startswith("{"):
+            self._lose(text)
+        return None
+
+
+def said(text: str) -> list[Event]:
+    """The events of more text."""
+    return [TextDelta(text)]
+
+
+def is_done(payload: bytes) -> bool:
+    """Whether an event is the `[DONE]` that some services end with."""
+    return payload.strip(b' \t"') == b"[DONE]"
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[object]:
+    """`value` if it is an array, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def as_str(value: Any) -> str:
+    """`value` if it is text, else none."""
+    return value if isinstance(value, str) else ""
+
+
+_MOST_TOKENS = 2**53
+
+
+def as_count(value: Any) -> int | None:
+    """A number of tokens, however it is written; None where it is no number."""
+    if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
+        return value
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value[:20])
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        return None
+    return int(max(0, min(value, _MOST_TOKENS)))
+
+
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+
+
+def _whole_pairs(text: str) -> str:
+    """JSON text with U+FFFD for every escape that is half of a surrogate pair."""
+    return _ESCAPES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)

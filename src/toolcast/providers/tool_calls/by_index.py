@@ -1,0 +1,438 @@
+"""Tool calls as chat-completions services stream them -> the events of tool calls.
+
+A fragment belongs to a call by its index, else by its id, else to the call that came last. A call begins when
+its name is known, and is done only when the whole answer is: that arguments parse says nothing, since `{}`
+may go on.
+
+Fragments are concatenated. Some services send snapshots instead (each repeats all before it), or the whole
+text once more at the end. Neither can be told by comparing texts, because legal fragments may repeat each
+other; only a concatenation that no JSON text can begin with is proof. So text is scanned where a repetition
+is possible at all: while every fragment extends the one before it, which a normal call leaves with its second
+fragment, and where an object begins right behind the end of another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from jiter import from_json
+
+from ...errors import LimitExceeded
+from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from ...parsing.json_stream import JSONStream, JSONStreamError
+from ...text_buffer import MANY
+from ..base import ToolNames
+
+MOST_CALLS = 1000
+"""More calls than this in one answer are an error, not an answer."""
+
+WRAPPERS = frozenset(("parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"))
+"""Names of a tool that models invent, whose arguments hold several calls."""
+
+
+class ToolCalls:
+    """The tool calls of one answer.
+
+    `names` are the tools offered, `before` the number of calls made earlier in the conversation: a call
+    without an id of its own is given `call_N`, counted through the whole conversation.
+    """
+
+    def __init__(self, names: ToolNames, before: int = 0) -> None:
+        self._names = names
+        self._offered = frozenset(names.wire.values())
+        self._before = before
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._ids: set[str] = set()
+        self._last: _Call | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def take(self, entries: Any, out: list[Event]) -> None:
+        """Read the `tool_calls` of one delta, or of a whole message."""
+        for place, entry in enumerate(cast("list[dict[str, Any]]", entries if type(entries) is list else [entries])):
+            last = self._last
+            if last is not None and type(entry) is dict and len(entry) == 2:
+                # The commonest entry by far: {"index": 0, "function": {"arguments": "..."}}
+                function: dict[str, Any] | None = entry.get("function")
+                if type(function) is dict and len(function) == 1:
+                    text: str | None = function.get("arguments")
+                    if type(text) is str and text and entry.get("index", self) == last.index:
+                        if (more := self.more(text)) is not None:
+                            out += more
+                        else:
+                            self._grow(last, text, out)
+                        continue
+            if type(entry) is dict:
+                self._entry(_Entry(entry), out, beside=place > 0)
+
+    def more(self, text: str) -> list[Event] | None:
+        """What `text` brings, where it surely is the next fragment of the call that came last; else None."""
+        last = self._last
+        if last is None or not text or not (last.plain and last.started):
+            return None
+        if text[0] == "{":
+            out: list[Event] = []
+            last.grow(text, out)
+            return out
+        last.pieces.append(text)
+        if len(last.pieces) >= MANY:
+            last.pack()
+        return [ToolCallDelta(last.id, text)]
+
+    def take_legacy(self, function: Any, out: list[Event]) -> None:
+        """Read a `function_call`, the form before `tool_calls`: one call, without an id."""
+        self._entry(_Entry({"index": 0, "function": function}), out)
+
+    def finish(self, out: list[Event], *, cut: bool = False) -> bool:
+        """End all calls; tells whether there was one. `cut`: the model was stopped, so one may be half."""
+        before = len(out)
+        for call in self._calls:
+            arguments = call.whole()
+            if call.wrapper and (inner := unwrapped(arguments)) is not None:
+                for name, parameters in inner:
+                    self._add_whole(name, parameters, out)
+                continue
+            if call.is_empty:
+                continue
+            self._start(call, out)
+            call.blocks, call.pieces = [], [arguments]  # not twice in memory
+            truncated = cut and not is_json(arguments)
+            out.append(
+                ToolCallDone(
+                    call.id,
+                    self._own(call.name),
+                    arguments if truncated or arguments.strip() else "{}",
+                    truncated,
+                    call.opaque,
+                )
+            )
+        return len(out) > before
+
+    def _entry(self, entry: _Entry, out: list[Event], *, beside: bool = False) -> None:
+        """Read one entry. `beside`: others stand before it in the same list."""
+        call = None if beside and _is_apart(self._last, entry) else self._find(entry)
+        if call is None:
+            call = self._add(entry)
+        self._last = call
+        if entry.id and not call.wire_id:
+            call.wire_id = entry.id
+            self._by_id.setdefault(entry.id, call)
+        if entry.opaque:
+            call.opaque = entry.opaque
+        if entry.name and not call.started:
+            call.name = entry.name if entry.name.startswith(call.name) else call.name + entry.name
+            call.wrapper = call.name in WRAPPERS and call.name not in self._offered
+        if entry.arguments:
+            self._grow(call, entry.arguments, out)
+        elif self._is_complete_name(call.name):
+            self._start(call, out)
+
+    def _find(self, entry: _Entry) -> _Call | None:
+        """The call that `entry` continues, or None: it begins a new one."""
+        if entry.index is not None:
+            call = self._by_index.get(entry.index)
+            if call is None and not entry.name and entry.id:
+                call = self._by_id.get(entry.id)
+        elif entry.id in self._by_id:
+            call = self._by_id[entry.id]
+        else:
+            call = self._last
+            if entry.id and call is not None and call.wire_id:
+                return None
+        return None if call is None or _is_another(call, entry) else call
+
+    def _add(self, entry: _Entry) -> _Call:
+        if len(self._calls) >= MOST_CALLS:
+            raise LimitExceeded(f"the model made more than {MOST_CALLS} tool calls in one answer")
+        call = _Call(entry.index)
+        self._calls.append(call)
+        if entry.index is not None:
+            self._by_index[entry.index] = call
+        if entry.id:
+            call.wire_id = entry.id
+            self._by_id[entry.id] = call
+        return call
+
+    def _add_whole(self, name: str, parameters: str, out: list[Event]) -> None:
+        call = _Call(None)
+        call.name = name
+        self._start(call, out)
+        out += [ToolCallDelta(call.id, parameters), ToolCallDone(call.id, self._own(name), parameters)]
+
+    def _start(self, call: _Call, out: list[Event]) -> None:
+        """Announce the call, once, with an id that no other call of this answer has."""
+        if call.started:
+            return
+        call.started = True
+        call.id = call.wire_id
+        number = self._before + len(self._ids)
+        while not call.id or call.id in self._ids:
+            number += 1
+            call.id = f"call_{number}"
+        self._ids.add(call.id)
+        out.append(ToolCallStart(call.id, self._own(call.name)))
+        if call.pieces:
+            out.append(ToolCallDelta(call.id, "".join(call.pieces)))
+
+    def _grow(self, call: _Call, text: str, out: list[Event]) -> None:
+        if call.started:
+            call.grow(text, out)
+            return
+        if not call.wrapper and call.name:
+            self._start(call, out)
+        call.grow(text, out if call.started else [])
+
+    def _own(self, name: str) -> str:
+        # gpt-oss leaks channel tokens into names, others put the namespace of its prompt format before them.
+        name = name.partition("<|")[0].strip()
+        if name not in self._offered and name.removeprefix("functions.") in self._offered:
+            name = name.removeprefix("functions.")
+        return self._names.own(name)
+
+    def _is_complete_name(self, name: str) -> bool:
+        return name in self._offered and not any(other != name and other.startswith(name) for other in self._offered)
+
+
+class _Entry:
+    """One item of a delta's `tool_calls`, whatever its shape."""
+
+    __slots__ = ("arguments", "id", "index", "name", "opaque")
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        function = entry.get("function") or entry.get("custom") or entry
+        found = cast("dict[str, Any]", function if isinstance(function, dict) else {})
+        self.index = _whole_number(entry.get("index"))
+        self.id = _text(entry.get("id"))
+        self.name = _text(found.get("name"))
+        arguments = found.get("arguments")
+        if arguments is None or arguments == "":
+            arguments = found.get("input")
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        self.arguments: str = arguments or ""
+        extra = entry.get("extra_content")
+        self.opaque: Mapping[str, Any] | None = {"extra_content": extra} if extra else None
+
+
+class _Call:
+    """One call and its arguments so far.
+
+    `plain`: fragments, for certain. Until then, while each fragment extends the one before it, `scan` holds
+    the concatenation against the grammar. `snapshot`: each fragment is all of the arguments, for certain.
+    `again` collects a second object that follows the complete first one. `blocks` are fragments long past, joined.
+    """
+
+    __slots__ = (
+        "again",
+        "blocks",
+        "id",
+        "index",
+        "name",
+        "newest",
+        "opaque",
+        "pieces",
+        "plain",
+        "scan",
+        "scanned",
+        "snapshot",
+        "started",
+        "wire_id",
+        "wrapper",
+    )
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.wire_id = ""
+        self.name = ""
+        self.started = False
+        self.wrapper = False
+        self.opaque: Mapping[str, Any] | None = None
+        self.blocks: list[str] = []
+        self.pieces: list[str] = []
+        self.plain = False
+        self.snapshot = False
+        self.newest = ""
+        self.again: list[str] | None = None
+        self.scan: JSONStream | None = None
+        self.scanned = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.wire_id or self.name or self.pieces)
+
+    def grow(self, text: str, out: list[Event]) -> None:
+        """Take in one fragment that is not empty."""
+        if self.again is not None:
+            self.again.append(text)
+        elif self.plain:
+            if text[0] == "{" and self.pieces[-1].rstrip().endswith("}") and self.is_complete():
+                self.again = [text]
+                self.plain = False
+            else:
+                self._append(text, out)
+        elif self.snapshot:
+            self._replace(text, out)
+        elif not self.pieces:
+            self._append(text, out)
+        elif text.startswith(self.newest):
+            self._extend(text, out)
+        elif self.pieces == ["{}"] and text.strip():
+            # An empty object first, then the real arguments: no text can follow a complete object.
+            self._restart(text, out)
+        else:
+            self.plain = True
+            self.grow(text, out)
+        self.newest = "" if self.plain else text
+
+    def text(self) -> str:
+        """All fragments, joined."""
+        return "".join((*self.blocks, *self.pieces))
+
+    def pack(self) -> None:
+        """Join all fragments but the newest: a fragment takes far more memory than its characters."""
+        if self.scan is not None:
+            self.is_complete()
+            self.scanned = 1
+        self.blocks.append("".join(self.pieces[:-1]))
+        del self.pieces[:-1]
+
+    def is_complete(self) -> bool:
+        """Whether the concatenation is one whole JSON value. Reads what was not read before, and no more."""
+        fresh = self.text() if self.scan is None else "".join(self.pieces[self.scanned :])
+        scan = self.scan = self.scan or JSONStream()
+        self.scanned = len(self.pieces)
+        try:
+            scan.feed(fresh)
+        except JSONStreamError:
+            return False
+        return scan.done
+
+    def whole(self) -> str:
+        """The arguments, once the answer is complete."""
+        text = self.text()
+        if self.again is not None:
+            second = "".join(self.again)
+            return text if _same(text, second) else text + second
+        if not self.plain and not self.snapshot and len(self.pieces) > 1:
+            # Each extends the one before it, and together they are no JSON: the last is a snapshot.
+            return self.newest if not is_json(text) and is_json(self.newest) else text
+        return text
+
+    def _append(self, text: str, out: list[Event]) -> None:
+        self.pieces.append(text)
+        out.append(ToolCallDelta(self.id, text))
+
+    def _extend(self, text: str, out: list[Event]) -> None:
+        before = len(self.pieces)
+        self.pieces.append(text)
+        if self._is_possible():
+            out.append(ToolCallDelta(self.id, text))
+            return
+        self.snapshot = True
+        if before == 1:
+            self.pieces.pop()
+            self._replace(text, out)
+        else:
+            self._restart(text, out)
+
+    def _is_possible(self) -> bool:
+        """Whether some JSON text begins with the concatenation."""
+        self.is_complete()
+        try:
+            cast("JSONStream", self.scan).feed("")
+        except JSONStreamError:
+            return False
+        return True
+
+    def _replace(self, text: str, out: list[Event]) -> None:
+        """A newer snapshot takes the place of the one before it."""
+        known = "".join(self.pieces)
+        if not text.startswith(known):
+            self._restart(text, out)
+        elif len(text) > len(known):
+            out.append(ToolCallDelta(self.id, text[len(known) :]))
+            self.pieces = [text]
+
+    def _restart(self, text: str, out: list[Event]) -> None:
+        self.pieces = []
+        self.scan = None
+        self.scanned = 0
+        out.append(ToolCallReset(self.id))
+        self._append(text, out)
+
+
+def _is_apart(before: _Call | None, entry: _Entry) -> bool:
+    """Whether `entry`, which stands behind `before` in one list and has no index, is a call of its own."""
+    if before is None or entry.index is not None or not entry.name:
+        return False
+    return bool(before.pieces) or not entry.id or entry.id != before.wire_id
+
+
+def _is_another(call: _Call, entry: _Entry) -> bool:
+    """Whether `entry`, which points at `call`, begins a new call all the same.
+
+    Some services give every call the index 0, or none. Others repeat id and name with every fragment, or
+    give every fragment a new id. So a new id is a new call only together with a name, and the name of a call
+    that has begun is one where that call cannot go on, because its arguments are complete.
+    """
+    if not entry.name or (entry.id and entry.id == call.wire_id):
+        return False
+    new_id = bool(entry.id and call.wire_id)
+    if not call.name or not (call.started or call.pieces):
+        return new_id
+    if entry.name != call.name:
+        return True
+    if not call.pieces:
+        return new_id
+    if not entry.arguments:
+        return new_id and call.is_complete()
+    return (
+        entry.arguments.lstrip().startswith("{") and call.is_complete() and (new_id or entry.arguments != call.text())
+    )
+
+
+def unwrapped(arguments: str) -> list[tuple[str, str]] | None:
+    """Return the calls inside an invented tool, as names and arguments; None if there are none."""
+    try:
+        uses = from_json(arguments.encode())["tool_uses"]
+        return [
+            (
+                str(use["recipient_name"]).removeprefix("functions."),
+                json.dumps(use["parameters"], ensure_ascii=False),
+            )
+            for use in uses
+        ] or None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def is_json(text: str | bytes) -> bool:
+    """Whether `text` is one whole JSON value, as jiter reads it."""
+    try:
+        from_json(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+    except ValueError:
+        return False
+    return True
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return bool(from_json(one.encode()) == from_json(other.encode()))
+    except ValueError:
+        return False
+
+
+def _whole_number(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)

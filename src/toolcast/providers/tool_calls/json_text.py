@@ -1,0 +1,442 @@
+"""Text that spells tool calls in JSON -> the events of tool calls. For models that are held to a schema, not to a tool.
+
+A service takes the schema (`answer_schema`), or its model is told of it in words (`instructions`), and what it writes
+as text is the call. Three forms: one tool, its arguments; one of several, `{"name", "arguments"}`; several calls,
+`{"calls": [...]}` of either. The text is read by the JSON machine as it arrives, and the raw text of each `arguments`
+is handed on at once, so arguments grow as if the service had streamed a tool call. Text that does not begin with `{`
+stays text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from ...errors import BadRequest, LLMError, MalformedEvent
+from ...events import (
+    Event,
+    Finish,
+    RawEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+)
+from ...messages import Message, TextPart
+from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
+from ..base import Conversation, Decoder, NamedTool, Terms, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the answer is: calls of `tools`, several if `parallel`; or just text, if it is not `forced`.
+
+    `listed`: the calls stand in a list, though there is to be only one. (Several always do.)
+    """
+
+    tools: tuple[ToolSpec, ...]
+    parallel: bool = False
+    forced: bool = True
+    listed: bool = False
+
+    @property
+    def only(self) -> ToolSpec | None:
+        """The one tool that must be called, whose calls need no name; None where there is a choice."""
+        return self.tools[0] if len(self.tools) == 1 and self.forced else None
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the answer is the arguments of the one tool and nothing else."""
+        return self.only is not None and not self.is_list
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the answer is `{"calls": [...]}`."""
+        return self.parallel or self.listed
+
+
+def form_of(conversation: Conversation | Terms) -> Form | None:
+    """What a tool choice comes to; None where no tool may be called. `BadRequest` for a tool not offered."""
+    choice = conversation.tool_choice
+    name = _named(choice)
+    tools = conversation.tools
+    if name is not None:
+        tools = tuple(tool for tool in tools if tool.name == name)
+        if not tools:
+            offered = [tool.name for tool in conversation.tools]
+            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {offered}")
+        return Form(tools, conversation.parallel)
+    if choice in ("required", "any"):
+        if not tools:
+            raise BadRequest(f"tool_choice={choice!r} needs tools")
+        return Form(tools, conversation.parallel)
+    if choice not in (None, "auto", "none"):
+        raise BadRequest(f"tool_choice={choice!r} is not understood here; use a tool's name")
+    return Form(tools, conversation.parallel, forced=False) if tools and choice != "none" else None
+
+
+def _named(choice: object) -> str | None:
+    if isinstance(choice, NamedTool):
+        return choice.name
+    if isinstance(choice, str):
+        return None if choice in ("auto", "required", "any", "none") else choice
+    if isinstance(choice, Mapping):
+        found = cast("Mapping[str, Any]", choice)
+        name = (found.get("function") or found).get("name")
+        return name if isinstance(name, str) else None
+    return None
+
+
+def rooted(form: Form) -> Form:
+    """The same calls, for a service that wants an object at the root of a schema, and no choice of objects."""
+    return replace(form, listed=True) if len(form.tools) > 1 else form
+
+
+def schema_form(terms: Conversation | Terms) -> Form | None:
+    """The form of an answer that the service holds to a schema; None in other modes, and where nothing is forced."""
+    form = form_of(terms) if terms.mode == "json_schema" else None
+    return rooted(form) if form is not None and form.forced else None
+
+
+def answer_schema(form: Form) -> dict[str, Any]:
+    """The schema of a forced answer. References are to `$defs` at the root, so each tool's get its number."""
+    if form.is_bare:
+        return dict(form.tools[0].parameters)
+    definitions: dict[str, Any] = {}
+    calls: list[Any] = []
+    for number, tool in enumerate(form.tools):
+        parameters = _renamed(tool.parameters, f"{number}.")
+        definitions.update({f"{number}.{name}": body for name, body in parameters.pop("$defs", {}).items()})
+        named = _object({"name": {"const": tool.name}, "arguments": parameters})
+        calls.append(named if form.only is None else parameters)
+    whole = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    if form.is_list:
+        most = {} if form.parallel else {"maxItems": 1}
+        whole = _object({"calls": {"type": "array", "items": whole, "minItems": 1, **most}})
+    return {**whole, "$defs": definitions} if definitions else whole
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _renamed(schema: Any, prefix: str) -> Any:
+    if isinstance(schema, Mapping):
+        found = cast("Mapping[str, Any]", schema)
+        copy = {key: _renamed(value, prefix) for key, value in found.items()}
+        if isinstance(ref := copy.get("$ref"), str):
+            copy["$ref"] = ref.replace("#/$defs/", f"#/$defs/{prefix}", 1)
+        return copy
+    if isinstance(schema, list):
+        return [_renamed(value, prefix) for value in cast("list[object]", schema)]
+    return schema
+
+
+def instructions(form: Form) -> str:
+    """What the tools are, in words: of the schema of its answer, a model itself may see nothing."""
+    told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
+    schema = json.dumps(answer_schema(form), ensure_ascii=False)
+    return f"{told}\n\nAnswer with JSON that follows this JSON Schema: {schema}"
+
+
+def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
+    """`messages` with what the tools are in the system message."""
+    first = messages[0] if messages and messages[0].role == "system" else None
+    text = told if first is None else f"{first.text}\n\n{told}"
+    return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
+
+
+class ForcedDecoder:
+    """The events of `inner`, with its text read as `calls`."""
+
+    def __init__(self, inner: Decoder, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
+        self._inner = inner
+        self._read = CallsInText(calls, accept_damaged=accept_damaged)
+
+    @property
+    def failed(self) -> bool:
+        """Whether `close` will raise."""
+        return self._read.failure is not None or self._inner.failed
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes."""
+        return self._read.of(self._inner.feed(data))
+
+    def close(self) -> list[Event]:
+        """The last events. Raises `MalformedEvent` where a damaged event may have held a piece of a call."""
+        out = self._read.of(self._inner.close())
+        if self._read.failure is not None:
+            raise self._read.failure
+        return out
+
+
+class CallsInText:
+    """Events with the calls that stand in their text. `failure`: why the answer as a whole is none."""
+
+    def __init__(self, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
+        self._calls = calls
+        self._accept_damaged = accept_damaged
+        self._damaged = False
+        self._renamed: dict[str, str] = {}  # calls that came as calls, under an id that a call in the text has
+        self.failure: LLMError | None = None
+
+    def of(self, events: list[Event]) -> list[Event]:
+        """These events, text that spells calls replaced by the calls."""
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case TextDelta(text):
+                    out += self._calls.feed(text)
+                case RawEvent(str(data), damaged=True, repeated=False):
+                    if data.lstrip().startswith("{") and not (self._damaged or self._accept_damaged):
+                        self._damaged = not self._calls.is_complete
+                    out.append(event)
+                case Finish():
+                    self._finish(event, out)
+                case ToolCallStart() | ToolCallDelta() | ToolCallReset() | ToolCallDone():
+                    out.append(self._with_own_id(event))
+                case _:
+                    out.append(event)
+        return out
+
+    def _with_own_id(
+        self, event: ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone
+    ) -> ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone:
+        """Return an event of a call that came as a call, under an id that no call in the text has."""
+        if type(event) is ToolCallStart:
+            id, number = event.id, 1
+            while id in self._calls.ids:
+                number += 1
+                id = f"{event.id}_{number}"
+            self._calls.ids.add(id)
+            self._renamed[event.id] = id
+        own = self._renamed.get(event.id, event.id)
+        return event if own == event.id else replace(event, id=own)
+
+    def _finish(self, event: Finish, out: list[Event]) -> None:
+        if self._damaged:
+            # Raised at the end: what came before it has not been handed out yet.
+            self.failure = MalformedEvent(
+                "an event in the middle of the answer could not be read, so the arguments may lack a piece. "
+                "Send the request again."
+            )
+            return
+        out += self._calls.finish(cut=event.stop_reason == "max_tokens")
+        called = self._calls.count and event.stop_reason in ("end_turn", "stop_sequence", "other")
+        out.append(Finish("tool_use", event.model, event.raw) if called else event)
+
+
+class ForcedCalls:
+    """The calls in one answer's text, cut anywhere. `before`: the number of calls made before this answer."""
+
+    def __init__(self, form: Form, before: int = 0) -> None:
+        self._form = form
+        self._before = before
+        self.count: int = 0
+        """The number of calls begun."""
+        self.ids: set[str] = set()
+        """The ids of all calls of the answer, those that came as calls included."""
+        self._id = ""
+        self._blank: str = ""
+        self._is_text = False
+        self._reading: _Calls | None = None
+        self._bare: list[str] = []
+
+    def feed(self, text: str) -> list[Event]:
+        """The events that `text` completes."""
+        out: list[Event] = []
+        if not (self._is_text or self._bare or self._reading):
+            text = self._begin(text, out)
+        if not text:
+            return out
+        if self._is_text:
+            out.append(TextDelta(text))
+        elif self._reading is not None:
+            self._reading.feed(text, out)
+        else:
+            self._bare.append(text)
+            out.append(ToolCallDelta(self._id, text))
+        return out
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """The last events. `cut`: a limit stopped the model, so the last call may be half."""
+        out: list[Event] = []
+        if self._bare:
+            arguments = "".join(self._bare)
+            name = self._form.tools[0].name
+            out.append(ToolCallDone(self._id, name, arguments, cut and not _is_whole(arguments)))
+        elif self._reading is not None:
+            self._reading.finish(out, cut=cut)
+        elif self._blank:
+            out.append(TextDelta(self._blank))
+        return out
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the last call has ended, as far as the text tells."""
+        if self._reading is not None:
+            return self._reading.is_complete
+        return bool(self._bare) and _is_whole("".join(self._bare))
+
+    def is_call(self, name: str) -> bool:
+        """Whether an object with this name is a call, even if no arguments come with it. Of one that is not in a list
+        the name may be a field: the object of a model that left out the call around it."""
+        return self._form.is_list or any(tool.name == name for tool in self._form.tools)
+
+    def started(self, name: str, out: list[Event]) -> str:
+        """Announce a call and give its id."""
+        self.count += 1
+        number = self._before + self.count
+        while (id := f"call_{number}") in self.ids:
+            number += 1
+        self._id = id
+        self.ids.add(id)
+        out.append(ToolCallStart(id, name))
+        return id
+
+    def _begin(self, text: str, out: list[Event]) -> str:
+        """What is left of `text` once its first character has told what the answer is."""
+        text = self._blank + text
+        start = text.lstrip()
+        self._blank = "" if start else text
+        if not start:
+            return ""
+        if start[0] != "{":
+            self._is_text = True
+            return text
+        if self._form.is_bare:
+            self.started(self._form.tools[0].name, out)
+        else:
+            only = self._form.only
+            self._reading = _Calls(self, 3 if self._form.is_list else 1, only.name if only else None)
+        return start
+
+
+def _is_whole(text: str) -> bool:
+    stream = JSONStream()
+    try:
+        stream.feed(text)
+        stream.close()
+    except JSONStreamError:
+        return False
+    return True
+
+
+class _Calls:
+    """Reads objects that stand at one depth of the text: with `name` and `arguments`, or the arguments of `only`."""
+
+    def __init__(self, owner: ForcedCalls, depth: int, only: str | None) -> None:
+        self._owner = owner
+        self._stream = JSONStream()
+        self._depth = depth
+        self._only = only
+        self._arguments_depth = depth if only else depth + 1
+        self._now = 0
+        self._key = ""
+        self._offset = 0
+        self._whole: list[str] = []
+        self._broken = False
+        self._call = _Call()
+
+    @property
+    def is_complete(self) -> bool:
+        return self._stream.done and not self._broken
+
+    def feed(self, text: str, out: list[Event]) -> None:
+        self._whole.append(text)
+        if self._broken:
+            return
+        begin, self._offset = self._offset, self._offset + len(text)
+        try:
+            changes = self._stream.feed(text)
+        except JSONStreamError:
+            self._broken = True
+            return
+        unsent = begin
+        for change in changes:
+            unsent = self._change(change, text, begin, unsent, out)
+        if self._call.open:
+            self._grow(text[unsent - begin :], out)
+
+    def finish(self, out: list[Event], *, cut: bool) -> None:
+        if self._call.id:
+            self._done(out, truncated=cut and not self._call.closed)
+        elif not self._owner.count:
+            out.append(TextDelta("".join(self._whole)))
+
+    def _change(self, change: Change, text: str, begin: int, unsent: int, out: list[Event]) -> int:
+        """Follow one change; gives the offset of the first character of the arguments not yet handed on."""
+        kind = change[0]
+        if kind in (OBJECT, ARRAY):
+            self._now += 1
+            if self._now == self._arguments_depth and (self._only or self._key == "arguments"):
+                self._call.open = True
+                if self._only:
+                    self._call.id, self._call.name = self._owner.started(self._only, out), self._only
+                return int(change[1])
+        elif kind == CLOSE:
+            if self._now == self._arguments_depth and self._call.open:
+                self._grow(text[unsent - begin : change[1] - begin], out)
+                self._call.open, self._call.closed = False, True
+            if self._now == self._depth and self._call.id:
+                self._done(out)
+            self._now -= 1
+        elif self._now == self._depth and not self._only:
+            self._member(change, out)
+        return unsent
+
+    def _member(self, change: Change, out: list[Event]) -> None:
+        kind = change[0]
+        if kind == KEY:
+            self._key = change[1]
+            if self._key == "arguments":
+                self._call.has_arguments = True
+                self._start(out)
+        elif kind == GROW and self._key == "name":
+            self._call.name += change[1]
+        elif kind == GROW and self._key == "arguments":
+            self._grow(change[1], out)  # an object written as a string: its text is the arguments
+        elif kind == STRING_END and self._key == "name":
+            self._call.named = True
+            self._start(out)
+        elif kind == STRING_END and self._key == "arguments":
+            self._call.closed = True
+
+    def _start(self, out: list[Event]) -> None:
+        call = self._call
+        if call.id or not call.named or not (call.has_arguments or self._owner.is_call(call.name)):
+            return
+        call.id = self._owner.started(call.name, out)
+        held, call.pieces = call.pieces, []
+        self._grow("".join(held), out)
+
+    def _grow(self, text: str, out: list[Event]) -> None:
+        if not text:
+            return
+        self._call.pieces.append(text)
+        if self._call.id:
+            out.append(ToolCallDelta(self._call.id, text))
+
+    def _done(self, out: list[Event], *, truncated: bool = False) -> None:
+        call = self._call
+        out.append(ToolCallDone(call.id, call.name, "".join(call.pieces) or "{}", truncated))
+        self._call = _Call()
+        self._key = ""
+
+
+class _Call:
+    """The call being read. Its id is empty until it is one, and `named`; text before that waits in `pieces`."""
+
+    __slots__ = ("closed", "has_arguments", "id", "name", "named", "open", "pieces")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.named = False
+        self.has_arguments = False
+        self.pieces: list[str] = []
+        self.open = False
+        self.closed = False

@@ -1,0 +1,449 @@
+"""A model, a prompt and an output type in; typed objects out.
+
+`ToolOrchestratingLLM` fixes once what every call needs - tools, schema, template - and then only fills in the
+prompt. An instance holds no state of any call, so one serves any number of threads and tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, fields
+from threading import RLock
+from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
+
+from typing_extensions import TypeForm, Unpack
+
+from ..accumulator import Accumulator
+from ..async_support import sync_driver
+from ..errors import PromptError, UnsupportedLLMError
+from ..events import ChatResponse
+from ..llms.base import FunctionCallingLLM
+from ..llms.event_streams import AsyncObjectStream, ObjectStream
+from ..llms.provider_llms import chosen_llm
+from ..llms.request import Ask, named_choice
+from ..messages import Message, ToolCallPart
+from ..option_types import require, require_callable, require_flag, require_optional
+from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
+from ..providers.base import HTTPRequest, Mode, ToolChoice
+from ..settings import Settings
+from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
+from ..tools.callable_tool import CallableTool, output_tools
+from .call import Recipe, Result, run_reads, whole
+from .response_validation import Reader
+from .stream import ObjectFlow
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+Prompt = str | PromptTemplate | ChatPromptTemplate | Sequence[Any]
+
+
+class Changes(TypedDict, total=False):
+    """What `ToolOrchestratingLLM.with_` can change."""
+
+    prompt: Prompt
+    llm: FunctionCallingLLM | str
+    tool_choice: ToolChoice
+    allow_parallel_tool_calls: bool
+    verbose: bool
+    max_attempts: int
+    settings: Settings | None
+    observer: Observer | None
+    validation_context: Any
+    fail_fast: bool
+    accept_damaged: bool
+    mode: Mode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a call would send: nothing was sent.
+
+    `tools` are the JSON Schemas by tool name, `mode` is how the service is held to them, `request` the HTTP
+    request (None for an LLM that makes none), `notes` what the service cannot take and would not be sent.
+    """
+
+    messages: tuple[Message, ...]
+    tools: Mapping[str, Mapping[str, Any]]
+    mode: str
+    request: HTTPRequest | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> Any:
+        """The request's JSON body, as data."""
+        return None if self.request is None else json.loads(self.request.body)
+
+
+class ToolOrchestratingLLM(Generic[T]):
+    """Typed objects from prompts: call it, await `acall`, or stream.
+
+    `output_cls` is a Pydantic model, any other type Pydantic can validate, a union (one tool per member model), or
+    a function whose signature is the schema and whose return value is the result. `prompt` is text or messages with
+    `{name}` holes, filled by the keywords of a call. `llm` is an LLM, its name, or None for `Configs.llm`. `mode` is
+    how the model is held to the schema, where that is not left to the LLM: `"tool_call"`, `"json_schema"` (the
+    service's own schema output) or `"prompted"` (in words, for models that have neither).
+    """
+
+    _state: str = next(iter(ORCHESTRATOR))
+
+    @overload
+    def __init__(
+        self: ToolOrchestratingLLM[list[S]],
+        output_cls: TypeForm[S],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        allow_parallel_tool_calls: Literal[True],
+        tool_choice: ToolChoice = None,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+        mode: Mode | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: TypeForm[T],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: Literal[False] = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+        mode: Mode | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: Callable[..., Awaitable[T]],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+        mode: Mode | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        output_cls: Callable[..., T],
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+        mode: Mode | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        output_cls: Any,
+        prompt: Prompt,
+        llm: FunctionCallingLLM | str | None = None,
+        *,
+        tool_choice: ToolChoice = None,
+        allow_parallel_tool_calls: bool = False,
+        verbose: bool = False,
+        max_attempts: int = 1,
+        settings: Settings | None = None,
+        observer: Observer | None = None,
+        mode: Mode | None = None,
+    ) -> None:
+        with self._lifecycle("init_called", "validated"):
+            for name, value in (("verbose", verbose), ("allow_parallel_tool_calls", allow_parallel_tool_calls)):
+                require_flag(name, value)
+            require_optional("tool_choice", tool_choice, (str, Mapping), "str, a mapping")
+            require_optional("settings", settings, Settings, "Settings")
+            if observer is not None:
+                require_callable("observer", observer, "a function of (call_id, state), or None")
+            self._llm = chosen_llm(llm)
+            self._mode: Mode | None = mode
+            _check(self._llm, mode)
+            self._prompt = as_prompt(prompt)
+            self._output_cls = output_cls
+            self._tools = output_tools(output_cls)
+            self._by_name = {tool.name: tool for tool in self._tools}
+            self._validation_context: Any = None
+            self._fail_fast = True
+            self._accept_damaged = False
+            self._settings = settings
+            self._observer = observer
+            self._verbose = verbose
+            self._parallel = allow_parallel_tool_calls
+            self._max_attempts = _at_least_one(max_attempts)
+            self._tool_choice = tool_choice
+            self._settle()
+
+    @property
+    def state(self) -> str:
+        """The state of the object itself: `uninitialized`, `validating`, `ready`, `updating_prompt` or `error`.
+
+        It is `ready` also while calls are made, whose states an `observer` gets and `stream.state` shows.
+        """
+        return self._state
+
+    @property
+    def output_cls(self) -> Any:
+        """The output type, as it was given."""
+        return self._output_cls
+
+    @property
+    def llm(self) -> FunctionCallingLLM:
+        """The LLM that is called."""
+        return self._llm
+
+    @property
+    def allow_parallel_tool_calls(self) -> bool:
+        """Whether the output is always a list, one object per tool call."""
+        return self._parallel
+
+    @property
+    def tool_choice(self) -> ToolChoice:
+        """The tool choice, as it was given."""
+        return self._tool_choice
+
+    @property
+    def verbose(self) -> bool:
+        """Return whether an account of each call is written to stderr."""
+        return self._verbose
+
+    @property
+    def prompt(self) -> PromptTemplate | ChatPromptTemplate:
+        """The prompt. Assigning one checks it first; calls already begun keep theirs."""
+        return self._prompt
+
+    @prompt.setter
+    def prompt(self, prompt: Prompt) -> None:
+        with _UPDATING, self._lifecycle("prompt_set", "prompt_updated"):
+            self._prompt = as_prompt(prompt)
+
+    @overload
+    def __call__(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    @overload
+    def __call__(self, *, stream: Literal[True], **values: Any) -> ObjectStream[T]: ...
+    def __call__(self, *, stream: bool = False, **values: Any) -> T | ObjectStream[T]:
+        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        return self.stream(**values) if stream else self.run(**values).output
+
+    @overload
+    async def acall(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    @overload
+    async def acall(self, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
+    async def acall(self, *, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
+        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        return self.astream(**values) if stream else (await self.arun(**values)).output
+
+    def run(self, **values: Any) -> Result[T]:
+        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        trace = self._trace(CALL)
+        recipe = self._recipe(values, trace)
+        return sync_driver.run(whole(recipe, recipe.llm.sync_outside(), trace))
+
+    async def arun(self, **values: Any) -> Result[T]:
+        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        trace = self._trace(CALL)
+        recipe = self._recipe(values, trace)
+        return await whole(recipe, recipe.llm.async_outside(), trace)
+
+    def stream(self, **values: Any) -> ObjectStream[T]:
+        """The output, growing. The request goes out with the first item."""
+        trace = self._trace(STREAM)
+        recipe = self._recipe(values, trace, stream=True)
+        return ObjectStream(ObjectFlow(recipe, recipe.llm.sync_outside(), trace))
+
+    def astream(self, **values: Any) -> AsyncObjectStream[T]:
+        """The output, growing, for `async for`. The request goes out with the first item."""
+        trace = self._trace(STREAM)
+        recipe = self._recipe(values, trace, stream=True)
+        return AsyncObjectStream(ObjectFlow(recipe, recipe.llm.async_outside(), trace))
+
+    def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
+        """Return a changed copy.
+
+        `validation_context` reaches Pydantic's validators. `fail_fast=False` reads on to the end.
+        `accept_damaged=True` takes an answer with a damaged event, if what is left of it validates.
+        """
+        other = copy(self)
+        other._state = "ready"
+        given: dict[str, Any] = {**changes}
+        for name in given:
+            if name not in _CHANGES:
+                raise TypeError(f"with_() cannot change {name!r}; it can change: {', '.join(_CHANGES)}")
+        for name, change in _CHANGES.items():
+            if name in given:
+                setattr(other, *change(given[name]))
+            if name == "mode":  # the LLM is checked first, as it is when the object is made
+                _check(other._llm, other._mode)
+        other._settle()
+        return other
+
+    def preview(self, **values: Any) -> Preview:
+        """What a call with these values would send. Nothing is sent."""
+        recipe = self._recipe(values, self._trace(CALL))
+        request = recipe.llm.preview(recipe.ask)
+        return Preview(
+            recipe.ask.messages,
+            {tool.name: tool.parameters for tool in recipe.ask.tools},
+            recipe.llm.mode(recipe.ask),
+            request,
+            request.notes if request is not None else (),
+        )
+
+    def request(self, **values: Any) -> HTTPRequest:
+        """The request of one call, for those who send it themselves. `parse` reads what comes back."""
+        recipe = self._recipe(values, self._trace(CALL))
+        request = recipe.llm.preview(recipe.ask)
+        if request is None:
+            raise TypeError(f"{type(recipe.llm).__name__} makes no HTTP requests of its own")
+        return request
+
+    def parse(self, response: bytes | str | Mapping[str, Any] | ChatResponse) -> T:
+        """The output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
+        outside = self._llm.sync_outside()
+        if not isinstance(response, ChatResponse):
+            response = self._decoded(response)
+        reads = self._reader.read(response)
+        values = sync_driver.run(run_reads(reads, outside))
+        output: Any = list(values) if self._parallel else values[0]
+        return cast("T", output)
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
+        """This call as a tool for a model: its arguments are the values of the prompt's holes."""
+        return CallableTool.from_call(self, self._prompt.holes, name, description, self._tools[0])
+
+    @contextmanager
+    def _lifecycle(self, begin: str, end: str) -> Generator[None]:
+        """Walk `ORCHESTRATOR` along the event `begin`, and then `end` or `failed`."""
+        self._state = ORCHESTRATOR[self._state][begin]
+        try:
+            yield
+        except BaseException:
+            self._state = ORCHESTRATOR[self._state]["failed"]
+            raise
+        self._state = ORCHESTRATOR[self._state][end]
+
+    # What a call is made of.
+
+    def _trace(self, table: Table) -> Trace:
+        return Trace(table, self._observer)
+
+    def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
+        trace.step("called", "tool_created")
+        try:
+            _check_options(values, self._prompt.holes)
+            messages = self._prompt.fill(values, self._as_calls)
+        except PromptError:
+            trace.step("failed")
+            raise
+        trace.step("prompt_formatted")
+        ask = Ask(
+            self._llm.extended(messages),
+            self._tools,
+            self._choice,
+            self._llm.merged(self._settings),
+            self._parallel,
+            stream,
+            self._mode,
+            self._accept_damaged,
+        )
+        trace.step("messages_extended")
+        return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast, self._verbose)
+
+    def _settle(self) -> None:
+        """Work out, once for all calls, what follows from how this was made."""
+        choice = self._tool_choice
+        if choice is None:
+            choice = self._tools[0].name if len(self._tools) == 1 else "required"
+        self._choice = named_choice(choice, list(self._by_name))
+        self._reader = Reader(self._by_name, self._parallel, self._validation_context)
+
+    def _as_calls(self, value: object) -> list[ToolCallPart]:
+        """A few-shot object as the tool calls the model would have made: several for a list, where they may be."""
+        if self._parallel and isinstance(value, (list, tuple)):
+            return [self._as_call(item) for item in cast("Sequence[object]", value)]
+        return [self._as_call(value)]
+
+    def _as_call(self, value: object) -> ToolCallPart:
+        for tool in self._tools:
+            arguments = tool.arguments_for(value)
+            if arguments is not None:
+                return ToolCallPart("", tool.name, arguments)
+        raise PromptError(f"an example of type {type(value).__name__} does not fit the output type")
+
+    def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
+        raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        settings, lenient = self._llm.merged(self._settings), self._accept_damaged
+        ask = Ask((), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient)
+        decoder = self._llm.decoder(ask)
+        folded = Accumulator()
+        for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
+            folded.apply(event)
+        return folded.response(**self._llm.known)
+
+
+def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
+    """Raises where the LLM cannot be held to tools, or not in this mode."""
+    llm.mode(Ask((), mode=mode))
+    if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:
+        raise UnsupportedLLMError(
+            f"Model name {llm.metadata.model_name} does not support function calling API. Choose another model, "
+            "or ask it in words with mode='prompted'."
+        )
+
+
+def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
+    """Raise `PromptError` if an option was passed to a call, which takes nothing but values of the prompt."""
+    for name in values:
+        if name in variables:
+            continue
+        if name in _CHANGES:
+            way = f"with_({name}=...)"
+        elif name in _SETTINGS:
+            way = f"with_(settings=Settings({name}=...))"
+        else:
+            continue
+        raise PromptError(
+            f"no variable of the prompt is named {name!r}, which is an option: make a copy that has it with {way}, "
+            "and call that"
+        )
+
+
+def _at_least_one(attempts: int) -> int:
+    require("max_attempts", attempts, int, "int")
+    if attempts < 1:
+        raise ValueError(f"max_attempts={attempts} must be at least 1")
+    return attempts
+
+
+_UPDATING = RLock()
+"""Held while a prompt is replaced, so that two threads do it one after the other."""
+_SETTINGS = frozenset(field.name for field in fields(Settings))
+_CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
+    "llm": lambda value: ("_llm", chosen_llm(value)),
+    "mode": lambda value: ("_mode", value),
+    "prompt": lambda value: ("_prompt", as_prompt(value)),
+    "tool_choice": lambda value: ("_tool_choice", value),
+    "allow_parallel_tool_calls": lambda value: ("_parallel", value),
+    "verbose": lambda value: ("_verbose", value),
+    "max_attempts": lambda value: ("_max_attempts", _at_least_one(value)),
+    "settings": lambda value: ("_settings", value),
+    "observer": lambda value: ("_observer", value),
+    "validation_context": lambda value: ("_validation_context", value),
+    "fail_fast": lambda value: ("_fail_fast", value),
+    "accept_damaged": lambda value: ("_accept_damaged", value),
+}

@@ -1,0 +1,248 @@
+"""The door over aiohttp, which owns what is open in one event loop.
+
+aiohttp closes a connection without awaiting anything, so a cancellation finds no cleanup to break, and no shield
+is needed. A connection that the server closed just before it was used again is replaced once, also for a POST:
+aiohttp itself does that only where a request may be repeated, and does not say which connection it took. So its
+pool is asked to leave a trail (`_Connector`); on the way it takes down who reads from which connection, to tell
+them of its end. What is open is read in `aiohttp_replies`; what a failure becomes is told in `aiohttp_failures`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import anyio
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+
+from ..async_support.deadlines import Alarm
+from ..async_support.shielding import GRACE
+from ..errors import BadRequest, StreamInterrupted
+from ..providers.base import HTTPRequest, Secret
+from .aiohttp_errors import FAULTS, hush, unanswered, unheard
+from .aiohttp_responses import AiohttpReply, Line, Open
+from .network import trust
+from .transport_errors import checked, revealed
+
+# What may wait for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
+_READ_AHEAD = 32 * 1024
+# h11, behind the other door, takes headers of 100 kB in all.
+_HEADERS = 1024
+_HEADER = 64 * 1024
+# aiohttp warns of plain bytes that are longer.
+_LARGE = 1024 * 1024
+
+
+class _Trail:
+    """One request on its way: the task that sends it, how long that may take, and the connection that it got."""
+
+    __slots__ = ("_cancelled", "_late", "_read", "_task", "_transport", "alarm", "line", "reused", "stale")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: float | None) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.alarm = Alarm(loop)
+        self.line: Line | None = None
+        self.reused = False
+        self.stale = False
+        self._read = read
+        self._task = task
+        self._cancelled = task.cancelling()
+        self._late = False
+        self._transport: asyncio.Transport | None = None
+
+    def begin(self, connect: float | None) -> None:
+        """The request is sent. It waits for a connection first."""
+        self.alarm.wait(connect, self._give_up)
+
+    def over(self, connection: Connection, line: Line, reused: bool) -> None:
+        """There is a connection; from now on it is the answer that is waited for."""
+        self.line = line
+        self.reused = reused
+        self._transport = connection.transport
+        self.alarm.wait(self._read, self._give_up)
+
+    def end(self) -> None:
+        """There is an answer, or will be none. A connection remembers its first trail, but nothing that hangs on it."""
+        self.alarm.rest()
+        self._transport = None
+        del self._task
+
+    def abort(self) -> bool:
+        """Close the connection at once. Whether it was the alarm, and nobody else, who has stopped the task."""
+        self.alarm.stop()
+        if self._transport is not None:
+            # aiohttp waits until the server has taken all that was to be sent.
+            self._transport.abort()
+        return self._late and self._task.uncancel() <= self._cancelled
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._task.cancel()
+
+
+_trail: ContextVar[_Trail] = ContextVar("trail")
+_STOPS: tuple[type[BaseException], ...] = (*FAULTS, ValueError, asyncio.CancelledError)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """aiohttp's pool, which tells each request's trail when there is a connection, and whether it is a used one."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - one parameter, not used here, has no type
+            limit=limit, keepalive_timeout=30.0, ssl=trust()
+        )
+        self._lines: WeakKeyDictionary[object, Line] = WeakKeyDictionary()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A free connection or a new one."""
+        connection = await super().connect(req, traces, timeout)
+        protocol = connection.protocol
+        line = self._lines.get(protocol)
+        _trail.get().over(connection, line or self._new(protocol), line is not None)
+        return connection
+
+    def _new(self, protocol: ResponseHandler | None) -> Line:
+        assert protocol is not None
+        line = self._lines[protocol] = Line()
+        if (closed := protocol.closed) is not None:
+            closed.add_done_callback(line.lost)
+        return line
+
+    def __del__(self, *unused: object) -> None:
+        """Nothing: who could be told that a loop ended without closing this does not know of it."""
+
+
+class AiohttpDoor:
+    """Requests over one aiohttp session, in the event loop that runs here; closed when that ends, or by `close`.
+
+    Then `gone` is called.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_connections: int, max_inflated: int, gone: Callable[[], object]
+    ) -> None:
+        self.loop = loop
+        self.limit = max_inflated
+        self.open: set[Open] = set()
+        # A proxy's address may hold a password.
+        self._proxies = {scheme: Secret(proxy) for scheme, proxy in getproxies().items()}
+        self._connector = _Connector(max_connections)
+        self._session = aiohttp.ClientSession(
+            connector=self._connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"user-agent": "toolcast"},
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            read_bufsize=_READ_AHEAD,
+            max_headers=_HEADERS,
+            max_field_size=_HEADER,
+        )
+        # A loop closes the async generators that it has seen begin; asyncio.run does.
+        self._keeper = self._kept_open(gone)
+        with suppress(StopIteration):
+            self._keeper.__anext__().send(None)
+
+    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> AiohttpReply:
+        """The answer to `request`, its body unread."""
+        if not request.target.isprintable():
+            raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
+        checked(request)
+        trail = _Trail(self.loop, read)
+        try:
+            return await self._sent(request, trail, connect)
+        except StreamInterrupted:
+            if not trail.stale or self._session.closed:
+                raise
+        return await self._sent(request, _Trail(self.loop, read), connect)
+
+    async def close(self) -> None:
+        """Close all that is open, and the session."""
+        await self._keeper.aclose()
+
+    def forsake(self) -> None:
+        """Let go of everything in a loop that does not run, and perhaps never will. aiohttp need not complain of it."""
+        for kept in list(self.open):
+            with suppress(RuntimeError):
+                self.release(kept)
+        self._session.detach()
+
+    def release(self, kept: Open) -> None:
+        """Give a connection back, read to its end or not."""
+        if not kept.over:
+            self.open.discard(kept)
+            kept.release()
+
+    async def _kept_open(self, gone: Callable[[], object]) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            gone()
+            for kept in list(self.open):
+                self.release(kept)
+            self._session.detach()
+            with anyio.move_on_after(GRACE, shield=True):
+                await self._connector.close()
+
+    async def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None) -> AiohttpReply:
+        before = sys.exception()
+        proxy = self._proxy(request.target) if self._proxies else None
+        token = _trail.set(trail)
+        trail.begin(connect)
+        try:
+            response = await self._session.request(
+                request.method,
+                request.target,
+                headers=revealed(request.headers),
+                data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
+                allow_redirects=False,
+                proxy=proxy.reveal() if proxy else None,
+                server_hostname=request.tls_name,
+            )
+        except _STOPS as error:
+            late = trail.abort()
+            if isinstance(error, asyncio.CancelledError) and not late:
+                hush(error, request, before)
+                raise
+            trail.stale = trail.reused and not late and unheard(error)
+            failure = unanswered(TimeoutError() if late else error, request, connected=trail.line is not None)
+        except BaseException as error:
+            trail.abort()
+            hush(error, request, before)
+            raise
+        else:
+            assert trail.line is not None
+            kept = Open(response, trail.line, trail.alarm)
+            self.open.add(kept)
+            return AiohttpReply(self, kept, request)
+        finally:
+            trail.end()
+            _trail.reset(token)
+        # Not in the clause above, where aiohttp's exception would become a part of it.
+        raise failure
+
+    def _proxy(self, url: str) -> Secret | None:
+        """The proxy that the environment names for `url`, as httpx would read it."""
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return None  # no address at all, which aiohttp will find too
+        proxy = self._proxies.get(parts.scheme) or self._proxies.get("all")
+        if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]):
+            return None
+        scheme = proxy.reveal().rpartition("://")[0]
+        if scheme not in ("", "http", "https"):
+            raise BadRequest(f"the environment names a proxy of {scheme}, which aiohttp does not speak")
+        return proxy if scheme else Secret(f"http://{proxy.reveal()}")

@@ -1,0 +1,82 @@
+"""What a failure of aiohttp becomes above the door, and what stays behind: keys.
+
+aiohttp's exceptions hold the request's headers, a proxy's password, and pieces of what the server sent, which may
+be the key again. So none of them passes, neither as a cause nor in a message: what passes is toolcast's error in
+words of its own. Its cause is the system's error, where there is one.
+"""
+
+from __future__ import annotations
+
+import os
+
+import aiohttp
+from aiohttp.http import HttpProcessingError
+
+from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
+from ..providers.base import HTTPRequest
+from .transport_errors import host_of, strip, unconnected, unproxied
+
+FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
+"""All that aiohttp raises of its own accord, and what the system says through it."""
+
+_WORDS: dict[type[Exception], str] = {
+    aiohttp.ServerDisconnectedError: "the server closed it without an answer",
+    aiohttp.ClientResponseError: "what came is not HTTP",
+    HttpProcessingError: "what came is not HTTP",
+    aiohttp.ClientPayloadError: "the body ended in the middle, or is not what HTTP allows",
+}
+
+
+def unheard(error: BaseException) -> bool:
+    """Whether the connection was lost before anything of an answer came. On a used one that is no news."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        # Else the message is what had come of an answer.
+        return isinstance(error.message, str)
+    return isinstance(error, aiohttp.ClientOSError | aiohttp.ClientConnectionResetError)
+
+
+def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -> LLMError:
+    """The `LLMError` that stands for `error`, which came instead of an answer."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _unconnected(error.os_error, request)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return unproxied(request, f"status {error.status}")
+    if isinstance(error, ValueError | aiohttp.NonHttpUrlClientError):
+        return BadRequest("the request cannot be sent: its address is none of http or https that aiohttp can use")
+    if isinstance(error, TimeoutError):
+        host = host_of(request)
+        if connected:
+            return Timeout(f"{host} did not answer in time", phase="first_token")
+        return Timeout(f"no connection to {host} in time", phase="connect")
+    return _interrupted(error, request)
+
+
+def broken_off(error: Exception, request: HTTPRequest) -> Exception:
+    """The exception that stands for `error`, which came instead of more of the body."""
+    if isinstance(error, TimeoutError):
+        return TimeoutError("nothing more of the body came in time")
+    return _interrupted(error, request)
+
+
+def hush(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
+    """Have what passes as itself, like a cancellation, hold nothing of what aiohttp did and met."""
+    error.__cause__ = None
+    error.__context__ = before
+    strip(error, request, before)
+
+
+def _unconnected(cause: OSError, request: HTTPRequest) -> ConnectFailed:
+    hush(cause, request, None)
+    failure = unconnected(request, cause.strerror or str(cause) or type(cause).__name__, [cause])
+    failure.__cause__ = cause
+    return failure
+
+
+def _interrupted(error: BaseException, request: HTTPRequest) -> StreamInterrupted:
+    # One of aiohttp's exceptions is a single object for the whole program.
+    error.__traceback__ = None
+    if isinstance(error, OSError) and error.errno:
+        why = os.strerror(error.errno)
+    else:
+        why = next((words for kind, words in _WORDS.items() if isinstance(error, kind)), type(error).__name__)
+    return StreamInterrupted(f"the connection to {host_of(request)} broke: {why}. Send the request again.")

@@ -1,0 +1,202 @@
+"""Replies over httpx: the handles through which an answer that is still arriving is read.
+
+What is open belongs to a door (`connections`), and a reply only points to it. So when a reply is garbage, the body
+is no part of that garbage, and the door can give its connection back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..async_support.shielding import Patience, hand_over
+from ..errors import LLMError, StreamBusy, StreamClosed
+from ..providers.base import HTTPRequest
+from .cancel_handle import Line
+from .connection_pool import Lane
+from .content_decoding import Inflated, Plain, decoder
+from .transport_errors import Told
+
+if TYPE_CHECKING:
+    from .httpx_connections import AsyncDoor, SyncDoor
+
+
+class Open:
+    """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
+
+    __slots__ = ("lane", "limit", "line", "over", "pieces", "reading", "response")
+
+    def __init__(self, lane: Lane, response: Any, pieces: Any) -> None:
+        self.lane: Lane = lane
+        self.response: Any = response
+        self.pieces: Any = pieces
+        self.reading: bool = False
+        self.over: bool = False
+        self.limit: float | None = None
+        self.line: Line | None = None
+
+    def obey(self) -> None:
+        """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""
+        if (stream := self.stream) is not None:
+            own: Callable[..., bytes] = stream.read
+
+            def read(size: int, timeout: float | None = None) -> bytes:
+                return own(size, timeout if self.limit is None else self.limit)
+
+            stream.read = read
+
+    def release(self) -> None:
+        """Have the connection read as httpcore likes again."""
+        if (stream := self.stream) is not None:
+            stream.__dict__.pop("read", None)
+
+    @property
+    def stream(self) -> Any:
+        """httpcore's network stream, where there is one."""
+        return self.response.extensions.get("network_stream")
+
+
+class _Reply:
+    """What both kinds of reply know: the handle of something open, and where its reading stands."""
+
+    def __init__(self, door: AsyncDoor | SyncDoor, kept: Open, request: HTTPRequest) -> None:
+        self._kept = kept
+        self._told = Told(door.library, request, reading=True)
+        self._limit = door.limit
+        self._body: Plain | Inflated | None = None
+        self._ended = False
+        self.status: int = kept.response.status_code
+        self.headers: dict[str, str] = _plain(kept.response.headers.raw)
+
+    def _readable(self) -> Plain | Inflated:
+        kept = self._kept
+        if kept.over:
+            raise StreamClosed("the answer's body has been closed")
+        if kept.reading:
+            raise StreamBusy("another task or thread is reading this answer's body")
+        if self._body is None:
+            # Only now, so that an answer in a strange encoding still has a status.
+            decoded = kept.response.is_stream_consumed
+            self._body = Plain() if decoded else decoder(self.headers, self._limit)
+        return self._body
+
+
+class SyncReply(_Reply):
+    """One answer, read by blocking."""
+
+    def __init__(self, door: SyncDoor, kept: Open, request: HTTPRequest) -> None:
+        super().__init__(door, kept, request)
+        self._door = door
+
+    def read(self, limit: float | None = None, /) -> bytes:
+        """The next decoded piece of the body; `b""` at its end. `TimeoutError` after `limit` seconds."""
+        if self._ended:
+            return b""
+        self._kept.limit = limit
+        body = self._readable()
+        try:
+            while not (data := body.take()):
+                if (raw := self._next()) is None:
+                    body.close()
+                    self._ended = True
+                    self.close()
+                    break
+                body.feed(raw)
+        except BaseException:
+            self.close()
+            raise
+        return data
+
+    def close(self) -> None:
+        """Give the connection back. May be called at any time, and again."""
+        self._door.release(self._kept)
+
+    def __del__(self) -> None:
+        if not self._kept.over:
+            self._door.forsake(self._kept)
+
+    def _next(self) -> bytes | None:
+        kept = self._kept
+        kept.reading = True
+        try:
+            with self._told:
+                raw: bytes | None = next(kept.pieces, None)
+        except LLMError:
+            if not kept.over:
+                raise
+            raw = None
+        finally:
+            kept.reading = False
+        if kept.over:
+            raise StreamClosed("the answer's body was closed while it was read")
+        return raw
+
+
+class HttpxAsyncReply(_Reply):
+    """One answer, read by awaiting."""
+
+    def __init__(self, door: AsyncDoor, kept: Open, request: HTTPRequest) -> None:
+        super().__init__(door, kept, request)
+        self._door = door
+        self._step: Callable[[], Any] = kept.pieces.__anext__
+        self._patience = Patience(door.loop)
+
+    async def read(self, limit: float | None) -> bytes:
+        """The next decoded piece; `b""` at the end. `TimeoutError` after `limit` seconds without one."""
+        if self._ended:
+            return b""
+        body = self._readable()
+        try:
+            while not (data := body.take()):
+                if (raw := await self._next(limit)) is None:
+                    body.close()
+                    self._ended = True
+                    await self.aclose()
+                    break
+                body.feed(raw)
+        except BaseException:
+            await self.aclose()
+            raise
+        return data
+
+    async def aclose(self) -> None:
+        """Give the connection back. May be called at any time, and again."""
+        self._patience.end()
+        await self._door.release(self._kept)
+
+    def __del__(self) -> None:
+        if not self._kept.over:
+            hand_over(self._door.loop, partial(self._door.release, self._kept))
+
+    async def _next(self, limit: float | None) -> bytes | None:
+        kept = self._kept
+        raw: bytes | None
+        kept.reading = True
+        try:
+            with self._told:
+                raw = await self._patience.unbroken(self._step, limit)
+        except StopAsyncIteration:
+            raw = None
+        except LLMError:
+            if not kept.over:
+                raise
+            raw = None
+        finally:
+            kept.reading = False
+        if kept.over:
+            raise StreamClosed("the answer's body was closed while it was read")
+        return raw
+
+
+def _plain(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers as text, names in lower case; one that came several times is joined. httpx takes thrice the time."""
+    plain: dict[str, str] = {}
+    for key, value in raw:
+        name = key.lower().decode("ascii")
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        plain[name] = f"{plain[name]}, {text}" if name in plain else text
+    return plain

@@ -1,0 +1,209 @@
+"""What a failure below the door becomes above it, and what stays behind: keys.
+
+httpx, httpcore and h11 keep a request's headers in the locals of their frames, on their exceptions, and
+sometimes in the text of a message. So an exception is stripped of all three before it passes, as the cause of
+ours or, like a cancellation, as itself. `library` is httpx, or the fork of it that a client came from.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar, Token
+from re import compile as regex
+from types import ModuleType, TracebackType
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
+from ..providers.base import HTTPRequest, Secret
+
+_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = regex(r"[\t\x20-\x7e]*")
+_LOGGERS = ["httpx", "httpx2"] + [
+    f"{core}.{part}"
+    for core in ("httpcore", "httpcore2")
+    for part in ("connection", "http11", "http2", "proxy", "socks")
+]
+# By the codes of OpenSSL's X509_verify_cert_error_string; any other certificate has an issuer that is not trusted.
+_CERTIFICATES = {
+    9: "It is not valid yet: check the clock of this machine.",
+    10: "It has expired: renew it on the server, or check the clock of this machine.",
+    62: "It was issued for another host: check base_url.",
+    64: "It was issued for another host: check base_url.",
+}
+
+
+class Masking(Protocol):
+    """Something that knows secrets: a request, or how a server is reached."""
+
+    def masked(self, text: str) -> str:
+        """`text` without the secrets."""
+        ...
+
+
+in_flight: ContextVar[Masking | None] = ContextVar("in_flight", default=None)
+"""What knows the secrets that the code of a library has here, for the filter of its log."""
+
+
+def library_of(client: object) -> ModuleType:
+    """The package a client comes from: httpx or a fork of it, also for a class derived from theirs."""
+    for base in type(client).__mro__:
+        library = sys.modules[base.__module__.partition(".")[0]]
+        if hasattr(library, "RemoteProtocolError"):
+            return library
+    raise TypeError(f"a client of httpx or httpx2 is needed, not {type(client).__name__}")
+
+
+def guard_logs(*names: str) -> None:
+    """Keep keys out of the libraries' own logs, and those of `names`: a server may have sent one back to them."""
+    for name in (*_LOGGERS, *names):
+        logging.getLogger(name).addFilter(_mask_record)
+
+
+def kinds(library: ModuleType) -> tuple[type[Exception], ...]:
+    """All that the library raises of its own accord, and what the system says through it."""
+    return (library.HTTPError, library.InvalidURL, library.StreamError, OSError, UnicodeError)
+
+
+class Told:
+    """A stretch of the library's code: what is raised in it leaves it as toolcast's, and stripped.
+
+    Where a body is being read, a wait that was too long is the builtin `TimeoutError`.
+    """
+
+    __slots__ = ("_before", "_library", "_reading", "_request", "_token")
+
+    _token: Token[Masking | None]
+
+    def __init__(self, library: ModuleType, request: HTTPRequest, *, reading: bool = False) -> None:
+        self._library = library
+        self._request = request
+        self._reading = reading
+
+    def __enter__(self) -> None:
+        self._before = sys.exception()
+        self._token = in_flight.set(self._request)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        in_flight.reset(self._token)
+        if error is None or isinstance(error, (LLMError, StopAsyncIteration)):
+            return
+        strip(error, self._request, self._before)
+        if self._reading and isinstance(error, (self._library.TimeoutException, TimeoutError)):
+            raise TimeoutError("nothing more of the body came in time") from error
+        if isinstance(error, kinds(self._library)):
+            raise failure(self._library, error, self._request) from error
+
+
+def checked(request: HTTPRequest) -> HTTPRequest:
+    """`request`, if its headers are what HTTP allows; else `BadRequest`, naming the header and no value."""
+    for name, value in request.headers.items():
+        if not _NAME.fullmatch(name):
+            raise BadRequest(f"{name[:100]!r} is not a header's name")
+        if not _legal(value):
+            raise BadRequest(f"the header {name!r} holds a character that HTTP does not allow there")
+    return request
+
+
+def revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+    """The headers as they are sent, keys and all. For the call that sends them; no frame may keep them."""
+    plain = {"accept-encoding": "identity"}
+    for name, value in headers.items():
+        plain[name.lower()] = _text(value)
+    return plain
+
+
+def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLMError:
+    """The `LLMError` that stands for `error`, which has been stripped."""
+    why = (str(error) or type(error).__name__)[:200]
+    if isinstance(error, (library.InvalidURL, library.UnsupportedProtocol, library.LocalProtocolError)):
+        return BadRequest(f"the request cannot be sent: {why}")
+    host = host_of(request)
+    if isinstance(error, UnicodeError):  # a part of the name is empty, or has more than 63 characters
+        return BadRequest(f"the request cannot be sent: {host[:100]!r} is not a host name")
+    if isinstance(error, (library.ConnectTimeout, library.PoolTimeout)):
+        return Timeout(f"no connection to {host} in time", phase="connect")
+    if isinstance(error, (library.TimeoutException, TimeoutError)):
+        return Timeout(f"{host} did not answer in time", phase="first_token")
+    if isinstance(error, library.ProxyError):
+        return unproxied(request, why)
+    if isinstance(error, library.ConnectError):
+        return unconnected(request, why, chain(error))
+    return StreamInterrupted(f"the connection to {host} broke: {why}. Send the request again.")
+
+
+def host_of(request: HTTPRequest) -> str:
+    """Return the host and port of a request as its URL has them, without user and password."""
+    return urlsplit(request.url).netloc.rpartition("@")[2]
+
+
+def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException]) -> ConnectFailed:
+    """Return the error for a connection that could not be made, with the advice that fits one of its causes."""
+    import ssl
+
+    advice, retryable = "Is base_url right, and the server running?", True
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            advice, retryable = _CERTIFICATES.get(cause.verify_code, "Trust its issuer with SSL_CERT_FILE."), False
+    return ConnectFailed(f"no connection to {host_of(request)}: {why}. {advice}", retryable=retryable)
+
+
+def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
+    """Return the error for a proxy that answered but made no connection; `why` holds its status."""
+    advice = "Check HTTPS_PROXY with its user and password, or name the host in NO_PROXY."
+    host = host_of(request)
+    # Repeated wrong logins may lock an account.
+    return ConnectFailed(
+        f"no connection to {host}: the proxy answered with {why}. {advice}", retryable="407" not in why
+    )
+
+
+def strip(error: BaseException, request: Masking | None, before: BaseException | None) -> None:
+    """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`.
+
+    Without a `request` only the frames go: there are no keys to look for.
+    """
+    for link in chain(error, before):
+        link.__traceback__ = None
+        if request is not None:
+            _mask(link, request)
+        if vars(link).get("_request") is not None:
+            vars(link)["_request"] = None
+
+
+def _mask(error: BaseException, request: Masking) -> None:
+    error.args = tuple(request.masked(arg) if isinstance(arg, str) else arg for arg in error.args)
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = request.masked(error.strerror)
+    if isinstance(error, LLMError) and error.rate_limits:
+        error.rate_limits = {name: request.masked(value) for name, value in error.rate_limits.items()}
+
+
+def chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
+    """Yield `error` and all that led to it, up to what was there `before`."""
+    seen: set[int] = {id(before)}
+    ahead: list[BaseException | None] = [error]
+    while ahead:
+        if (link := ahead.pop()) is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            ahead += (link.__cause__, link.__context__)
+            ahead += getattr(link, "exceptions", ())
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
+    if (request := in_flight.get()) is not None:
+        record.msg, record.args = request.masked(record.getMessage()), ()
+    return True
+
+
+def _text(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _legal(value: str | Secret) -> bool:
+    return _VALUE.fullmatch(_text(value)) is not None

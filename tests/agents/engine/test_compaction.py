@@ -1,0 +1,252 @@
+"""compaction.py: what is cut out of a history, and the summary that takes its place."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, strategies as st
+
+from support.histories import sound
+from toolcast.agents.engine.compaction import Compaction, compacted, summary_prompt, token_state
+from toolcast.agents.engine.history import faults
+from toolcast.async_support import sync_driver
+from toolcast.errors import ContextTooLong, RateLimited
+from toolcast.events import Finish, TextDelta, UsageReport
+from toolcast.messages import (
+    ImagePart,
+    Message,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
+from toolcast.testing import ScriptedLLM
+from toolcast.usage import Usage
+
+LONG = "word" * 100  # 100 tokens
+TOLD = system("Be brief.")
+OLD = [said for number in ("one ", "two ", "six ") for said in (user(number + LONG), assistant(LONG))]
+NEW = user("And now?")
+HISTORY = (TOLD, *OLD, NEW)
+
+Shorten = Callable[..., Any]
+
+
+def _sync(*given: Any, **options: Any) -> Any:
+    return sync_driver.run(compacted(*given, concurrent=False, **options))
+
+
+def _async(backend: str) -> Shorten:
+    async def main(given: Sequence[Any], options: dict[str, Any]) -> Any:
+        return await compacted(*given, concurrent=True, **options)
+
+    return lambda *given, **options: anyio.run(main, given, options, backend=backend)
+
+
+@pytest.fixture(params=[_sync, _async("asyncio"), _async("trio")], ids=["sync", "asyncio", "trio"])
+def shorten(request: pytest.FixtureRequest) -> Shorten:
+    made: Shorten = request.param
+    return made
+
+
+def summary(text: str) -> Message:
+    return user(f"Summary of the conversation so far:\n{text}")
+
+
+NOTED = assistant("I will go on from this summary.")
+
+
+# -- what is cut out
+
+
+def test_the_end_is_kept() -> None:
+    assert Compaction(keep=210).cut(HISTORY) == (tuple(OLD[:4]), (TOLD, *OLD[4:], NEW))
+    assert Compaction(keep=200).cut(HISTORY) == (tuple(OLD), (TOLD, NEW))
+
+
+def test_at_most_half_is_kept() -> None:
+    assert Compaction(keep=1_000_000).cut(HISTORY) == (tuple(OLD[:4]), (TOLD, *OLD[4:], NEW))
+
+
+def test_there_may_be_nothing_to_cut_out() -> None:
+    assert Compaction(keep=0).cut([TOLD, user(LONG)]) is None
+    assert Compaction(keep=0).cut([]) is None
+
+
+@pytest.mark.fault(131)
+@given(sound(), st.integers(0, 2000))
+def test_both_parts_are_sound_and_all_of_it(history: tuple[Message, ...], keep: int) -> None:
+    cut = Compaction(keep=keep).cut(history)
+    if cut is None:
+        return
+    assert cut.out
+    assert len(cut.out) + len(cut.kept) == len(history)
+    assert faults(cut.out) == faults(cut.kept) == faults(cut.with_summary("So far so good.")) == []
+    assert all(message.role != "system" for message in cut.out)
+    assert cut.kept[-1] is history[-1]
+
+
+@given(sound(), st.integers(0, 2000))
+def test_what_is_shortened_again_and_again_has_one_summary(history: tuple[Message, ...], keep: int) -> None:
+    for number in range(3):
+        cut = Compaction(keep=keep).cut(history)
+        if cut is None:
+            return
+        history = (*cut.with_summary(f"number {number}"), user("and so on"))
+        assert sum("Summary of" in message.text for message in history) == 1
+
+
+def test_a_summary_is_said_by_the_user_after_the_system_messages() -> None:
+    cut = Compaction(keep=0).cut(HISTORY)
+    assert cut is not None
+    assert cut.with_summary("It went well.") == (TOLD, summary("It went well."), NOTED, NEW)
+
+
+def test_where_the_model_goes_on_it_need_not_take_note() -> None:
+    calls = [assistant(ToolCallPart(f"c{n}", "look")) for n in range(2)]
+    results = [tool_result(f"c{n}", LONG) for n in range(2)]
+    cut = Compaction(keep=0).cut([calls[0], results[0], calls[1], results[1]])
+    assert cut is not None
+    assert cut.with_summary("Looked.") == (summary("Looked."), calls[1], results[1])
+
+
+def test_a_summary_of_nothing_is_left_out() -> None:
+    cut = Compaction(keep=0).cut(HISTORY)
+    assert cut is not None
+    assert cut.with_summary(" \n") == (TOLD, NEW)
+
+
+@pytest.mark.parametrize("wrong", [{"keep": -1}, {"keep": 10, "at": 10}, {"at": 0}])
+def test_a_compaction_that_makes_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Compaction(**wrong)
+
+
+# -- who makes the summary
+
+
+def test_without_a_summariser_it_is_left_out(shorten: Shorten) -> None:
+    assert shorten(HISTORY, Compaction(keep=0)) == (TOLD, NEW)
+    assert shorten((NEW,), Compaction(keep=0)) is None
+
+
+def test_a_function_makes_it(shorten: Shorten) -> None:
+    heard: list[Any] = []
+
+    def summarise(messages: tuple[Message, ...]) -> str:
+        heard.append(messages)
+        return f"{len(messages)} messages"
+
+    assert shorten(HISTORY, Compaction(0, summarise)) == (TOLD, summary("6 messages"), NOTED, NEW)
+    assert heard == [tuple(OLD)]
+
+
+def test_an_async_function_makes_it(shorten: Shorten) -> None:
+    async def summarise(messages: tuple[Message, ...]) -> str:
+        await anyio.lowlevel.checkpoint()
+        return f"{len(messages)} messages"
+
+    assert shorten(HISTORY, Compaction(0, summarise)) == (TOLD, summary("6 messages"), NOTED, NEW)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_sync_function_does_not_block_the_loop(backend: str) -> None:
+    threads: list[int] = []
+
+    def summarise(messages: tuple[Message, ...]) -> str:
+        threads.append(threading.get_ident())
+        return "done"
+
+    _async(backend)(HISTORY, Compaction(0, summarise))
+    assert threads != [threading.get_ident()]
+    _sync(HISTORY, Compaction(0, summarise))
+    assert threads[1] == threading.get_ident()
+
+
+def test_an_llm_makes_it_and_is_paid(shorten: Shorten) -> None:
+    paid: list[Usage] = []
+    answer = [TextDelta("All is well."), UsageReport(Usage(40, 4)), Finish("end_turn")]
+    llm = ScriptedLLM(answer)
+    shorter = shorten(HISTORY, Compaction(0, llm), paid=paid.append)
+    assert shorter == (TOLD, summary("All is well."), NOTED, NEW)
+    assert paid == [Usage(40, 4)]
+    (asked,) = llm.requests
+    assert asked.messages == summary_prompt(OLD)
+    assert asked.tools == ()
+
+
+def test_nobody_has_to_hear_what_it_cost(shorten: Shorten) -> None:
+    assert shorten(HISTORY, Compaction(0, ScriptedLLM("Fine."))) == (TOLD, summary("Fine."), NOTED, NEW)
+
+
+def test_what_is_too_long_for_a_summary_is_left_out(shorten: Shorten, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="toolcast"):
+        assert shorten(HISTORY, Compaction(0, ScriptedLLM(ContextTooLong("too long")))) == (TOLD, NEW)
+    assert caplog.messages == ["6 messages are too long to be summarised, and are left out without"]
+
+
+def test_other_failures_of_the_summariser_are_raised(shorten: Shorten) -> None:
+    with pytest.raises(RateLimited):
+        shorten(HISTORY, Compaction(0, ScriptedLLM(RateLimited("slow down", retryable=False))))
+
+    def summarise(messages: tuple[Message, ...]) -> str:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        shorten(HISTORY, Compaction(0, summarise))
+
+
+def test_what_a_model_is_told_to_summarise() -> None:
+    picture = ImagePart(url="https://example.org/rain.png")
+    task, said = summary_prompt(
+        [
+            user("Look.", picture),
+            assistant(ThinkingPart("Hm."), "I will.", ToolCallPart("c1", "look", '{"at": "sky"}')),
+            Message("tool", (ToolResultPart("c1", "a" * 3000, "look"), ToolResultPart("c2", "no", is_error=True))),
+        ]
+    )
+    assert task.role == "system"
+    assert "summary" in task.text
+    assert said.text.startswith("<conversation>\nuser: Look.\n\nuser: [image]\n\nassistant: I will.\n\n")
+    assert 'assistant calls look: {"at": "sky"}' in said.text
+    assert f"look answers: {'a' * 1000} [... 1000 characters ...] {'a' * 1000}\n\ntool failed: no\n" in said.text
+    assert "Hm." not in said.text
+
+
+# -- how full a window is
+
+
+@pytest.mark.parametrize(
+    "used, limit, state",
+    [
+        (179_999, 200_000, "ok"),
+        (180_000, 200_000, "warning"),
+        (186_999, 200_000, "warning"),
+        (187_000, 200_000, "critical"),
+        (300_000, 200_000, "critical"),
+        (6_399, 8_000, "ok"),
+        (6_400, 8_000, "warning"),
+        (6_960, 8_000, "critical"),
+        (10**9, None, "ok"),
+    ],
+)
+def test_token_states(used: int, limit: int | None, state: str) -> None:
+    assert token_state(used, limit) == state
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6))
+def test_a_fuller_window_is_no_better(used: int, limit: int) -> None:
+    order = ["ok", "warning", "critical"]
+    states = [order.index(token_state(used + more, limit)) for more in (0, 1, 1000)]
+    assert states == sorted(states)
+    assert token_state(limit, limit) == "critical"
+    assert token_state(0, limit) == "ok"

@@ -1,0 +1,788 @@
+"""tool_phase.py: who decides about a call, in which order calls run, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from support.engines import Async, Turning, call, check, results, sound_requests
+from toolcast.agents.engine.conversation import NOT_RUN
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.history import faults
+from toolcast.agents.permissions.permissions import Permissions
+from toolcast.agents.sessions.session import Session
+from toolcast.agents.subagents.elves import ElfConfig, ElfManager
+from toolcast.approvals import Answer, PermissionRequest
+from toolcast.errors import FailTurn, TryAgain, TurnCancelled, TurnFailed
+from toolcast.events import ToolProgress, ToolResult, ToolStarted
+from toolcast.messages import ToolCallPart
+from toolcast.testing import ScriptedLLM
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.context import ToolContext
+
+Say = Callable[[PermissionRequest], Any]
+
+
+class Shelf:
+    """A tool that remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.put_there: list[str] = []
+
+    def put(self, item: str) -> str:
+        """Put an item on the shelf."""
+        self.put_there.append(item)
+        return f"{item} is there"
+
+
+def put(id: str, item: str) -> ToolCallPart:
+    return call(id, "put", json.dumps({"item": item}))
+
+
+def shelf_and_engine(calls: Any, approve: Any, *more: Any) -> tuple[Shelf, ScriptedLLM, Engine]:
+    shelf, llm = Shelf(), ScriptedLLM(calls, *more, "Done.")
+    return shelf, llm, Engine(llm, [shelf.put], permissions=Permissions(approve=approve))
+
+
+def as_sync(say: Say) -> Say:
+    return say
+
+
+def as_async(say: Say) -> Say:
+    async def approve(request: PermissionRequest) -> Any:
+        return say(request)
+
+    return approve
+
+
+def as_awaited(say: Say) -> Say:
+    """A sync function that gives something to await."""
+
+    def approve(request: PermissionRequest) -> Any:
+        return as_async(say)(request)
+
+    return approve
+
+
+def raising(request: PermissionRequest) -> bool:
+    raise OSError("no terminal")
+
+
+@pytest.mark.parametrize("kind", [as_sync, as_async, as_awaited])
+@pytest.mark.parametrize(
+    "say, runs, told",
+    [
+        (PermissionRequest.allow, ["a"], "a is there"),
+        (lambda request: True, ["a"], "a is there"),
+        (lambda request: False, [], "permission denied"),
+        (lambda request: None, [], "permission denied"),
+        (lambda request: "yes", [], "permission denied"),
+        (lambda request: request.deny("not today"), [], "permission denied: not today"),
+        (PermissionRequest.deny, [], "permission denied: the user said no"),
+        (lambda request: request.edit({"item": "b"}), ["b"], "changed the arguments"),
+        (lambda request: request.edit('{"thing": "b"}'), [], "item"),
+        (raising, [], "the approver failed: OSError"),
+    ],
+    ids=["allow", "True", "False", "None", "a word", "deny, why", "deny", "edit", "a wrong edit", "raising"],
+)
+def test_E5_E13_what_the_approver_says(
+    turning: Turning, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
+) -> None:
+    shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(say))
+    heard = turning.tell(engine, "Go.")
+    assert heard.turn is not None and heard.turn.text == "Done."
+    assert shelf.put_there == runs
+    (result,) = results(engine.history)
+    assert (result.call_id, result.is_error) == ("c1", not runs)
+    assert told in result.content
+    (request,) = heard.of(PermissionRequest)
+    assert heard.states[heard.events.index(request)] == "permission_wait"
+    assert heard.events.index(request) < heard.events.index(heard.of(ToolResult)[0])
+    check(engine)
+
+
+@pytest.mark.fault(129)
+def test_E13_without_an_approver_it_is_denied_and_nobody_is_asked(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine(put("c1", "a"), None)
+    told = turning.tell(engine, "Go.")
+    assert told.of(PermissionRequest) == [] and shelf.put_there == []
+    assert "no approver" in results(engine.history)[0].content
+    assert "permission_wait" not in engine.trace
+
+
+def test_E13_an_approver_that_raises_is_told_to_the_log(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+    _, _, engine = shelf_and_engine(put("c1", "a"), raising)
+    with caplog.at_level(logging.ERROR, "toolcast"):
+        turning.submit(engine, "Go.")
+    assert "the approver failed on put" in caplog.text
+
+
+def test_the_request_has_the_exact_arguments(turning: Turning) -> None:
+    asked: list[PermissionRequest] = []
+    _, _, engine = shelf_and_engine(put("c1", "a"), asked.append)
+    turning.submit(engine, "Go.")
+    assert [(one.call_id, one.tool, one.arguments) for one in asked] == [("c1", "put", '{"item": "a"}')]
+    assert asked[0].reason
+
+
+def test_calls_are_asked_about_one_at_a_time_before_any_runs(turning: Turning) -> None:
+    order: list[str] = []
+
+    def approve(request: PermissionRequest) -> bool:
+        order.append(f"asked {request.call_id}")
+        return request.call_id != "b"
+
+    def work(name: str) -> str:
+        """Work."""
+        order.append(f"ran {name}")
+        return name
+
+    calls = [call(id, "work", json.dumps({"name": id})) for id in "abc"]
+    engine = Engine(ScriptedLLM(calls, "ok"), [work], permissions=Permissions(approve=approve))
+    turning.submit(engine, "Go.")
+    assert order == ["asked a", "asked b", "asked c", "ran a", "ran c"]
+    assert [(one.call_id, one.is_error) for one in results(engine.history)] == [("a", False), ("b", True), ("c", False)]
+
+
+def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turning: Turning) -> None:
+    asked: list[str] = []
+
+    def approve(request: PermissionRequest) -> Answer:
+        asked.append(request.call_id)
+        return request.allow_session()
+
+    calls = [put("a", "1"), put("b", "2")]
+    shelf, _, engine = shelf_and_engine(calls, approve, "Done.", put("c", "3"))
+    turning.submit(engine, "Go.")
+    turning.submit(engine, "Again.")
+    assert (asked, shelf.put_there) == (["a"], ["1", "2", "3"])
+    engine.reset()
+    assert engine.transcript.remembered == []
+
+
+def test_a_no_holds_beside_what_was_allowed_for_the_session(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
+    first, second, third = turning.submit(engine, "Put them there.").pending
+    turning.submit(engine, answers=[first.deny(), second.allow_session(), third.deny()])
+    assert shelf.put_there == ["vase"]
+    assert len(engine.transcript.remembered) == 1
+    check(engine)
+
+
+def test_a_no_holds_when_the_others_are_allowed_after_it(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
+    first, second, _ = turning.submit(engine, "Put them there.").pending
+    turning.submit(engine, answers=[first.deny()])
+    assert turning.submit(engine, answers=[second.allow_session()]).text == "Done."
+    assert shelf.put_there == ["vase", "jug"]
+    check(engine)
+
+
+def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(turning: Turning) -> None:
+    engine = Engine(
+        ScriptedLLM([put("1", "cup"), call("2", "drop", "{}"), call("3", "drop", "{}")], "Done."),
+        [Shelf().put, CallableTool.from_function(lambda: "dropped", "drop", "Drop it.")],
+        permissions=Permissions(approve="later"),
+    )
+    for action in ("allow_session", "allow", "deny"):
+        request = (engine.pending or turning.submit(engine, "Go.").pending)[0]
+        turning.submit(engine, answers=[Answer(request.call_id, request.fingerprint, action)])
+    assert [rule.tool for rule in engine.transcript.remembered] == ["put"]
+    check(engine)
+
+
+def test_what_is_forbidden_stays_forbidden_when_it_is_edited(turning: Turning) -> None:
+    opened: list[str] = []
+
+    def open_file(path: str) -> str:
+        """Open a file."""
+        opened.append(path)
+        return path
+
+    permissions = Permissions(approve=lambda request: request.edit({"path": ".env"}))
+    engine = Engine(
+        ScriptedLLM(call("a", "open_file", '{"path": "notes"}'), "ok"), [open_file], permissions=permissions
+    )
+    turning.submit(engine, "Go.")
+    assert opened == [] and "protected" in results(engine.history)[0].content
+
+
+# Later
+
+
+def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None:
+    calls = [put("a", "1"), put("b", "2"), put("c", "3"), put("d", "4")]
+    shelf, llm, engine = shelf_and_engine(calls, "later")
+    turn = turning.submit(engine, "Go.")
+    assert (turn.end, turn.text, shelf.put_there) == ("approval", "", [])
+    assert engine.trace[-3:] == ("tool_exec", "permission_wait", "idle")
+    assert [one.call_id for one in turn.pending] == ["a", "b", "c", "d"]
+    assert turn.pending == engine.pending
+    one, two, three, four = (
+        Answer.from_dict(json.loads(json.dumps(answer.to_dict())))
+        for answer in (
+            turn.pending[0].allow(),
+            turn.pending[1].deny("no"),
+            turn.pending[2].edit({"item": "three"}),
+            turn.pending[3].allow(),
+        )
+    )
+    told = turning.tell(engine, answers=[one, two, three, four])
+    assert told.turn is not None and told.turn.text == "Done."
+    assert told.of(PermissionRequest) == []
+    assert shelf.put_there == ["1", "three", "4"]
+    assert [one.is_error for one in results(engine.history)] == [False, True, False, False]
+    assert engine.trace[:2] == ("idle", "tool_exec")
+    assert len(llm.requests) == 2 and engine.pending == ()
+    check(engine)
+
+
+def test_answers_may_come_one_by_one(turning: Turning) -> None:
+    shelf, llm, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    turn = turning.submit(engine, "Go.")
+    again = turning.submit(engine, answers=[turn.pending[0].allow()])
+    assert (again.end, [one.call_id for one in again.pending], shelf.put_there) == ("approval", ["b"], [])
+    assert again.pending == engine.pending and len(llm.requests) == 1
+    assert turning.submit(engine, answers=[again.pending[0].deny()]).text == "Done."
+    assert shelf.put_there == ["1"] and engine.transcript.answers == {}
+    check(engine)
+
+
+def test_an_answer_can_be_taken_back_while_others_are_missing(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, two = turning.submit(engine, "Go.").pending
+    turning.submit(engine, answers=[one.allow()])
+    turning.submit(engine, answers=[one.deny(), two.allow()])
+    assert shelf.put_there == ["2"]
+
+
+def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, _ = turning.submit(engine, "Go.").pending
+    turning.submit(engine, answers=[one.allow()])
+    turning.submit(engine, "Forget it.")
+    assert (shelf.put_there, engine.transcript.answers) == ([], {})
+
+
+@pytest.mark.fault(129)
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda request: Answer(request.call_id, "0" * 64, "allow"),
+        lambda request: PermissionRequest(request.call_id, "put", '{"item": "b"}').allow(),
+        lambda request: PermissionRequest(request.call_id, "drop", request.arguments).allow_session(),
+    ],
+    ids=["no fingerprint", "other arguments", "another tool"],
+)
+@pytest.mark.parametrize("how", ["answers", "stream", "approver"])
+def test_an_answer_to_something_else_denies(turning: Turning, forged: Any, how: str) -> None:
+    shelf, _, engine = shelf_and_engine(put("a", "1"), forged if how == "approver" else "later")
+
+    def watch(stream: Any, event: Any) -> None:
+        if how == "stream" and isinstance(event, PermissionRequest):
+            stream.answer(forged(event))
+
+    turning.tell(engine, "Go.", watch=watch)
+    if how == "answers":
+        turning.submit(engine, answers=[forged(engine.pending[0])])
+    assert shelf.put_there == []
+    assert "to another call, or to other arguments" in results(engine.history)[0].content
+    assert engine.transcript.remembered == []
+
+
+def test_an_answer_on_the_stream_comes_before_the_approver(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine(put("a", "1"), lambda request: pytest.fail("asked"))
+
+    def watch(stream: Any, event: Any) -> None:
+        if isinstance(event, PermissionRequest):
+            stream.answer(event.allow())
+
+    turning.tell(engine, "Go.", watch=watch)
+    assert shelf.put_there == ["1"]
+
+
+def test_text_in_place_of_answers_leaves_the_calls_unrun(turning: Turning) -> None:
+    shelf, llm, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    turning.submit(engine, "Go.")
+    turn = turning.submit(engine, "Forget it.")
+    assert turn.text == "Done." and len(turn.messages) == 1
+    assert shelf.put_there == []
+    assert [(one.call_id, one.is_error) for one in results(engine.history)] == [("a", True), ("b", True)]
+    assert "not run" in results(engine.history)[0].content
+    list(sound_requests(llm.requests))
+    check(engine)
+
+
+# Resuming
+
+
+def resumed(engine: Engine, *answers: Any, tools: Any, **options: Any) -> tuple[ScriptedLLM, Engine]:
+    """Another engine, as after a restart."""
+    llm = ScriptedLLM(*answers)
+    other = Engine(llm, tools, **options)
+    other.restore(json.loads(json.dumps(engine.snapshot())))
+    return llm, other
+
+
+def test_after_a_restart_calls_without_a_result_are_run(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    turning.submit(engine, "Go.")
+    llm, other = resumed(engine, "All there.", tools=[shelf.put])
+    assert turning.submit(other).text == "All there."
+    assert shelf.put_there == ["1", "2"]
+    assert len(llm.requests) == 1
+    check(other)
+
+
+def test_after_a_restart_pending_requests_are_the_same(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine(put("a", "1"), "later")
+    turn = turning.submit(engine, "Go.")
+    _, other = resumed(engine, "ok", tools=[shelf.put], permissions=Permissions(approve="later"))
+    assert other.pending == turn.pending
+    turning.submit(other, answers=[turn.pending[0].allow()])
+    assert shelf.put_there == ["1"]
+
+
+@pytest.mark.fault(130)
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(turning: Turning, idempotent: bool) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    turning.submit(engine, "Go.")
+    engine.transcript.started.add("a")
+    tool = CallableTool.from_function(shelf.put).with_(idempotent=idempotent)
+    _, other = resumed(engine, "ok", tools=[tool])
+    turning.submit(other)
+    assert shelf.put_there == (["1", "2"] if idempotent else ["2"])
+    assert [one.is_error for one in results(other.history)] == [not idempotent, False]
+    assert other.transcript.started == set()
+    check(other)
+
+
+def test_after_a_restart_who_says_something_else_is_told_of_what_had_begun(turning: Turning) -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    turning.submit(engine, "Go.")
+    engine.transcript.started.add("a")
+    _, other = resumed(engine, "ok", tools=[shelf.put])
+    turning.submit(other, "What happened?")
+    first, second = results(other.history)
+    assert "may have had its effect" in first.content and "not run" in second.content
+    assert other.transcript.started == set() and shelf.put_there == []
+    check(other)
+
+
+def test_a_tool_is_marked_as_started_while_it_runs(turning: Turning) -> None:
+    seen: list[set[str]] = []
+
+    def look() -> str:
+        """Look."""
+        seen.append(set(engine.transcript.started))
+        return "ok"
+
+    engine = Engine(ScriptedLLM([call("a", "look"), call("b", "look")], "ok"), [look])
+    turning.submit(engine, "Go.")
+    assert seen == [{"a"}, {"b"}]
+    assert engine.transcript.started == set()
+
+
+# Errors that end the turn
+
+
+def raises(error: BaseException) -> CallableTool:
+    def work() -> str:
+        raise error
+
+    return CallableTool.from_function(work, "work", "Work.")
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["here", "beside"])
+def test_a_tool_can_end_the_turn_as_failed(turning: Turning, beside: bool) -> None:
+    shelf = Shelf()
+    llm = ScriptedLLM([call("a", "work"), put("b", "x")], "Done.")
+    work = raises(FailTurn("the licence has expired")).with_(timeout=60 if beside else None)
+    engine = Engine(llm, [work, shelf.put])
+    with pytest.raises(TurnFailed, match=r"^the tool work ended the turn: the licence has expired$") as caught:
+        turning.submit(engine, "Go.")
+    assert isinstance(caught.value.__cause__, FailTurn)
+    assert (caught.value.tool_name, shelf.put_there, len(llm.requests)) == ("work", [], 1)
+    turn = caught.value.turn
+    assert turn is not None and turn.end == "error"
+    failed, left = results(engine.history)
+    assert (failed.content, left.content, left.is_error) == ("the licence has expired", NOT_RUN, True)
+    check(engine)
+    assert turning.submit(engine, "Go on.").text == "Done."
+
+
+def test_a_session_and_an_elf_end_as_failed() -> None:
+    def engine() -> Engine:
+        return Engine(ScriptedLLM(call("a", "work"), "Done."), [raises(FailTurn("gone"))])
+
+    with Session(engine()) as session, pytest.raises(TurnFailed, match="gone"):
+        session.run("Go.")
+    assert session.state in ("error", "closed")
+    result = ElfManager(engine()).spawn(ElfConfig("Go.", background=False)).wait()
+    assert result.status == "failed"
+    assert isinstance(result.error, TurnFailed)
+
+
+def test_what_a_tool_raises_is_a_result_by_default(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(OSError("no disk"))])
+    assert turning.submit(engine, "Go.").text == "I see."
+    assert results(engine.history)[0].content == "OSError: no disk"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(OSError("no disk"), "OSError: no disk"), (FailTurn(), "FailTurn"), (KeyError(), "KeyError")]
+)
+def test_an_engine_can_let_every_error_of_a_tool_end_the_turn(turning: Turning, error: Exception, words: str) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(error)], tool_errors="raise")
+    with pytest.raises(TurnFailed, match=f"^the tool work ended the turn: {words}$") as caught:
+        turning.submit(engine, "Go.")
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
+def test_words_to_the_model_do_not_end_the_turn(turning: Turning, calls: ToolCallPart) -> None:
+    tools = [raises(TryAgain("later"))]
+    engine = Engine(ScriptedLLM(calls, "I see."), tools, tool_errors="raise")
+    assert turning.submit(engine, "Go.").text == "I see."
+
+
+def test_a_mistake_in_a_tool_is_logged(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(NameError("name 'x' is not defined"))])
+    turning.submit(engine, "Go.")
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "the tool work raised NameError"
+    assert record.exc_info
+
+
+# Arguments
+
+
+def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turning) -> None:
+    shelf, llm, engine = shelf_and_engine(call("a", "put", "```json\n{'item': 'x',}\n```"), PermissionRequest.allow)
+    told = turning.tell(engine, "Go.")
+    assert shelf.put_there == ["x"]
+    (made,) = engine.history[1].tool_calls
+    assert json.loads(made.arguments) == {"item": "x"} and not made.truncated
+    assert told.of(PermissionRequest)[0].arguments == made.arguments
+    list(sound_requests(llm.requests))
+    check(engine)
+
+
+@pytest.mark.fault(89, 94)
+@pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "3"])
+def test_arguments_that_nobody_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
+    calls = [call("a", "put", arguments), put("b", "x")]
+    shelf, _, engine = shelf_and_engine(calls, "later")
+    turning.submit(engine, "Go.")
+    made, _ = engine.history[1].tool_calls
+    assert (made.arguments, made.truncated) == ("{}", True)
+    assert [one.call_id for one in engine.pending] == ["b"]
+    assert faults(engine.history[:1]) == []
+    _, other = resumed(engine, "ok", tools=[shelf.put])
+    turning.submit(other)
+    assert shelf.put_there == ["x"]
+    assert [one.is_error for one in results(other.history)] == [True, False]
+    check(other)
+
+
+def test_an_unknown_tool_with_broken_arguments_leaves_a_valid_history(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM(call("a", "unknown", "{oops"), "ok"), [])
+    turning.submit(engine, "Go.")
+    list(sound_requests(llm.requests))
+    check(engine)
+
+
+@pytest.mark.fault(88)
+def test_no_arguments_are_an_empty_object(turning: Turning) -> None:
+    def now() -> str:
+        """What time it is."""
+        return "noon"
+
+    engine = Engine(ScriptedLLM(call("a", "now", ""), "ok"), [now])
+    turning.submit(engine, "Go.")
+    assert results(engine.history)[0].content == "noon"
+    check(engine)
+
+
+# Order and overlap
+
+
+def test_E10_results_come_in_call_order(turning: Turning) -> None:
+    calls = [call(id, "work", json.dumps({"name": id})) for id in "abcd"]
+
+    def work(name: str) -> str:
+        """Work."""
+        return name.upper()
+
+    told = turning.tell(Engine(ScriptedLLM(calls, "ok"), [work]), "Go.")
+    assert [event.content for event in told.of(ToolResult)] == ["A", "B", "C", "D"]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_E10_tools_that_only_read_overlap(turning: Turning, kind: str) -> None:
+    meet = threading.Barrier(3)
+
+    def look(name: str) -> str:
+        """Look."""
+        meet.wait(10)
+        return name
+
+    async def alook(name: str) -> str:
+        await anyio.to_thread.run_sync(meet.wait, 10)
+        return name
+
+    tool = CallableTool.from_function(look if kind == "sync" else alook, "look", "Look.").with_(read_only=True)
+    calls = [call(id, "look", json.dumps({"name": id})) for id in "abc"]
+    engine = Engine(ScriptedLLM(calls, "ok"), [tool])
+    told = turning.tell(engine, "Go.")
+    assert [event.content for event in told.of(ToolResult)] == ["a", "b", "c"]
+    assert [type(event) for event in told.of(ToolStarted, ToolResult)] == [ToolStarted] * 3 + [ToolResult] * 3
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_E10_tools_that_write_never_overlap(turning: Turning, kind: str) -> None:
+    inside: list[str] = []
+    most: list[int] = []
+
+    def write(name: str) -> str:
+        """Write."""
+        inside.append(name)
+        most.append(len(inside))
+        inside.remove(name)
+        return name
+
+    async def awrite(name: str) -> str:
+        inside.append(name)
+        await anyio.lowlevel.checkpoint()
+        most.append(len(inside))
+        inside.remove(name)
+        return name
+
+    def look(name: str) -> str:
+        """Look."""
+        most.append(len(inside) + 1)
+        return name
+
+    reads = CallableTool.from_function(look).with_(read_only=True)
+    writes = CallableTool.from_function(write if kind == "sync" else awrite, "write", "Write.")
+    names = ["write", "look", "write", "write", "look", "look", "write"]
+    calls = [call(f"c{at}", name, json.dumps({"name": name})) for at, name in enumerate(names)]
+    engine = Engine(ScriptedLLM(calls, "ok"), [reads, writes])
+    told = turning.tell(engine, "Go.")
+    assert most == [1] * 7
+    assert [event.name for event in told.of(ToolResult)] == names
+    check(engine)
+
+
+def test_a_tool_may_say_itself_that_it_runs_beside_others(turning: Turning) -> None:
+    meet = threading.Barrier(2)
+
+    def work() -> str:
+        """Work."""
+        meet.wait(10)
+        return "ok"
+
+    tool = CallableTool.from_function(work).with_(parallel=True)
+    engine = Engine(ScriptedLLM([call("a", "work"), call("b", "work")], "ok"), [tool])
+    assert turning.submit(engine, "Go.").text == "ok"
+    assert not any(one.is_error for one in results(engine.history))
+
+
+# What tools are told, and tell
+
+
+def test_a_tool_knows_its_call_and_tells_how_it_gets_on(turning: Turning) -> None:
+    known: list[Any] = []
+
+    def work(context: ToolContext[str]) -> str:
+        """Work."""
+        known.append((context.call_id, context.tool, context.deps, context.cancelled))
+        context.emit(1)
+        context.emit(2)
+        return "ok"
+
+    engine = Engine(ScriptedLLM(call("a", "work"), "ok"), [work], deps="mine")
+    told = turning.tell(engine, "Go.")
+    assert known == [("a", "work", "mine", False)]
+    assert told.of(ToolProgress) == [ToolProgress("a", "work", 1), ToolProgress("a", "work", 2)]
+
+
+def test_what_a_tool_gives_is_cut_to_the_limit(turning: Turning) -> None:
+    def much() -> str:
+        """Much."""
+        return "x" * 10_000
+
+    engine = Engine(ScriptedLLM(call("a", "much"), "ok"), [much], output_limit=500)
+    turning.submit(engine, "Go.")
+    assert len(results(engine.history)[0].content) < 700
+
+
+def test_a_tool_that_takes_too_long_is_an_error_result(turning: Turning) -> None:
+    released = threading.Event()
+
+    def hang() -> str:
+        """Hang."""
+        released.wait(10)
+        return "late"
+
+    engine = Engine(
+        ScriptedLLM(call("a", "hang"), "ok"),
+        [CallableTool.from_function(hang).with_(timeout=0.02)],
+        tool_timeout=10,
+    )
+    try:
+        assert turning.submit(engine, "Go.").text == "ok"
+    finally:
+        released.set()
+    assert results(engine.history)[0].is_error
+    check(engine)
+
+
+# Cancelling while somebody is asked
+
+
+def test_E9_cancel_from_another_thread_while_an_async_approver_waits(turning: Turning) -> None:
+    async def approve(request: PermissionRequest) -> bool:
+        threading.Thread(target=engine.cancel).start()
+        await anyio.sleep_forever()
+        return True
+
+    shelf, llm, engine = shelf_and_engine(put("a", "1"), approve)
+    with pytest.raises(TurnCancelled):
+        turning.submit(engine, "Go.")
+    assert engine.trace[-3:] == ("permission_wait", "cancelled", "idle")
+    assert results(engine.history)[0].is_error and shelf.put_there == []
+    check(engine)
+    assert turning.submit(engine, "And?").text == "Done."
+    list(sound_requests(llm.requests))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_E9_under_an_event_loop_a_sync_approver_is_left_behind(backend: str) -> None:
+    released = threading.Event()
+
+    def approve(request: PermissionRequest) -> bool:
+        threading.Thread(target=engine.cancel).start()
+        return released.wait(10)
+
+    shelf, _, engine = shelf_and_engine(put("a", "1"), approve)
+    try:
+        with pytest.raises(TurnCancelled):
+            Async(backend).submit(engine, "Go.")
+    finally:
+        released.set()
+    assert shelf.put_there == []
+    check(engine)
+
+
+def test_E9_without_one_a_sync_approver_has_the_turn_wait_and_is_not_heard() -> None:
+    def approve(request: PermissionRequest) -> bool:
+        canceller = threading.Thread(target=engine.cancel)
+        canceller.start()
+        canceller.join()
+        return True
+
+    shelf, _, engine = shelf_and_engine(put("a", "1"), approve)
+    with pytest.raises(TurnCancelled):
+        engine.submit("Go.")
+    assert shelf.put_there == []
+    check(engine)
+
+
+# What was found out about answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        (lambda request: [request.allow(), request.deny()], "or it got two"),
+        (lambda request: [PermissionRequest("x", "put", request.arguments).allow()], "no call 'x' waits"),
+        (lambda request: [True], r"request\.allow"),
+    ],
+    ids=["two to one call", "to no call", "no answer at all"],
+)
+def test_answers_that_cannot_be_taken(answers: Any, error: str) -> None:
+    shelf, llm, engine = shelf_and_engine([put("a", "1")], "later")
+    (request,) = engine.submit("Go.").pending
+    with pytest.raises((ValueError, TypeError), match=error):
+        engine.submit(answers=answers(request))
+    assert (shelf.put_there, len(llm.requests), engine.pending) == ([], 1, (request,))
+    with pytest.raises(ValueError, match="without text"):
+        engine.submit("And?", answers=[request.allow()])
+    with pytest.raises(TypeError, match=r"request\.allow"):
+        engine.stream().answer(True)  # type: ignore[arg-type]  # that is what is tried
+    assert engine.state == "idle"
+
+
+@pytest.mark.fault(129)
+def test_an_answer_to_another_conversation_approves_nothing_later() -> None:
+    old = PermissionRequest("a", "put", '{"item": "1"}').allow()
+    shelf, _, engine = shelf_and_engine([put("a", "1")], "later")
+    with pytest.raises(ValueError, match="nothing was said"):
+        engine.submit(answers=[old])
+    engine.inject("Hello.")
+    with pytest.raises(ValueError, match="no call 'a' waits"):
+        engine.submit(answers=[old])
+    assert engine.submit("Go.").end == "approval" and shelf.put_there == []
+
+
+def test_answers_that_wait_for_others_are_kept_over_a_restart() -> None:
+    shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
+    one, two = engine.submit("Go.").pending
+    engine.submit(answers=[one.deny("not that")])
+    engine.inject("Be quick.")
+    stored = json.loads(json.dumps(engine.snapshot()))
+    llm = ScriptedLLM("Done.")
+    later = Engine(llm, engine.tools, permissions=engine.permissions)
+    later.restore(stored)
+    assert later.pending == (two,)
+    later.submit(answers=[two.allow()])
+    assert shelf.put_there == ["2"]
+    assert [one.content for one in results(later.history)] == ["permission denied: not that", "2 is there"]
+    assert llm.requests[0].messages[-1].text == "Be quick."
+    check(later)
+
+
+@pytest.mark.parametrize("doubled", ['{"item": "nothing", "item": "1"}', '{"item" : "nothing", "it\\u0065m" : "1"}'])
+def test_what_is_said_twice_is_shown_as_it_will_run(doubled: str) -> None:
+    shelf, _, engine = shelf_and_engine([ToolCallPart("a", "put", doubled)], "later")
+    (request,) = engine.submit("Go.").pending
+    assert json.loads(request.arguments) == {"item": "1"} and "nothing" not in request.arguments
+    engine.submit(answers=[request.allow()])
+    assert shelf.put_there == ["1"]
+
+
+def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, turning: Turning) -> None:
+    """What was a file when it was asked about may be a way to something else by now."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "key").write_text("secret")
+
+    def unpack(archive: str) -> str:
+        """Unpack an archive."""
+        (tmp_path / "x").symlink_to(tmp_path / ".ssh")
+        return "done"
+
+    def read(path: str) -> str:
+        """Read a file."""
+        return Path(path).read_text()
+
+    wanted = ToolCallPart("b", "read", json.dumps({"path": str(tmp_path / "x" / "key")}))
+    engine = Engine(ScriptedLLM([call("a", "unpack", '{"archive": "x.zip"}'), wanted], "Hm."), [unpack, read])
+    turning.submit(engine, "Go.")
+    (tmp_path / "x").unlink(missing_ok=True)
+    assert [one.is_error for one in results(engine.history)] == [False, True]
+    assert "protected" in results(engine.history)[1].content
+
+
+def test_long_changed_arguments_are_told_shortened() -> None:
+    _, _, engine = shelf_and_engine([put("a", "1")], lambda request: request.edit({"item": "2" * 5_000}))
+    engine.submit("Go.")
+    assert len(results(engine.history)[0].content.splitlines()[0]) < 600

@@ -1,0 +1,538 @@
+"""turn_flow.py: the steps of a turn, and the ways in which it ends."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from support.engines import Async, Turning, call, check, results, sequence, sound_requests
+from toolcast.agents.engine.compaction import Compaction
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.history import estimated_tokens
+from toolcast.async_support import sync_driver
+from toolcast.cancellation import Cancellation
+from toolcast.errors import BudgetExceeded, ContextTooLong, IllegalState, RateLimited, TurnCancelled
+from toolcast.events import ErrorEvent, Event, Finish, TextDelta, ThinkingDelta, ToolResult, UsageReport
+from toolcast.messages import Message, assistant, tool_result, user
+from toolcast.testing import ScriptedLLM
+from toolcast.tools.context import ToolContext
+from toolcast.usage import Budget, Usage
+
+ONCE = Usage(10, 5)
+TOO_LONG = ContextTooLong("too long", status=400)
+OLD = [said for _ in range(6) for said in (user("word " * 100), assistant("word " * 100))]
+
+
+def cut_off(text: str) -> list[Any]:
+    return [TextDelta(text), UsageReport(ONCE), Finish("max_tokens")]
+
+
+def look() -> str:
+    """Look."""
+    return "fine"
+
+
+# Going on by itself
+
+
+def test_auto_continue_asks_for_the_rest(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM(cut_off("Once "), cut_off("upon "), "a time."), auto_continue=True)
+    turn = turning.submit(engine, "A tale.")
+    assert (turn.rounds, turn.end, turn.truncated, turn.text) == (3, "end_turn", False, "a time.")
+    assert sequence(engine) == ["user", "assistant"] * 3
+    assert "Continue" in llm.requests[1].messages[-1].text
+    check(engine)
+
+
+def test_auto_continue_stops_at_the_limit_of_rounds(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(*[cut_off("more ")] * 5), auto_continue=True, max_rounds=2)
+    with pytest.raises(Exception, match="another round"):
+        turning.submit(engine, "A tale.")
+    check(engine)
+
+
+def test_calls_that_were_cut_off_are_not_gone_on_with(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(call("a", "look", "{", truncated=True)), [look], auto_continue=True)
+    assert turning.submit(engine, "Go.").truncated
+    check(engine)
+
+
+def test_thoughts_alone_are_no_answer(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM([ThinkingDelta("Hm."), Finish("end_turn")], "Yes."))
+    turning.submit(engine, "Go.")
+    turning.submit(engine, "Well?")
+    list(sound_requests(llm.requests))
+    check(engine)
+
+
+# Making room
+
+
+@pytest.mark.parametrize("compaction", ["default", Compaction(keep=300)])
+def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(turning: Turning, compaction: Any) -> None:
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "Short."), history=OLD, compaction=compaction)
+    turn = turning.submit(engine, "Go.")
+    assert (turn.text, len(llm.requests)) == ("Short.", 2)
+    assert estimated_tokens(llm.requests[1].messages) < estimated_tokens(llm.requests[0].messages)
+    assert llm.requests[1].messages[-1] == user("Go.")
+    assert engine.trace[:4] == ("idle", "streaming", "streaming", "accumulating")
+    check(engine)
+
+
+def test_a_history_that_is_still_too_long_is_an_error(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, TOO_LONG, "never said"), history=OLD)
+    with pytest.raises(ContextTooLong):
+        turning.submit(engine, "Go.")
+    assert len(llm.requests) == 2
+    assert user("Go.") not in engine.history
+    check(engine)
+
+
+@pytest.mark.parametrize("history, compaction", [(OLD, None), ((), "default")], ids=["not allowed", "nothing to cut"])
+def test_where_no_room_can_be_made_it_is_an_error(turning: Turning, history: Any, compaction: Any) -> None:
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "never said"), history=history, compaction=compaction)
+    with pytest.raises(ContextTooLong):
+        turning.submit(engine, "Go.")
+    assert len(llm.requests) == 1 and list(engine.history) == list(history)
+
+
+def test_room_is_made_in_the_middle_of_a_turn(turning: Turning) -> None:
+    engine = Engine(llm := ScriptedLLM(call("a", "look"), TOO_LONG, "Fine."), [look], history=OLD)
+    assert turning.submit(engine, "Go.").text == "Fine."
+    assert [message.role for message in llm.requests[2].messages][-3:] == ["user", "assistant", "tool"]
+    list(sound_requests(llm.requests))
+    check(engine)
+
+
+def test_a_limit_shortens_before_the_request(turning: Turning) -> None:
+    compaction = Compaction(keep=300, at=1_000)
+    engine = Engine(llm := ScriptedLLM("Fine.", "Fine."), history=OLD, compaction=compaction)
+    turning.submit(engine, "Go.")
+    assert estimated_tokens(llm.requests[0].messages) < 400
+    turning.submit(engine, "Go on.")
+    assert len(llm.requests[1].messages) == len(llm.requests[0].messages) + 2
+
+
+def summarise(messages: Sequence[Message]) -> str:
+    return f"{len(messages)} messages"
+
+
+async def asummarise(messages: Sequence[Message]) -> str:
+    await anyio.lowlevel.checkpoint()
+    return summarise(messages)
+
+
+@pytest.mark.parametrize("how", [summarise, asummarise])
+def test_a_summary_takes_the_place_of_what_is_cut(turning: Turning, how: Any) -> None:
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=Compaction(300, how))
+    turning.submit(engine, "Go.")
+    assert "messages" in llm.requests[1].messages[0].text
+    check(engine)
+
+
+def test_a_summary_by_an_llm_is_paid_for(turning: Turning) -> None:
+    writer = ScriptedLLM("They talked.")
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=Compaction(300, writer))
+    turn = turning.submit(engine, "Go.")
+    assert "They talked." in llm.requests[1].messages[0].text
+    assert turn.usage == engine.usage == ONCE + ONCE == engine.transcript.spending.usage
+
+
+def test_a_summariser_that_raises_ends_the_turn(turning: Turning) -> None:
+    def fails(messages: Any) -> str:
+        raise LookupError("no words")
+
+    engine = Engine(ScriptedLLM(TOO_LONG), history=OLD, compaction=Compaction(300, fails))
+    with pytest.raises(LookupError):
+        turning.submit(engine, "Go.")
+    assert list(engine.history) == OLD
+    check(engine)
+
+
+# Cancelling
+
+
+class Waiting(ScriptedLLM):
+    """Says a word, and then waits: under an event loop for ever, without one until it is `released`."""
+
+    def __init__(self, *answers: Any, blocks: bool = False) -> None:
+        super().__init__(*answers)
+        self._blocks = blocks
+        self.waits = threading.Event()
+        self.released = threading.Event()
+        self.closed = 0
+
+    async def _events(self, *asked: Any) -> AsyncIterator[Event]:
+        if self.requests:
+            async for event in super()._events(*asked):
+                yield event
+            return
+        self.requests.append(asked)
+        try:
+            yield TextDelta("Well")
+            self.waits.set()
+            if self._blocks:
+                assert self.released.wait(10)
+            else:
+                await anyio.sleep_forever()
+            yield TextDelta(" then")
+            yield Finish("end_turn")
+        finally:
+            self.closed += 1
+
+
+def test_E9_cancel_from_another_thread_while_the_model_thinks(turning: Turning) -> None:
+    engine = Engine(llm := Waiting("unused", "Hm?", blocks=turning.name.startswith("sync")))
+
+    def cancel() -> None:
+        assert llm.waits.wait(10)
+        engine.cancel()
+        llm.released.set()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(TurnCancelled) as caught:
+        turning.submit(engine, "Go.")
+    thread.join()
+    assert engine.trace == ("idle", "streaming", "cancelled", "idle")
+    assert engine.history[-1].text.startswith("Well")
+    assert caught.value.turn is not None and caught.value.turn.messages == engine.history[1:]
+    assert llm.closed == 1
+    check(engine)
+    assert turning.submit(engine, "And?").text == "Hm?"
+
+
+async def test_E9_cancel_from_a_task_while_the_model_thinks(anyio_backend: str) -> None:
+    engine = Engine(llm := Waiting("unused", "Hm?"))
+
+    async def cancel() -> None:
+        while not llm.waits.is_set():
+            await anyio.lowlevel.checkpoint()
+        engine.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(cancel)
+        with pytest.raises(TurnCancelled):
+            await engine.asubmit("Go.")
+    check(engine)
+    assert (await engine.asubmit("And?")).text == "Hm?"
+
+
+async def test_E9_a_timeout_is_a_cancellation_and_comes_out_as_one(anyio_backend: str) -> None:
+    engine = Engine(llm := Waiting("unused", "Hm?"))
+    stream = engine.astream("Go.")
+    with pytest.raises(TimeoutError):
+        with anyio.fail_after(0.01):
+            await stream.result()
+    assert engine.trace[-2:] == ("cancelled", "idle")
+    assert llm.closed == 1
+    # Nothing of the event loop's own cancellation is left to surprise who asks again.
+    with pytest.raises(TurnCancelled):
+        await stream.result()
+    check(engine)
+    assert (await engine.asubmit("And?")).text == "Hm?"
+
+
+@pytest.mark.parametrize("takes_context", [True, False])
+def test_E9_cancel_from_another_thread_in_a_sync_tool(turning: Turning, takes_context: bool) -> None:
+    inside = threading.Event()
+    cancelled = threading.Event()
+
+    def work() -> str:
+        """Work."""
+        inside.set()
+        assert cancelled.wait(10)
+        return "done all the same"
+
+    def work_with(context: ToolContext) -> str:
+        return work()
+
+    def cancel() -> None:
+        assert inside.wait(10)
+        engine.cancel()
+        cancelled.set()
+
+    from toolcast.tools.callable_tool import CallableTool
+
+    tool = CallableTool.from_function(work_with if takes_context else work, "work", "Work.")
+    engine = Engine(llm := ScriptedLLM([call("a", "work"), call("b", "look")], "Hm?"), [tool, look])
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(TurnCancelled):
+        turning.submit(engine, "Go.")
+    thread.join()
+    assert [one.call_id for one in results(engine.history)] == ["a", "b"]
+    assert results(engine.history)[1].is_error
+    check(engine)
+    assert turning.submit(engine, "And?").text == "Hm?"
+    list(sound_requests(llm.requests))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_E9_cancel_in_an_async_tool(backend: str) -> None:
+    ended: list[str] = []
+
+    async def work() -> str:
+        """Work."""
+        try:
+            engine.cancel()
+            await anyio.sleep_forever()
+            return "never"
+        finally:
+            ended.append("work")
+
+    engine = Engine(ScriptedLLM([call("a", "work"), call("b", "look")], "Hm?"), [work, look])
+    with pytest.raises(TurnCancelled):
+        Async(backend).submit(engine, "Go.")
+    assert ended == ["work"]
+    assert [one.is_error for one in results(engine.history)] == [True, True]
+    check(engine)
+
+
+def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(turning: Turning) -> None:
+    before = [user("Go."), assistant("Yes."), user("Go.")]
+    parent = Cancellation()
+    engine = Engine(llm := ScriptedLLM("never said"), history=before).fork(context=ToolContext(cancellation=parent))
+    engine.transcript.history = list(before)
+    engine.transcript.added = [assistant("of another turn")]
+    parent.cancel()
+    told = turning.tell(engine, "Go.")
+    assert isinstance(told.error, TurnCancelled)
+    assert told.error.turn is not None and told.error.turn.messages == ()
+    assert list(engine.history) == before
+    assert llm.requests == []
+    assert engine.trace == ("idle", "cancelled", "idle")
+
+
+def test_calls_that_wait_for_an_answer_go_on_waiting_where_a_turn_never_began(turning: Turning) -> None:
+    asked = [user("Go."), assistant(call("a", "look"))]
+    parent = Cancellation()
+    engine = Engine(ScriptedLLM("ok"), [look]).fork(context=ToolContext(cancellation=parent))
+    engine.transcript.history = list(asked)
+    parent.cancel()
+    with pytest.raises(TurnCancelled):
+        turning.submit(engine)
+    assert list(engine.history) == asked
+
+
+def test_a_turn_leaves_nothing_with_the_cancellation_above_it(turning: Turning) -> None:
+    parent = Cancellation()
+    engine = Engine(ScriptedLLM("a", "b")).fork(context=ToolContext(cancellation=parent))
+    turning.submit(engine, "1")
+    turning.submit(engine, "2")
+    assert parent._then == {}
+
+
+def test_what_is_interrupted_in_a_tool_is_cancelled(turning: Turning) -> None:
+    class Grave(BaseException):
+        pass
+
+    def work() -> str:
+        """Work."""
+        raise Grave
+
+    engine = Engine(ScriptedLLM([call("a", "look"), call("b", "work"), call("c", "look")], "Hm?"), [look, work])
+    with pytest.raises(BaseException) as caught:  # trio may put it into a group
+        turning.submit(engine, "Go.")
+    assert isinstance(caught.value, Grave)
+    assert [one.is_error for one in results(engine.history)] == [False, True, True]
+    assert engine.trace[-2:] == ("cancelled", "idle")
+    check(engine)
+    assert turning.submit(engine, "And?").text == "Hm?"
+
+
+def test_results_that_were_ready_are_told_before_the_error(turning: Turning) -> None:
+    def stop(context: ToolContext) -> str:
+        """Stop."""
+        engine.cancel()
+        return "stopped"
+
+    engine = Engine(ScriptedLLM(call("a", "stop"), "Hm?"), [stop])
+    told = turning.tell(engine, "Go.")
+    assert [type(event) for event in told.events[-2:]] == [ToolResult, ErrorEvent]
+    assert isinstance(told.error, TurnCancelled)
+
+
+# One after the other
+
+
+async def test_events_are_read_by_one_at_a_time(anyio_backend: str) -> None:
+    engine = Engine(llm := Waiting("unused"))
+    stream = engine.astream("Go.")
+    assert await anext(stream) == TextDelta("Well")
+    seen: list[Any] = []
+
+    async def read() -> None:
+        seen.extend([event async for event in stream])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        while not llm.waits.is_set():
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(IllegalState, match="already"):
+            await anext(stream)
+        with pytest.raises(IllegalState, match="already"):
+            await stream.result()
+        await stream.aclose()
+    (last,) = seen
+    assert isinstance(last, ErrorEvent) and isinstance(last.error, TurnCancelled)
+    check(engine)
+
+
+def test_a_sync_stream_can_be_closed_from_another_thread() -> None:
+    engine = Engine(llm := Waiting("unused", "Hm?", blocks=True))
+    stream = engine.stream("Go.")
+
+    def close() -> None:
+        assert llm.waits.wait(10)
+        stream.close()
+        llm.released.set()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    with pytest.raises(TurnCancelled):
+        stream.result()
+    thread.join()
+    check(engine)
+
+
+def test_a_turn_whose_coroutine_is_closed_is_cancelled() -> None:
+    async def main() -> None:
+        engine = Engine(Waiting("unused", "Hm?"))
+        waiting = engine.asubmit("Go.").__await__()
+        next(waiting)
+        waiting.close()
+        assert engine.trace[-2:] == ("cancelled", "idle")
+        check(engine)
+        assert (await engine.asubmit("And?")).text == "Hm?"
+
+    anyio.run(main, backend="asyncio")  # trio lets nobody close what it waits for
+
+
+# What is foreign
+
+
+class Careless(ScriptedLLM):
+    """Fails while it is closed."""
+
+    async def _events(self, *asked: Any) -> AsyncIterator[Event]:
+        try:
+            async with aclosing(super()._events(*asked)) as events:
+                async for event in events:
+                    yield event
+        except GeneratorExit:
+            raise LookupError("there is nothing to close") from None
+
+
+def test_a_model_that_cannot_be_closed_harms_no_turn(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(Careless("Hello there", "Hm?"))
+    with caplog.at_level(logging.ERROR, "toolcast"):
+        told = turning.tell(engine, "Hi.", watch=lambda stream, event: engine.cancel())
+    assert isinstance(told.error, TurnCancelled)
+    assert "closing an answer failed" in caplog.text
+    check(engine)
+    assert turning.submit(engine, "And?").text == "Hm?"
+
+
+# Checkpoints
+
+
+def driven(engine: Engine, checkpoint: Callable[[], object], said: Any = "Go.") -> list[Any]:
+    """All events of a turn that has a checkpoint."""
+    flow = engine.begin(said, None, (), concurrent=False, checkpoint=checkpoint)
+    events: list[Any] = []
+    while heard := sync_driver.run(flow.pull()):
+        events += heard
+    return events
+
+
+def test_what_a_tool_may_do_is_written_down_before_it_does_it() -> None:
+    saved: list[tuple[int, list[str]]] = []
+
+    def work() -> str:
+        """Work."""
+        assert saved[-1] == (2 + len(results(engine.history)), sorted(engine.transcript.started))
+        assert len(engine.transcript.started) == 1
+        return "ok"
+
+    engine = Engine(ScriptedLLM([call("a", "work"), call("b", "work")], "ok"), [work])
+    driven(engine, lambda: saved.append((len(engine.history), sorted(engine.transcript.started))))
+    assert not any(one.is_error for one in results(engine.history))
+    assert saved[0] == (1, [])
+
+
+def test_a_checkpoint_that_fails_ends_the_turn_before_the_tool_runs() -> None:
+    def checkpoint() -> None:
+        if engine.transcript.started:
+            raise OSError("the disk is full")
+
+    engine = Engine(ScriptedLLM(call("a", "look"), "ok"), [look])
+    events = driven(engine, checkpoint)
+    assert isinstance(events[-1].error, OSError)
+    assert results(engine.history)[0].is_error
+    check(engine)
+
+
+# Usage
+
+
+def test_an_answer_that_was_broken_off_is_paid_for(turning: Turning) -> None:
+    answer = [UsageReport(ONCE), TextDelta("Hello"), TextDelta(" there"), Finish("end_turn")]
+    engine = Engine(ScriptedLLM(answer))
+    seen: list[Usage] = []
+
+    def watch(stream: Any, event: Any) -> None:
+        seen.append(stream.usage)
+        if isinstance(event, TextDelta):
+            engine.cancel()
+
+    told = turning.tell(engine, "Hi.", watch=watch)
+    assert isinstance(told.error, TurnCancelled) and told.error.turn is not None
+    assert seen[-1] == told.error.turn.usage == engine.usage == engine.transcript.spending.usage == ONCE
+
+
+def test_the_turn_can_be_looked_at_while_it_goes_on(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(call("a", "look"), "Fine."), [look])
+    rounds: list[int] = []
+
+    def watch(stream: Any, event: Any) -> None:
+        rounds.append(stream.turn.rounds)
+        if isinstance(event, ToolResult):
+            assert stream.turn.messages == (assistant(call("a", "look")), tool_result(call("a", "look"), "fine"))
+            assert stream.usage == ONCE
+
+    turning.tell(engine, "Go.", watch=watch)
+    assert sorted(set(rounds)) == [1, 2] and rounds == sorted(rounds)
+
+
+def test_a_turn_is_forgotten_with_its_engine() -> None:
+    engine = Engine(ScriptedLLM("a"))
+    engine.submit("1")
+    gone = weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_failed_turn_can_be_asked_for_again(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(RateLimited("slow down")))
+    with engine.stream("Go.") as stream:
+        for _ in range(2):
+            with pytest.raises(RateLimited):
+                stream.result()
+
+
+def test_the_budget_is_looked_at_before_calls_are_run(turning: Turning) -> None:
+    engine = Engine(ScriptedLLM(call("a", "look")), [look], budget=Budget(tokens=15))
+    told = turning.tell(engine, "Go.")
+    assert isinstance(told.error, BudgetExceeded)
+    assert results(engine.history)[0].is_error

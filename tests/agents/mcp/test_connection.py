@@ -1,0 +1,77 @@
+"""mcp_links.py: connections that never come about, or end before anybody has used them."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcast.agents.mcp.connection import Link, Opening, _fault, over_stdio
+from toolcast.agents.mcp.server import MCPServer
+from toolcast.errors import MCPError
+
+
+async def nothing(client: Any) -> None: ...
+
+
+@asynccontextmanager
+async def never() -> AsyncGenerator[Any]:
+    await anyio.sleep_forever()
+    yield
+
+
+def test_a_forgotten_server_is_closed() -> None:
+    server = MCPServer(Opening(never, "Wait."), "forgotten")
+    starting = server._submit(nothing)
+    link = server._links[-1]
+    del server
+    gc.collect()
+    link.join()
+    with pytest.raises(MCPError, match="was closed before it had started"):
+        starting.result()
+
+
+def test_closed_before_it_began() -> None:
+    link = Link("x", Opening(never, "Wait."), None)
+    link.end()
+    first = link.begin(nothing)
+    link.join()
+    with pytest.raises(MCPError, match="the MCP server x was closed before it had started"):
+        first.result()
+    assert link.submit(nothing) is None
+    link.end()
+
+
+def test_what_a_program_says_on_its_standard_error(tmp_path: Path) -> None:
+    code = "import sys; sys.exit('no key')"
+    with (tmp_path / "errors").open("w+") as file:
+        opening = over_stdio(sys.executable, ["-c", code], None, tmp_path, file)
+        with pytest.raises(MCPError):
+            MCPServer(opening, "x").start()
+        file.seek(0)
+        assert file.read().strip() == "no key"
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(ImportError, match=r"pip install 'toolcast\[mcp\]'"):
+        MCPServer.http("http://127.0.0.1:1/mcp").tools()
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_only_faults_of_a_tool_itself_speak_against_it(version: str) -> None:
+    tool = {"name": "x", "inputSchema": {"type": "object"}}
+    assert _fault(tool, {"nextCursor": 7}, version) is None
+    assert _fault({**tool, "name": 7}, {"nextCursor": 7}, version) == "name: Input should be a valid string"
+
+
+def test_the_package_is_imported_when_it_is_needed() -> None:
+    code = "import sys, toolcast.agents.mcp.server as m; m.MCPServer.stdio('x'); sys.exit('mcp' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

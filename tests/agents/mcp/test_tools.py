@@ -1,0 +1,217 @@
+"""mcp_tools.py: schemas, arguments, descriptions and answers from servers nobody has to trust."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given, strategies as st
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from toolcast.agents.mcp.tools import DEPTH, DESCRIPTION, Arguments, clean, fault_of, in_a_line, output_of
+from toolcast.errors import MCPToolError
+from toolcast.tools.callable_tool import CallableTool
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+WORDS = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def schema_of(values: dict[str, Any]) -> dict[str, Any]:
+    """What a server may say that takes such values."""
+    properties = {name: {"type": WORDS[type(value)]} for name, value in values.items()}
+    return {"type": "object", "properties": properties, "required": sorted(values)}
+
+
+# Arguments.
+
+
+@given(st.dictionaries(st.text(max_size=5), plain, max_size=4))
+def test_what_fits_passes_unchanged(values: dict[str, Any]) -> None:
+    call, repairs = Arguments(schema_of(values)).read(json.dumps(values), None)
+    assert (call.args, repairs) == ((), ())
+    assert json.dumps(call.kwargs) == json.dumps(values)
+
+
+@given(st.dictionaries(st.text(max_size=5), plain, max_size=4))
+def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
+    assert Arguments({}).read(json.dumps(values), None)[0].kwargs == values
+    assert json.loads(Arguments({}).dump(values)) == values
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "read"),
+    [
+        ({"type": "integer"}, '"2"', 2),
+        ({"type": "number"}, "2", 2),
+        ({"type": "number"}, '"2.5"', 2.5),
+        ({"type": "boolean"}, '"true"', True),
+        ({"type": "array"}, '"[1, 2]"', [1, 2]),
+        ({"type": "object"}, '"{\\"b\\": 1}"', {"b": 1}),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["string", "integer"]}, "7", 7),
+        ({"type": ["string", "date"]}, "7", 7),
+        ({"type": {"not": "a type"}}, "7", 7),
+        ({"anyOf": [{"type": "string"}]}, "7", 7),
+        (True, "7", 7),
+    ],
+)
+def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
+    arguments = Arguments({"properties": {"a": schema}})
+    assert arguments.read(f'{{"a": {text}}}', None)[0].kwargs == {"a": read}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "why"),
+    [
+        ({}, "[1]", "should be an object"),
+        ({"required": ["a"]}, "{}", "Field required"),
+        ({"properties": {"a": {"type": "string"}}}, '{"a": 1}', "valid string"),
+        ({"properties": {"a": {"type": "integer"}}}, '{"a": 1.5}', "integer"),
+        ({"properties": {"a": {}}, "additionalProperties": False}, '{"b": 1}', "not permitted"),
+    ],
+)
+def test_what_a_model_did_wrong_is_told(schema: dict[str, Any], text: str, why: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why):
+        Arguments(schema).read(text, None)
+
+
+# Schemas.
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels - 1):
+        schema = {"properties": schema}
+    return schema
+
+
+@pytest.mark.fault(142)
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({}, None),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}}, None),
+        ({"properties": {"$ref": {"type": "string"}}}, None),
+        (nested(DEPTH - 1), None),
+        (nested(DEPTH + 1), "its schema has more than 50 levels"),
+        ({"type": "array"}, "its arguments are no object"),
+        ({"properties": []}, "its schema is none"),
+        ({"required": [1]}, "its schema is none"),
+        ({"properties": {"a": {"anyOf": [{"$ref": "https://example.com"}]}}}, "its schema refers to another document"),
+        ({"$defs": {"A": {"$dynamicRef": "other.json#x"}}}, "its schema refers to another document"),
+    ],
+)
+def test_schemas_that_make_no_tool(schema: dict[str, Any], fault: str | None) -> None:
+    assert fault_of(schema) == fault
+
+
+@given(st.dictionaries(st.sampled_from(["type", "properties", "required", "$defs", "items"]), plain))
+def test_a_schema_without_fault_can_be_used(schema: dict[str, Any]) -> None:
+    if fault_of(schema) is None:
+        tool = CallableTool("tool", "A tool.", schema, Arguments(schema))
+        assert tool.spec.parameters == schema
+
+
+# Descriptions.
+
+
+@given(st.text())
+def test_a_description_has_nothing_that_nobody_sees(text: str) -> None:
+    cleaned = clean(text)
+    assert not [sign for sign in cleaned if unicodedata.category(sign).startswith("C") and sign not in "\n\t"]
+    assert clean(cleaned) == cleaned
+
+
+@pytest.mark.fault(142)
+def test_a_description_is_cut() -> None:
+    assert clean("x" * DESCRIPTION) == "x" * DESCRIPTION
+    assert clean("x" * (DESCRIPTION + 1)) == "x" * (DESCRIPTION - 1) + "…"
+    assert clean(" a\x1b[2J\u202eb\U000e0041\n c ") == "a[2Jb\n c"
+
+
+@given(st.text())
+def test_the_words_of_an_error_stand_in_one_line(text: str) -> None:
+    line = in_a_line(text)
+    assert len(line.splitlines()) <= 1
+    assert not [sign for sign in line if unicodedata.category(sign).startswith("C")]
+
+
+# Answers.
+
+
+def answer(*content: Any, **rest: Any) -> CallToolResult:
+    return CallToolResult(content=list(content), **rest)
+
+
+def test_everything_that_is_no_image_becomes_text() -> None:
+    class Novelty:
+        type = "hologram"
+
+    result = answer(
+        TextContent(text="Words."),
+        AudioContent(data="", mime_type="audio/wav"),
+        ImageContent(data="/w==", mime_type="image/png"),
+        ImageContent(data="no base64", mime_type="image/png"),
+        ResourceLink(name="notes", uri="file:///notes"),
+        EmbeddedResource(resource=TextResourceContents(uri="file:///a", text="In a file.")),
+        EmbeddedResource(resource=BlobResourceContents(uri="file:///b", blob="", mime_type="a/b")),
+        EmbeddedResource(resource=BlobResourceContents(uri="file:///c", blob="")),
+    )
+    result.content.append(Novelty())  # type: ignore[arg-type]  # a kind of content that is still to come
+    output = output_of(result, "look")
+    assert output.content.splitlines() == [
+        "Words.",
+        "[sound: audio/wav]",
+        "[an image that cannot be read]",
+        "[notes: file:///notes]",
+        "In a file.",
+        "[file:///b: a/b]",
+        "[file:///c: bytes]",
+        "[hologram]",
+    ]
+    assert [image.data for image in output.images] == [b"\xff"]
+    assert output.raw_output == output.content
+    assert output.tool_name == "look"
+
+
+def test_structured_content() -> None:
+    both = output_of(answer(TextContent(text="two"), structured_content={"n": 2}), "count")
+    assert (both.content, both.raw_output) == ("two", {"n": 2})
+    alone = output_of(answer(structured_content={"n": 2}), "count")
+    assert (alone.content, alone.raw_output) == ('{"n":2}', {"n": 2})
+
+
+def test_a_failure() -> None:
+    output = output_of(answer(TextContent(text="No such file."), is_error=True), "read")
+    assert output.is_error
+    assert isinstance(output.error, MCPToolError)
+    assert str(output.error) == "No such file."
+    assert str(output_of(answer(is_error=True), "read").error) == "it gives no reason"

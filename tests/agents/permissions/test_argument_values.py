@@ -1,0 +1,197 @@
+"""seen_values.py: what the arguments of a call are, and what cannot be looked at."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import ipaddress
+import re
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from hypothesis import given, strategies as st
+from pydantic import (
+    AliasChoices,
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    SecretBytes,
+    SecretStr,
+    TypeAdapter,
+)
+
+from toolcast.agents.permissions.argument_values import PathText, UnseenValue, seen
+
+
+class Suit(StrEnum):
+    HEARTS = "h"
+
+
+class Point(NamedTuple):
+    x: int
+    path: str
+
+
+@dataclass
+class Plain:
+    path: str
+
+
+@dataclass(slots=True)
+class Slotted:
+    path: str
+
+
+class Odd:
+    __slots__ = "__hidden", "missing"  # one that is private, and one without a value
+
+    def __init__(self) -> None:
+        self.__hidden = "h"
+
+
+class Empty:
+    pass
+
+
+class Names(RootModel[list[str]]):
+    pass
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    plain: str = "a"
+    left_out: str = Field("b", exclude=True)
+    written: Annotated[str, PlainSerializer(lambda _: "other")] = "c"
+    named: str = Field("d", alias="path")
+    chosen: str = Field("e", validation_alias=AliasChoices("file", "other"))
+    typed: Path = Path("f")
+
+
+class FolderInBytes:
+    def __fspath__(self) -> bytes:
+        return b"a"
+
+
+ITSELF: list[Any] = [None, True, 3, 1.5, "a", [], {}, {"a": 1}, {"a": ["b", {"c": None}]}]
+SEEN: list[tuple[Any, Any]] = [
+    *((value, value) for value in ITSELF),
+    (("a", 1), ["a", 1]),
+    ({"a"}, ["a"]),
+    (frozenset((1,)), [1]),
+    (deque(["a"]), ["a"]),
+    (OrderedDict(a=1), {"a": 1}),
+    (b"a\xff", "a\udcff"),
+    (bytearray(b"a"), "a"),
+    (1j, "1j"),
+    (Path("a/b"), "a/b"),
+    (FolderInBytes(), "a"),
+    ({Path("a"): 1, 2: [], None: ""}, {"a": 1, "2": [], "None": ""}),
+    (Suit.HEARTS, "h"),
+    (Point(1, "a"), {"x": 1, "path": "a"}),
+    (Plain("a"), {"path": "a"}),
+    (Slotted("a"), {"path": "a"}),
+    (Odd(), {"_Odd__hidden": "h"}),
+    (Empty(), {}),
+    (object(), {}),
+    (SecretStr("a"), "a"),
+    (SecretBytes(b"a"), "a"),
+    (Names(["a"]), ["a"]),
+    (
+        Model.model_validate({"more": "g"}),
+        {"plain": "a", "left_out": "b", "written": "c", "path": "d", "file": "e", "typed": "f", "more": "g"},
+    ),
+    (datetime.date(2020, 1, 2), "2020-01-02"),
+    (uuid.UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+    (Decimal("1.5"), "1.5"),
+    (ipaddress.ip_address("::1"), "::1"),
+    (re.compile("a+"), "a+"),
+    (AnyUrl("file:///a/.env"), "file:///a/.env"),
+    (int, "int"),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), SEEN, ids=[f"{at}-{type(value).__name__}" for at, (value, _) in enumerate(SEEN)]
+)
+def test_what_a_value_is(value: Any, expected: Any) -> None:
+    assert seen([value]) == [expected]
+    assert seen(seen([value])) == [expected]
+
+
+def test_a_path_stays_a_path() -> None:
+    (found,) = seen([Path("a")])
+    assert isinstance(found, PathText)
+    assert found.__fspath__() == "a"
+    (again,) = seen([found])
+    assert isinstance(again, PathText)
+
+
+class Failing(Mapping[str, str]):
+    def __getitem__(self, key: str) -> str:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        return 1
+
+
+def nested(depth: int) -> Any:
+    value: Any = ["a"]
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+HIMSELF: list[Any] = []
+HIMSELF.append(HIMSELF)
+TWICE: Any = ["a"]
+for _ in range(40):
+    TWICE = [TWICE, TWICE]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (iter(["a"]), "let the tool take a list"),
+        (TypeAdapter(Iterable[str]).validate_python(["a"]), "let the tool take a list"),
+        (functools.partial(int, "1"), "'partial', which cannot be looked at"),
+        (Failing(), "an argument cannot be looked at: RuntimeError"),
+        (HIMSELF, "hold themselves"),
+        (TWICE, "too many"),
+        (nested(101), "nested too deeply"),
+        ({Path("a"): 1, "a": 2}, "two keys of an argument read 'a'"),
+    ],
+)
+def test_what_cannot_be_looked_at(value: Any, said: str) -> None:
+    with pytest.raises(UnseenValue, match=said):
+        seen({"x": value})
+
+
+def test_values_may_be_deep_and_shared() -> None:
+    assert seen(nested(100)) == nested(100)
+    shared = ["a"]
+    assert seen([shared, shared]) == [["a"], ["a"]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(JSON)
+def test_plain_data_is_itself(value: Any) -> None:
+    assert seen(value) == value

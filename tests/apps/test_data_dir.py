@@ -1,0 +1,33 @@
+"""Where the commands keep what outlives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from toolcast.apps.data_dir import home, prompt_history_file, sessions_file
+
+
+@pytest.mark.parametrize(
+    ("chosen", "environ", "found"),
+    [
+        ("/said", {"TOOLCAST_HOME": "/named", "XDG_DATA_HOME": "/data"}, "/said"),
+        (None, {"TOOLCAST_HOME": "/named", "XDG_DATA_HOME": "/data"}, "/named"),
+        (None, {"TOOLCAST_HOME": "", "XDG_DATA_HOME": "/data"}, "/data/toolcast"),
+        (None, {"XDG_DATA_HOME": "relative"}, "/me/.local/share/toolcast"),
+        (None, {}, "/me/.local/share/toolcast"),
+        ("~/mine", {}, "/me/mine"),
+        (None, {"TOOLCAST_HOME": "~/mine"}, "/me/mine"),
+    ],
+)
+def test_the_home(chosen: str | None, environ: Mapping[str, str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/me")
+    monkeypatch.setenv("USERPROFILE", "/me")
+    assert home(chosen, environ) == Path(found)
+
+
+def test_the_files_in_it() -> None:
+    assert sessions_file(Path("/me")) == Path("/me/sessions.db")
+    assert prompt_history_file(Path("/me")) == Path("/me/prompt_history")

@@ -1,0 +1,293 @@
+"""`toolcast get`: JSON on stdout, line by line, and nothing else there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.loopback import Loopback, chunk, head, whole
+from toolcast.apps import cli, extract_command
+from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.provider_llms import LlamaCpp
+from toolcast.messages import Message
+from toolcast.testing import ScriptedLLM, use_llm
+
+ALICE = {"name": "Alice", "age": 31}
+BOB = {"name": "Bø", "age": None}
+
+
+class _Standard(io.TextIOWrapper):
+    """A standard input with this text, at a terminal or not."""
+
+    def __init__(self, data: bytes, terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(data))
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have `data` come on standard input."""
+
+    def say(data: bytes, terminal: bool = False) -> None:
+        monkeypatch.setattr(sys, "stdin", _Standard(data, terminal))
+
+    for name in ("OLLAMA_HOST", "OLLAMA_MODEL", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    say(b"Alice is 31.")
+    return say
+
+
+def asked(llm: ScriptedLLM) -> list[Message]:
+    return list(llm.requests[-1].messages)
+
+
+def test_an_object(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int"]) == 0
+    assert capsys.readouterr() == ('{"name":"Alice","age":31}\n', "")
+    assert asked(llm)[-1].text == "Alice is 31."
+
+
+def test_pretty(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM(ALICE)):
+        assert cli.main(["get", "name, age int", "--pretty"]) == 0
+    assert capsys.readouterr().out == '{\n  "name": "Alice",\n  "age": 31\n}\n'
+
+
+def test_many_objects_are_lines(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM({"value": [ALICE, BOB, {"name": "C"}]}, chunk=5)):
+        assert cli.main(["get", "--many", "name, age int?"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == '{"name":"Bø","age":null}'
+    assert [json.loads(line) for line in lines] == [ALICE, BOB, {"name": "C", "age": None}]
+
+
+def test_no_objects_at_all(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM({"value": []})):
+        assert cli.main(["get", "--many", "name"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_file(tmp_path: Path, said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letter.txt").write_bytes("Søren \xff".encode("latin-1") + "ø".encode())
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "--file", str(tmp_path / "letter.txt")]) == 0
+    assert asked(llm)[-1].text == "S\ufffdren \ufffdø"
+    assert cli.main(["get", "name", "--file", str(tmp_path / "none.txt")]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "text"),
+    [
+        ("local", "Who is it?", "Who is it?\n\nAlice is 31."),
+        ("local", "Who: {text} - who?", "Who: Alice is 31. - who?"),
+        ("ollama:llama3.2", None, "Extract the data from this text.\n\nAlice is 31."),
+        ("ollama:llama3.2", "Who?", "Who?\n\nAlice is 31."),
+    ],
+)
+def test_the_prompt(model: str, prompt: str | None, text: str, said: Any) -> None:
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "--model", model, *(["--prompt", prompt] if prompt else [])]) == 0
+    assert asked(llm)[-1].text == text
+
+
+def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def chosen(*options: object) -> FunctionCallingLLM:
+        seen.append(options)
+        return ScriptedLLM(ALICE)
+
+    monkeypatch.setattr(extract_command, "chosen", chosen)
+    assert cli.main(["get", "name", "--model", "openai:gpt", "--host", "box", "--token", "key"]) == 0
+    said(b"more")
+    assert cli.main(["get", "name"]) == 0
+    assert seen == [("openai:gpt", "box", "key"), (None, None, None)]
+
+
+def test_the_embedded_model_is_asked_for_the_same_answer_again(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Make:
+        def __init__(self, output: object, prompt: str, llm: object, *, settings: Any) -> None:
+            made.append((llm, settings))
+
+        def __call__(self, text: str) -> Any:
+            return extract_command._schema("name").model_validate({"name": text})
+
+    monkeypatch.setattr(extract_command, "ToolOrchestratingLLM", Make)
+    assert cli.main(["get", "name"]) == 0
+    said(b"more")
+    assert cli.main(["get", "name", "--model", "ollama:x"]) == 0
+    (llm, settings), (_, others) = made
+    assert isinstance(llm, LlamaCpp)
+    assert settings.temperature == 0
+    assert others is None
+
+
+def test_a_person_at_a_terminal_is_told_what_to_do(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    said(b"Alice is 31.", terminal=True)
+    with use_llm(ScriptedLLM(ALICE)):
+        assert cli.main(["get", "name"]) == 0
+    out, err = capsys.readouterr()
+    assert out == '{"name":"Alice"}\n'
+    assert "Ctrl-D" in err
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize("line", [[], ["a ag"], ["a {"], ["name", "--schema"], ["name", "more"]])
+def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        cli.main(["get", *line])
+    assert done.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["get", "name, age ag"])
+    told = capsys.readouterr().err.splitlines()
+    assert told[-3].startswith("toolcast get: error: argument SCHEMA: 'ag' is no type; there are:")
+    assert told[-2:] == ["  name, age ag", "            ^"]
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "why"),
+    [
+        (["name"], b" \n ", "there is no text to extract from: give it with --file"),
+        (["name", "--model", "openai"], b"x", "'openai' names no LLM: write 'openai:MODEL'"),
+        (["name", "--model", "local", "--host", "box"], b"x", "the embedded model has no host"),
+        (["name", "--model", "ollama:x", "--prompt", "{text} {else}"], b"x", "else"),
+        (["age int", "--model", "ollama:x"], b"x", "age"),
+    ],
+)
+def test_an_error_is_one_line(
+    line: list[str], text: bytes, why: str, said: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(text)
+    with use_llm(ScriptedLLM({"age": "old"})):
+        assert cli.main(["get", *line]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("toolcast: ")
+    assert err.count("\n") == 1
+    assert why in err
+
+
+def test_what_was_complete_stays_printed(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM({"value": [ALICE, {"name": "B", "age": "old"}]}, chunk=5)):
+        assert cli.main(["get", "--many", "name, age int"]) == 1
+    out, err = capsys.readouterr()
+    assert out == '{"name":"Alice","age":31}\n'
+    assert err.startswith("toolcast: ")
+
+
+def test_an_interruption(said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*options: object) -> FunctionCallingLLM:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(extract_command, "chosen", interrupt)
+    assert cli.main(["get", "name"]) == 130
+
+
+# In a process of its own, against a server that speaks Ollama's protocol.
+
+TOOLCAST = [sys.executable, "-c", "import sys; from toolcast.apps.cli import main; sys.exit(main())"]
+
+
+def environment(server: Loopback) -> dict[str, str]:
+    gone = {"OLLAMA_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
+    kept = {name: value for name, value in os.environ.items() if name not in gone}
+    return {**kept, "OLLAMA_HOST": f"localhost:{server.port}", "OLLAMA_MODEL": "llama3.2", "PYTHONUTF8": "1"}
+
+
+def line(content: str, **more: object) -> bytes:
+    message = {"role": "assistant", "content": content}
+    return json.dumps({"model": "llama3.2", "message": message, "done": False, **more}).encode() + b"\n"
+
+
+DONE = line("", done=True, done_reason="stop")
+
+
+def test_a_line_comes_as_soon_as_its_object_is_complete() -> None:
+    """The server goes on only when the first line has been read."""
+    gate = threading.Event()
+    with Loopback() as server:
+        first, second = '{"value": [{"name": "Alice"},', '{"name": "Bø"}]}'
+        kind = "content-type: application/x-ndjson"
+        server.answer(
+            head(200, kind, "transfer-encoding: chunked"),
+            chunk(line(first)),
+            gate,
+            chunk(line(second) + DONE),
+            b"0\r\n\r\n",
+        )
+        with subprocess.Popen(
+            [*TOOLCAST, "get", "--many", "name"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(server), encoding="utf-8",
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("Alice and Bø.")
+            process.stdin.close()
+            assert process.stdout.readline() == '{"name":"Alice"}\n'
+            gate.set()
+            assert process.stdout.read() == '{"name":"Bø"}\n'
+        assert process.returncode == 0
+        sent = json.loads(server.requests[0].body)
+        assert (sent["model"], sent["stream"]) == ("llama3.2", True)
+        assert "authorization" not in server.requests[0].headers
+
+
+def test_a_server_that_fails() -> None:
+    with Loopback() as server:
+        server.answer(whole(b"""{"error": "model 'llama3.2' not found"}""", 404, "content-type: application/json"))
+        done = subprocess.run(
+            [*TOOLCAST, "get", "name"], input="x", capture_output=True, env=environment(server), encoding="utf-8",
+            check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("toolcast: ")
+    assert "ollama pull" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told otherwise there")
+def test_a_reader_that_has_enough() -> None:
+    """`| head -1`: the second line goes nowhere, and nothing is said of it."""
+    gate = threading.Event()
+    with Loopback() as server:
+        kind = "content-type: application/x-ndjson"
+        rest = '{"name": "B"}, {"name": "C"}]}'
+        server.answer(
+            head(200, kind, "transfer-encoding: chunked"),
+            chunk(line('{"value": [{"name": "A"},')), gate, chunk(line(rest) + DONE), b"0\r\n\r\n",
+        )  # fmt: skip
+        with subprocess.Popen(
+            [*TOOLCAST, "get", "--many", "name"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(server),
+        ) as process:  # fmt: skip
+            assert process.stdin and process.stdout and process.stderr
+            process.stdin.write(b"text")
+            process.stdin.close()
+            assert process.stdout.readline() == b'{"name":"A"}\n'
+            process.stdout.close()
+            gate.set()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0

@@ -1,0 +1,299 @@
+"""A log with many readers, in threads and in event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+from hypothesis import given, strategies as st
+
+from toolcast.async_support.broadcast import Channel
+
+PATIENCE = 20.0
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+def told(*items: int, limit: int = 100, closed: bool = True) -> Channel[int]:
+    channel = Channel[int](limit)
+    for item in items:
+        channel.put(item)
+    if closed:
+        channel.close()
+    return channel
+
+
+def put_all(channel: Channel[int]) -> None:
+    for item in range(500):
+        channel.put(item)
+
+
+def read_into(items: list[int], channel: Channel[int]) -> None:
+    items.extend(channel.iterate())
+
+
+def in_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+def ended(*threads: threading.Thread) -> None:
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+async def read(channel: Channel[int]) -> list[int]:
+    return [item async for item in channel.aiterate()]
+
+
+async def ticks(count: int = 5) -> None:
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+# -- what readers see -------------------------------------------------------------------------------------------
+
+
+@BACKENDS
+def test_every_reader_sees_everything(backend: str) -> None:
+    channel = told(1, 2, 3)
+    assert list(channel.iterate()) == list(channel.iterate()) == [1, 2, 3]
+    assert anyio.run(read, channel, backend=backend) == [1, 2, 3]
+    assert (len(channel), channel.told, channel.dropped) == (3, 3, 0)
+
+
+def test_what_comes_after_the_end_is_dropped() -> None:
+    channel = told(1)
+    channel.put(2)
+    channel.close()
+    assert list(channel.iterate()) == [1]
+
+
+@pytest.mark.fault(116)
+def test_only_so_many_are_kept() -> None:
+    channel = told(1, 2, 3, limit=2, closed=False)
+    reader = channel.iterate()
+    assert next(reader) == 2
+    for item in (4, 5):
+        channel.put(item)
+    channel.close()
+    assert list(reader) == [4, 5]
+    assert channel.dropped == 3
+    with pytest.raises(ValueError, match="limit=0"):
+        Channel(0)
+
+
+Step = st.one_of(st.just("put"), st.integers(0, 2))
+
+
+@given(st.integers(1, 5), st.lists(Step, max_size=60))
+def test_a_reader_sees_each_item_once_or_it_was_dropped(limit: int, steps: list[str | int]) -> None:
+    channel = Channel[int](limit)
+    readers = [channel.iterate() for _ in range(3)]
+    seen: list[list[int]] = [[], [], []]
+    kept: deque[int] = deque(maxlen=limit)
+    for step in steps:
+        if isinstance(step, int):
+            if readers[step]._ready():
+                seen[step].append(next(readers[step]))
+                assert seen[step][-1] in kept
+        else:
+            kept.append(channel.told)
+            channel.put(channel.told)
+    channel.close()
+    for reader, items in zip(readers, seen, strict=True):
+        after = items[-1] if items else -1
+        assert list(reader) == [item for item in kept if item > after]
+        assert items == sorted(set(items))
+    assert channel.dropped == channel.told - len(kept)
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------
+
+
+def test_threads_wait_for_what_comes() -> None:
+    channel = Channel[int]()
+    seen: list[list[int]] = [[] for _ in range(4)]
+    threads = [in_thread(partial(read_into, mine, channel)) for mine in seen]
+    writers = [in_thread(partial(put_all, channel)) for _ in range(2)]
+    ended(*writers)
+    channel.close()
+    ended(*threads)
+    assert all(mine == seen[0] for mine in seen)
+    assert sorted(seen[0]) == sorted([*range(500)] * 2)
+
+
+@BACKENDS
+def test_tasks_wait_for_what_comes_from_a_thread(backend: str) -> None:
+    channel = Channel[int]()
+    seen: list[list[int]] = []
+
+    async def main() -> None:
+        async def reader() -> None:
+            seen.append(await read(channel))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(reader)
+            await ticks()
+            await anyio.to_thread.run_sync(put_all, channel)
+            channel.close()
+
+    anyio.run(main, backend=backend)
+    assert seen == [[*range(500)]] * 3
+
+
+@BACKENDS
+def test_a_reader_that_is_closed_while_it_waits(backend: str) -> None:
+    channel = told(1, closed=False)
+    reader = channel.iterate()
+    seen: list[int] = []
+    thread = in_thread(lambda: seen.extend(reader))
+    while not channel.waiters._calls:
+        pass
+    reader.close()
+    ended(thread)
+
+    async def main() -> None:
+        reader = channel.aiterate()
+
+        async def consume() -> None:
+            seen.extend([item async for item in reader])
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(consume)
+            await ticks()
+            await reader.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+
+    anyio.run(main, backend=backend)
+    assert seen == [1, 1]
+    assert not channel.waiters._calls
+
+
+@BACKENDS
+def test_a_cancelled_reader_leaves_nothing_behind(backend: str) -> None:
+    channel = Channel[int]()
+
+    async def main() -> None:
+        reader = channel.aiterate()
+        with anyio.move_on_after(0.01) as scope:
+            await anext(reader)
+        assert scope.cancelled_caught
+        assert not channel.waiters._calls
+        channel.put(1)
+        assert await anext(reader) == 1
+
+    anyio.run(main, backend=backend)
+
+
+def test_ctrl_c_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pressed:
+        release = None
+
+        def acquire(self, timeout: float | None = None) -> None:
+            if timeout is not None:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("toolcast.async_support.waiters.Lock", Pressed)
+    channel = Channel[int]()
+    with pytest.raises(KeyboardInterrupt):
+        next(channel.iterate())
+    assert not channel.waiters._calls
+
+
+@BACKENDS
+def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
+    channel = Channel[int]()
+    wakes: list[Callable[[], object]] = []
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anext, channel.aiterate())
+            await ticks()
+            wakes.extend(channel.waiters._calls)
+            group.cancel_scope.cancel()
+
+    anyio.run(main, backend=backend)
+    assert len(wakes) == 1
+    channel.waiters._calls.extend(wakes)
+    channel.put(1)
+    assert list(told(1).iterate()) == [1]
+    assert not channel.waiters._calls
+
+
+def test_waiters_that_leave_in_between() -> None:
+    """Somebody else wakes the last of those who were there a moment ago."""
+    channel = Channel[int]()
+    calls = channel.waiters._calls
+    calls.extend([calls.clear, lambda: None])
+    channel.put(1)
+    assert calls == []
+
+
+def test_an_item_that_comes_just_before_the_wait() -> None:
+    """It comes when the reader has looked, and has not yet taken its place in the list."""
+    channel = Channel[int]()
+
+    class Sly(list[Callable[[], object]]):
+        def append(self, call: Callable[[], object], /) -> None:
+            channel.put(7)
+            super().append(call)
+
+    channel.waiters._calls = Sly()
+    assert next(channel.iterate()) == 7
+
+    async def main() -> None:
+        reader = channel.aiterate()
+        assert [await anext(reader), await anext(reader)] == [7, 7]
+
+    asyncio.run(main())
+
+
+# -- what it takes ----------------------------------------------------------------------------------------------
+
+
+def test_an_idle_channel_is_small() -> None:
+    channel = Channel[int]()
+    parts = [channel, channel._items, channel._lock, channel.waiters, channel.waiters._calls]
+    assert sum(map(sys.getsizeof, parts)) < 2_000
+
+
+def test_readers_hold_no_items() -> None:
+    class Item:
+        alive = 0
+
+        def __init__(self) -> None:
+            Item.alive += 1
+
+        def __del__(self) -> None:
+            Item.alive -= 1
+
+    channel = Channel[Item](3)
+    reader = channel.iterate()
+    for _ in range(100):
+        channel.put(Item())
+    next(reader)
+    gc.collect()
+    assert Item.alive == 3
+
+
+def test_a_reader_knows_when_it_has_read_all_that_was_told() -> None:
+    channel = told(1, 2, closed=False)
+    reader = channel.iterate()
+    assert not reader.is_level
+    assert [next(reader), next(reader)] == [1, 2]
+    assert reader.is_level
+    channel.close()
+    assert not reader.is_level  # the end is there to be read

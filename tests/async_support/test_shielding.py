@@ -1,0 +1,266 @@
+"""Calls that a cancellation cannot leave half done."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcast.async_support import shielding
+from toolcast.async_support.deadlines import Alarm
+from toolcast.async_support.shielding import Patience, apart, current_loop, hand_over, unbroken
+
+
+async def ticks(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("between", range(3))
+def test_an_answer_that_comes_with_the_cancellation_is_undone(between: int) -> None:
+    """The request ends in the same tick in which its caller is cancelled."""
+    undone: list[str] = []
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def call() -> str:
+            await gate.wait()
+            return "answer"
+
+        async def undo(answer: str) -> None:
+            undone.append(answer)
+
+        task = asyncio.create_task(apart(call, undo, None))
+        await ticks(3)
+        gate.set()
+        await ticks(between)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert undone == ["answer"]
+
+
+@pytest.mark.fault(103)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_call_apart_has_a_time_limit(backend: str) -> None:
+    ended: list[bool] = []
+
+    async def call() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await apart(call, nothing_to_undo, 0.01)
+        assert ended == [True]
+
+    anyio.run(main, backend=backend)
+
+
+async def nothing_to_undo(result: object) -> None:
+    raise AssertionError(f"{result} was undone")
+
+
+def test_an_error_comes_out_of_a_call_apart() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await apart(fail, nothing_to_undo, None)
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+
+@pytest.mark.fault(103)
+def test_a_call_apart_that_will_not_end_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shielding, "_PATIENCE", 2)
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def stubborn() -> None:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        task = asyncio.create_task(apart(stubborn, nothing_to_undo, None))
+        for _ in range(5):
+            await ticks(3)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        gate.set()
+        await ticks(3)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("forward", "cancels", "finished"), [(0, 1, 5), (0, 8, 5), (1, 1, 1), (0, 9, 3)])
+def test_cancellations_wait_for_the_end_of_a_call(forward: int, cancels: int, finished: int) -> None:
+    """Each bare tick is a chance to be cancelled; the ninth cancellation breaks it off."""
+    steps: list[int] = []
+
+    async def work() -> str:
+        for number in range(max(cancels, 4) + 1):
+            await asyncio.sleep(0)
+            steps.append(number)
+        return "done"
+
+    async def main() -> None:
+        task = asyncio.create_task(unbroken(work, forward))
+        await ticks(1)
+        for _ in range(cancels):
+            task.cancel()
+            await ticks(1)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    complete = forward == 0 and cancels <= 8
+    assert (len(steps) == max(cancels, 4) + 1) == complete
+
+
+def test_an_unbroken_step_is_closed_with_its_caller() -> None:
+    closed: list[bool] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        async def caller() -> None:
+            await unbroken(waits)
+
+        coroutine = caller()
+        coroutine.send(None)
+        coroutine.close()
+
+    asyncio.run(main())
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_generator_is_not_claimed_by_the_loop(backend: str) -> None:
+    closed: list[bool] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        generator = numbers()
+        assert await unbroken(generator.__anext__) == 1
+        del generator
+        gc.collect()
+        assert closed == [True]
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_last_call_runs_in_its_loop_or_not_at_all(backend: str) -> None:
+    loops: list[Any] = []
+
+    async def last(done: Callable[[], None]) -> None:
+        loops.append(current_loop())
+        done()
+
+    async def main() -> Any:
+        event = anyio.Event()
+        loop = current_loop()
+        await anyio.to_thread.run_sync(hand_over, loop, partial(last, event.set))
+        await event.wait()
+        assert loops == [loop]
+        return loop
+
+    ended = anyio.run(main, backend=backend)
+    hand_over(ended, partial(last, list))
+    gc.collect()
+    assert len(loops) == 1
+
+
+def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(shielding.sys.modules, "trio", raising=False)
+
+    async def main() -> bool:
+        return current_loop() is asyncio.get_running_loop()
+
+    assert asyncio.run(main())
+
+
+@pytest.mark.fault(103)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_each_call_has_its_time_limit(backend: str) -> None:
+    async def main() -> None:
+        patience = Patience(current_loop())
+        assert await patience.unbroken(partial(anyio.sleep, 0), 5.0) is None
+        assert await patience.unbroken(partial(anyio.sleep, 0), None) is None
+        with pytest.raises(TimeoutError):
+            await patience.unbroken(anyio.sleep_forever, 0.01)
+        with anyio.move_on_after(0.01) as scope:
+            await patience.unbroken(anyio.sleep_forever, 5.0)
+        assert scope.cancelled_caught
+        patience.end()
+
+    anyio.run(main, backend=backend)
+
+
+def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
+    rung = asyncio.Semaphore(0)
+
+    class Heard(Alarm):
+        def _ring(self) -> None:
+            rung.release()
+            super()._ring()
+
+    async def main() -> None:
+        patience = Patience(current_loop())
+        patience._alarm = Heard(current_loop())
+        nothing = partial(asyncio.sleep, 0)
+        await patience.unbroken(nothing, 0.01)
+        with pytest.raises(TimeoutError):
+            await patience.unbroken(anyio.sleep_forever, 0.03)
+        for _ in range(2):  # once too early
+            await rung.acquire()
+        assert rung.locked()
+        await patience.unbroken(nothing, 0.01)
+        await patience.unbroken(rung.acquire, None)  # it rings, and nobody waits within a limit
+        with pytest.raises(TimeoutError):
+            await patience.unbroken(anyio.sleep_forever, 0.01)
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_is_no_time_limit() -> None:
+    """Both come in the same moment."""
+
+    async def main() -> None:
+        patience = Patience(asyncio.get_running_loop())
+        task = asyncio.create_task(patience.unbroken(anyio.sleep_forever, 5.0))
+        await ticks(2)
+        patience._alarm._until = 0.0
+        patience._alarm._ring()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        patience.end()
+
+    asyncio.run(main())

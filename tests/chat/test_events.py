@@ -1,0 +1,266 @@
+"""chat_events.py: what can happen to a chat, said by people as plain data, and told to them as such."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, dataclass, fields
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolcast.approvals import PermissionRequest
+from toolcast.chat import events
+from toolcast.chat.events import (
+    SAID,
+    ApproveToolCall,
+    ChatEvent,
+    Interrupt,
+    LoadModel,
+    ModelLoadProgress,
+    QueueMessage,
+    RejectToolCall,
+    RetryGeneration,
+    RetryToolCall,
+    RetryToolSearch,
+    Stop,
+    StreamChunk,
+    StreamComplete,
+    ToolCallProgress,
+    ToolCallSuccess,
+    ToolSearchFailure,
+    ToolSearchSuccess,
+    WorkEvent,
+    said,
+    told,
+)
+from toolcast.errors import RateLimited
+from toolcast.events import Failover, Finish, TextDelta, UsageReport
+from toolcast.messages import ImagePart, Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, user
+from toolcast.usage import Usage
+
+EVENTS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, ChatEvent)]
+
+
+def test_types_are_those_of_the_specification() -> None:
+    assert {kind.type for kind in EVENTS} >= {
+        *("LOAD_MODEL", "QUEUE_MESSAGE", "INTERRUPT", "STOP", "APPROVE_TOOL_CALL", "REJECT_TOOL_CALL"),
+        *("MODEL_LOAD_PROGRESS", "MODEL_LOAD_SUCCESS", "MODEL_LOAD_FAILURE"),
+        *("STREAM_CHUNK", "STREAM_COMPLETE", "STREAM_ERROR"),
+        *("RETRY_TOOL_SEARCH", "RETRY_GENERATION", "RETRY_TOOL_CALL"),
+    }
+    assert len({kind.type for kind in EVENTS}) == len(EVENTS)
+
+
+def test_what_people_say_carries_no_number_of_work() -> None:
+    assert not any(issubclass(kind, WorkEvent) for kind in SAID.values())
+    assert ToolSearchSuccess(("look",), run=3).run == 3
+
+
+def test_an_event_never_changes() -> None:
+    event: Any = LoadModel("a")
+    with pytest.raises(FrozenInstanceError):
+        event.model_id = "b"
+
+
+def test_text_is_what_the_user_says() -> None:
+    assert QueueMessage("Hello.") == QueueMessage(user("Hello."))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        assistant("Hello."),
+        Message("tool", (ToolResultPart("a", "42"),)),
+        Message("user", (TextPart("Hello."), ToolCallPart("a", "look"))),
+        Message("user", (TextPart("Hello."), ToolResultPart("a", "42"))),
+    ],
+)
+def test_only_what_a_user_says_is_queued(message: Any) -> None:
+    with pytest.raises(ValueError, match="only what a user says"):
+        QueueMessage(message)
+
+
+@pytest.mark.parametrize("message", ["", " \n", Message("user"), Message("user", (ThinkingPart("Hm."),))])
+def test_nothing_cannot_be_queued(message: Any) -> None:
+    with pytest.raises(ValueError, match="an empty message cannot be queued: say something"):
+        QueueMessage(message)
+
+
+PICTURE = user("What is this?", ImagePart(data=b"png", media_type="image/png"))
+
+
+@pytest.mark.parametrize(
+    "data, event",
+    [
+        ("INTERRUPT", Interrupt()),
+        ("STOP", Stop()),
+        ("LOAD_MODEL", LoadModel()),
+        ("RETRY_TOOL_SEARCH", RetryToolSearch()),
+        ("RETRY_GENERATION", RetryGeneration()),
+        ({"type": "RETRY_TOOL_CALL"}, RetryToolCall()),
+        ({"type": "LOAD_MODEL", "model_id": "smollm2"}, LoadModel("smollm2")),
+        ({"type": "QUEUE_MESSAGE", "message": "Hello."}, QueueMessage("Hello.")),
+        ({"type": "QUEUE_MESSAGE", "message": PICTURE.to_dict()}, QueueMessage(PICTURE)),
+        ("APPROVE_TOOL_CALL", ApproveToolCall()),
+        ({"type": "APPROVE_TOOL_CALL", "call_id": "a", "arguments": "{}"}, ApproveToolCall("a", "{}")),
+        (
+            {"type": "APPROVE_TOOL_CALL", "call_id": None, "for_session": True, "fingerprint": "f"},
+            ApproveToolCall(None, None, True, "f"),
+        ),
+        ({"type": "REJECT_TOOL_CALL", "call_id": "a", "reason": "no"}, RejectToolCall("a", "no")),
+    ],
+)
+def test_people_say_events_as_plain_data(data: Any, event: ChatEvent) -> None:
+    assert said(data) == event
+
+
+@pytest.mark.parametrize("kind", SAID.values(), ids=SAID)
+def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None:
+    values = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
+    values |= dict.fromkeys(("call_id", "reason", "fingerprint"), "x")
+    own = {field.name: values[field.name] for field in fields(kind)}
+    if kind is ApproveToolCall:
+        own |= {"for_session": False}
+    assert said({"type": kind.type, **own}) == kind(**own)
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        ("STREAM_CHUNK", "nothing that can be said.*LOAD_MODEL, QUEUE_MESSAGE"),
+        ({"type": "TOOL_CALL_SUCCESS", "result": "42"}, "nothing that can be said"),
+        ({"type": "WORK_EVENT", "run": 1}, "nothing that can be said"),
+        ("", "nothing that can be said"),
+        ({}, "None is nothing"),
+        ({"type": ["STOP"]}, "nothing that can be said"),
+        ({"type": "INTERRUPT", "run": 1}, "does not take run=1; it takes: nothing"),
+        ({"type": "LOAD_MODEL", "model_id": 5}, "does not take model_id=5"),
+        ({"type": "QUEUE_MESSAGE"}, "QUEUE_MESSAGE is not whole; it takes: message"),
+        ({"type": "QUEUE_MESSAGE", "message": ["Hello."]}, "does not take"),
+        ({"type": "QUEUE_MESSAGE", "message": ""}, "an empty message"),
+        ({"type": "QUEUE_MESSAGE", "message": assistant("Hello.").to_dict()}, "only what a user says"),
+        ({"type": "QUEUE_MESSAGE", "message": {"role": "user", "parts": "Hello"}}, "parts"),
+        ({"type": "QUEUE_MESSAGE", "message": {}}, "role"),
+        ({"type": "APPROVE_TOOL_CALL", "for_session": 1}, "does not take for_session=1"),
+        ({"type": "APPROVE_TOOL_CALL", "arguments": {"a": 1}}, "does not take arguments"),
+        ({"type": "REJECT_TOOL_CALL", "reason": None}, "does not take reason=None"),
+    ],
+)
+def test_anything_else_is_refused_in_words(data: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        said(data)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["type", "message", "model_id", "call_id", "arguments", "for_session", "reason", "run"]),
+        st.one_of(st.none(), st.booleans(), st.text(max_size=3), st.sampled_from([*SAID, "STREAM_CHUNK"]), st.just({})),
+    )
+)
+def test_whatever_is_said_is_an_event_or_refused(data: Any) -> None:
+    try:
+        event = said(data)
+    except ValueError:
+        return
+    assert type(event) is SAID[data["type"]]
+
+
+@dataclass
+class Step:
+    at: int
+    picture: bytes = b"\xff"
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    "event, data",
+    [
+        (Interrupt(), {"type": "INTERRUPT"}),
+        (LoadModel("m"), {"type": "LOAD_MODEL", "model_id": "m"}),
+        (QueueMessage("Hello."), {"type": "QUEUE_MESSAGE", "message": user("Hello.").to_dict()}),
+        (ModelLoadProgress(50.0, run=2), {"type": "MODEL_LOAD_PROGRESS", "progress": 50.0, "run": 2}),
+        (
+            ToolSearchFailure("no", retryable=False, run=1),
+            {"type": "TOOL_SEARCH_FAILURE", "error": "no", "retryable": False, "run": 1},
+        ),
+        (ToolSearchSuccess(("a", "b")), {"type": "TOOL_SEARCH_SUCCESS", "tools": ["a", "b"], "run": None}),
+        (StreamChunk("Hi"), {"type": "STREAM_CHUNK", "content": "Hi", "run": None}),
+        (
+            StreamChunk(TextDelta("Hi")),
+            {"type": "STREAM_CHUNK", "content": {"type": "TextDelta", "text": "Hi"}, "run": None},
+        ),
+        (
+            StreamChunk(Finish("end_turn")),
+            {
+                "type": "STREAM_CHUNK",
+                "content": {"type": "Finish", "stop_reason": "end_turn", "model": None, "raw": None},
+                "run": None,
+            },
+        ),
+        (
+            StreamComplete(assistant("Hi"), (PermissionRequest("a", "look", "{}"),), "tool_use", Usage(1, 2)),
+            {
+                "type": "STREAM_COMPLETE",
+                "message": assistant("Hi").to_dict(),
+                "pending": [PermissionRequest("a", "look", "{}").to_dict()],
+                "stop_reason": "tool_use",
+                "usage": Usage(1, 2).to_dict(),
+                "run": None,
+            },
+        ),
+        (
+            ToolCallSuccess(ToolResultPart("a", "42"), remembered=({"tool": "look"},)),
+            {
+                "type": "TOOL_CALL_SUCCESS",
+                "result": {
+                    "type": "tool_result",
+                    "call_id": "a",
+                    "content": "42",
+                    "name": "",
+                    "is_error": False,
+                    "images": [],
+                },
+                "remembered": [{"tool": "look"}],
+                "pending": None,
+                "run": None,
+            },
+        ),
+        (
+            ToolCallProgress("a", [Step(1), float("nan")]),
+            {
+                "type": "TOOL_CALL_PROGRESS",
+                "call_id": "a",
+                "data": [{"type": "Step", "at": 1, "picture": "_w=="}, None],
+                "run": None,
+            },
+        ),
+        (
+            ToolCallProgress("a", LookupError("gone")),
+            {"type": "TOOL_CALL_PROGRESS", "call_id": "a", "data": "gone", "run": None},
+        ),
+    ],
+)
+def test_events_are_told_as_plain_data(event: ChatEvent, data: Any) -> None:
+    assert json.loads(json.dumps(told(event), allow_nan=False)) == data
+
+
+@pytest.mark.parametrize(
+    "data", [{"self": CIRCLE}, "\ud800", {1, 2}, object(), b"\xff", user("Hello."), {"a": Usage(1)}]
+)
+def test_whatever_a_tool_says_of_itself_can_be_told(data: Any) -> None:
+    assert json.dumps(told(ToolCallProgress("a", data)), allow_nan=False)
+
+
+@pytest.mark.parametrize("piece", [UsageReport(Usage(1, 2)), Failover("a", "b", RateLimited("slow down"))])
+def test_whatever_a_model_streams_can_be_told(piece: Any) -> None:
+    content = json.loads(json.dumps(told(StreamChunk(piece))))["content"]
+    assert content["type"] == type(piece).__name__
+
+
+def test_other_arguments_are_for_this_call_alone() -> None:
+    with pytest.raises(ValueError, match="leave out either"):
+        ApproveToolCall("a", arguments="{}", for_session=True)

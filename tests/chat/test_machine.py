@@ -1,0 +1,802 @@
+"""chat.py: a chat whose work is acted step by step, on every face."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from support.chat_drivers import PATIENCE, Act, Chat, ChatFace, Stage
+from support.chats import CALL, ROADS, answer
+from support.engines import call, results
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.history import faults
+from toolcast.agents.permissions.permissions import Permissions, Rule
+from toolcast.chat.actions import BROKEN_OFF, Draft
+from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
+from toolcast.chat.events import (
+    ApproveToolCall,
+    ChatEvent,
+    Failure,
+    GenerationFailure,
+    GenerationSuccess,
+    Interrupt,
+    LoadModel,
+    ModelLoadFailure,
+    ModelLoadProgress,
+    ModelLoadSuccess,
+    QueueMessage,
+    RejectToolCall,
+    Restored,
+    RetryGeneration,
+    RetryToolCall,
+    RetryToolSearch,
+    Stop,
+    StreamChunk,
+    StreamComplete,
+    StreamError,
+    ToolCallFailure,
+    ToolCallProgress,
+    ToolCallSuccess,
+    ToolSearchFailure,
+    ToolSearchSuccess,
+)
+from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
+from toolcast.chat.transitions import ACTIONS
+from toolcast.errors import IllegalState, RateLimited
+from toolcast.messages import ToolResultPart, assistant, user
+from toolcast.testing import ScriptedLLM
+from toolcast.tools.callable_tool import CallableTool
+
+GIVEN = ToolCallSuccess(ToolResultPart("a", "42", "look"))
+
+
+class Play:
+    """One chat, its face and its stage."""
+
+    def __init__(self, face: ChatFace, **options: Any) -> None:
+        self.face = face
+        self.stage = Stage()
+        self.heard: list[ChatChange] = []
+        self.chat: Chat = face.open(perform=self.stage.perform, **options)
+        self.chat.subscribe(self.heard.append)
+
+    @property
+    def state(self) -> ChatState:
+        return self.chat.state
+
+    @property
+    def context(self) -> ChatContext:
+        return self.chat.context
+
+    @property
+    def roles(self) -> list[str]:
+        return [message.role for message in self.context.messages]
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.context.messages if message.role != "tool"]
+
+    def do(self, *events: ChatEvent) -> ChatChange:
+        """What people do. None of it is ignored."""
+        change = self.face.dispatch(self.chat, *events)
+        assert not change.ignored, events
+        return change
+
+    def ignores(self, event: ChatEvent) -> bool:
+        context = self.context
+        change = self.face.dispatch(self.chat, event)
+        assert change.ignored == (self.context is context)
+        return change.ignored
+
+    def act(self, order: str, *events: Any) -> Act:
+        """The work that was ordered, having told `events`."""
+        act = self.stage.act(order)
+        if events:
+            act.tell(*events)
+        return act
+
+    def to(self, state: ChatState) -> Act | None:
+        """Go the usual way to `state`; gives the work that goes on there."""
+        acts: dict[type, tuple[str, ChatState]] = {
+            ModelLoadSuccess: ("load_model", "loading_model"),
+            ModelLoadFailure: ("load_model", "loading_model"),
+            ToolSearchSuccess: ("search_tools", "searching_tools"),
+            GenerationSuccess: ("generate", "generating_response"),
+        }
+        act: Act | None = None
+        for event in ROADS[state]:
+            if type(event) in acts:
+                act = act or self.stage.act(acts[type(event)][0])
+                act.tell(event)
+                act = act if isinstance(event, GenerationSuccess) else None
+            elif isinstance(event, StreamComplete):
+                assert act is not None
+                act.end(event)
+                act = None
+            else:
+                self.do(event)
+        goes_on = {
+            "loading_model": "load_model",
+            "searching_tools": "search_tools",
+            "generating_response": "generate",
+            "calling_tool": "call_tools",
+        }
+        assert self.state == state
+        return self.stage.act(goes_on[state]) if state in goes_on else act
+
+
+@pytest.fixture
+def play(chats: ChatFace) -> Play:
+    return Play(chats)
+
+
+# The eighteen behaviours.
+
+
+def test_c1_a_new_chat_is_idle_and_nothing_waits(play: Play) -> None:
+    assert (play.state, play.context.queue, play.context.messages) == ("idle", (), ())
+
+
+def test_c2_a_model_is_loaded_with_progress(play: Play) -> None:
+    play.do(LoadModel("one"))
+    act = play.act("load_model", ModelLoadProgress(50.0))
+    assert (play.state, play.context.model, play.context.load_progress) == ("loading_model", "one", 50)
+    act.end(ModelLoadSuccess())
+    play.do(LoadModel("two"))
+    assert (play.context.model, play.context.load_progress) == ("two", 0)
+
+
+def test_c3_loading_fails_and_is_tried_again(play: Play) -> None:
+    play.do(LoadModel("one"))
+    play.act("load_model", ModelLoadFailure("gone"))
+    assert (play.state, play.context.last_error) == ("load_failed", ChatError("model_load", "gone"))
+    play.do(LoadModel("one"))
+    play.act("load_model", ModelLoadSuccess())
+    assert (play.state, play.context.last_error) == ("ready", None)
+
+
+def test_c4_what_was_queued_before_the_model_was_there_begins_a_turn_by_itself(play: Play) -> None:
+    play.do(QueueMessage("One."), LoadModel("model"), QueueMessage("Two."))
+    play.act("load_model", ModelLoadSuccess())
+    act = play.act("search_tools")
+    assert (play.state, play.texts, play.context.queue) == ("searching_tools", ["One.", "Two."], ())
+    assert act.work.context is play.context
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_c5_what_is_queued_anywhere_is_said_when_it_is_ready(play: Play, state: ChatState) -> None:
+    play.to(state)
+    play.do(QueueMessage("More."))
+    if state in ("idle", "load_failed", "loading_model"):
+        play.do(LoadModel())
+        play.act("load_model", ModelLoadSuccess())
+    elif state != "ready":
+        play.do(Stop())
+    act = play.act("search_tools")
+    assert (play.state, play.texts[-1], play.context.queue) == ("searching_tools", "More.", ())
+    assert faults(act.work.context.messages) == []
+
+
+def test_c6_a_message_in_ready_begins_a_turn(play: Play) -> None:
+    play.to("ready")
+    assert play.do(QueueMessage("Hello.")).path == ("ready", "searching_tools")
+
+
+def test_c7_an_answer_without_calls_ends_the_turn(play: Play) -> None:
+    act = play.to("streaming_response")
+    assert act is not None
+    act.end(StreamChunk("H"), StreamChunk("i."), StreamComplete())
+    assert (play.state, play.roles, play.texts[-1]) == ("ready", ["user", "assistant"], "Hi.")
+
+
+FAILED: dict[str, tuple[ChatState, type[Failure], str, ChatEvent, str]] = {
+    "search": ("searching_tools", ToolSearchFailure, "tool_search", RetryToolSearch(), "search_tools"),
+    "generation": ("generating_response", GenerationFailure, "generation", RetryGeneration(), "generate"),
+    "stream": ("streaming_response", StreamError, "stream", RetryGeneration(), "generate"),
+    "tool": ("calling_tool", ToolCallFailure, "tool_call", RetryToolCall(), "call_tools"),
+}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "raised"])
+@pytest.mark.parametrize("state, failure, stage, retry, order", FAILED.values(), ids=FAILED)
+def test_c8_c9_a_stage_fails_and_only_that_is_tried_again_once(
+    play: Play, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, told: bool
+) -> None:
+    act = play.to(state)
+    assert act is not None
+    act.tell(failure("slow down") if told else RateLimited("slow down"))
+    play.face.until(play.chat, "ready")
+    error = play.context.last_error
+    assert error is not None and (error.stage, error.retryable) == (stage, True)
+    assert "slow down" in error.message
+    retries = (RetryToolSearch(), RetryGeneration(), RetryToolCall())
+    assert all(play.ignores(other) for other in retries if other != retry)
+    play.do(retry)
+    again = play.stage.act(order)
+    assert again.work.run == act.work.run + 1
+    assert all(play.ignores(other) for other in retries)
+    assert play.stage.is_empty
+
+
+def test_c10_a_call_waits_is_approved_and_answered(play: Play) -> None:
+    play.to("waiting_for_tool_approval")
+    assert play.stage.is_empty
+    play.do(ApproveToolCall("a"))
+    act = play.act("call_tools", ToolCallProgress("a", "half"), GIVEN)
+    assert act.work.context.running == ("a",)
+    play.act("search_tools")
+    assert (play.roles, results(play.context.messages)) == (
+        ["user", "assistant", "tool"],
+        [ToolResultPart("a", "42", "look")],
+    )
+
+
+@pytest.mark.parametrize("event", [RejectToolCall("a", "too dear"), Interrupt()])
+def test_c11_a_rejected_call_is_told_to_the_model(play: Play, event: ChatEvent) -> None:
+    play.to("waiting_for_tool_approval")
+    play.do(event)
+    act = play.act("search_tools")
+    assert [message.role for message in act.work.context.messages] == ["user", "assistant", "tool"]
+    assert results(play.context.messages)[0].is_error
+
+
+LATE: dict[ChatState, Any] = {
+    "loading_model": ModelLoadSuccess(),
+    "searching_tools": ToolSearchSuccess(("late",)),
+    "generating_response": GenerationSuccess(),
+    "streaming_response": StreamComplete(answer("Late.")),
+    "calling_tool": GIVEN,
+}
+
+
+@pytest.mark.parametrize("stop", [Interrupt(), Stop(), LoadModel("other")], ids=lambda event: event.type)
+@pytest.mark.parametrize("state", LATE)
+def test_c12_c13_c15_work_is_cancelled_and_what_it_gives_late_changes_nothing(
+    play: Play, state: ChatState, stop: ChatEvent
+) -> None:
+    act = play.to(state)
+    assert act is not None
+    if state == "loading_model" and isinstance(stop, Interrupt):
+        assert play.ignores(stop) and not act.work.cancellation.cancelled
+        return
+    play.do(stop)
+    assert act.cancelled
+    before, heard = play.context, len(play.heard)
+    act.work.tell(LATE[state])
+    assert play.context is before and len(play.heard) == heard
+    if isinstance(stop, LoadModel):
+        assert (play.state, play.context.model) == ("loading_model", "other")
+        play.act("load_model", ModelLoadSuccess())
+    assert faults(play.context.messages) == []
+
+
+def test_c13_an_interrupted_tool_may_have_had_its_effect(play: Play) -> None:
+    act = play.to("calling_tool")
+    assert act is not None
+    assert play.do(Interrupt()).state == "searching_tools"
+    assert results(play.context.messages)[0].content == BROKEN_OFF
+    assert act.cancelled
+    play.act("search_tools")
+
+
+def test_c14_what_was_written_before_it_broke_off_is_kept_and_marked(play: Play) -> None:
+    act = play.to("streaming_response")
+    assert act is not None
+    act.tell(StreamChunk("Half an "), StreamChunk("answer"), StreamError("reset"))
+    assert (play.state, play.texts, play.context.interrupted) == ("ready", ["Hello.", "Half an answer"], (1,))
+    assert play.context.last_error == ChatError("stream", "reset")
+
+
+def test_c15_another_model_is_asked_from_then_on(play: Play) -> None:
+    play.to("waiting_for_tool_approval")
+    play.do(LoadModel("other"))
+    play.act("load_model", ModelLoadProgress(10.0), ModelLoadSuccess())
+    play.do(RetryToolSearch())
+    act = play.act("search_tools", ToolSearchSuccess())
+    assert (act.work.context.model, play.state) == ("other", "generating_response")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(play: Play, state: ChatState) -> None:
+    play.to(state)
+    before = play.context
+    event: ChatEvent = RetryToolCall() if state != "ready" else ApproveToolCall()
+    change = play.face.dispatch(play.chat, event)
+    assert change.ignored and change is play.heard[-1]
+    assert (play.state, play.context) == (state, before) and play.context is before
+    assert change.to_dict() == {
+        "event": {"type": event.type} if state != "ready" else change.to_dict()["event"],
+        "state": state,
+        "path": [],
+        "ignored": True,
+        "changes": {},
+    }
+
+
+def test_c17_the_whole_way_and_the_next_round(play: Play) -> None:
+    play.do(QueueMessage("How warm is it?"), LoadModel("model"))
+    play.act("load_model", ModelLoadProgress(50.0)).end(ModelLoadSuccess())
+    play.act("search_tools").end(ToolSearchSuccess(("look",)))
+    act = play.act("generate", GenerationSuccess(), StreamChunk("Let me look."))
+    assert play.context.streamed.text == "Let me look."
+    act.end(StreamComplete(answer("Let me look.", CALL)))
+    play.do(ApproveToolCall())
+    play.act("call_tools", ToolCallProgress("a", "half")).end(GIVEN)
+    play.act("search_tools").end(ToolSearchSuccess(("look",)))
+    play.act("generate", GenerationSuccess(), StreamChunk("42.")).end(StreamComplete(answer("42.")))
+    assert (play.state, play.roles) == ("ready", ["user", "assistant", "tool", "assistant"])
+    assert not any(change.ignored for change in play.heard)
+    states = [state for change in play.heard for state in change.path]
+    assert set(states) == set(STATES) - {"load_failed"}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_c18_a_chat_is_written_down_in_any_state_and_another_goes_on_with_it(chats: ChatFace, state: ChatState) -> None:
+    first = Play(chats)
+    act = first.to(state)
+    if state == "streaming_response":
+        assert act is not None
+        act.tell(StreamChunk("Half"))
+    data = json.loads(json.dumps(first.chat.snapshot()))
+    play = Play(chats)
+    chats.call(play.chat.restore, data)
+    assert faults(play.context.messages) == [] or state == "waiting_for_tool_approval"
+    assert play.stage.is_empty
+    goes_on: dict[str, tuple[ChatState, list[ChatEvent], str]] = {
+        "idle": ("idle", [LoadModel()], "load_model"),
+        "loading_model": ("load_failed", [LoadModel()], "load_model"),
+        "load_failed": ("load_failed", [LoadModel()], "load_model"),
+        "ready": ("ready", [QueueMessage("Hello.")], "search_tools"),
+        "searching_tools": ("ready", [RetryToolSearch()], "search_tools"),
+        "generating_response": ("ready", [RetryGeneration()], "generate"),
+        "streaming_response": ("ready", [RetryGeneration()], "generate"),
+        "waiting_for_tool_approval": ("waiting_for_tool_approval", [ApproveToolCall("a")], "call_tools"),
+        "calling_tool": ("ready", [RetryToolSearch()], "search_tools"),
+    }
+    rests, events, order = goes_on[state]
+    assert play.state == rests
+    if state == "streaming_response":
+        assert (play.texts, play.context.interrupted) == (["Hello.", "Half"], (1,))
+    play.do(*events)
+    play.act(order)
+    assert play.context.messages[: len(first.context.messages)][:1] == first.context.messages[:1]
+
+
+def test_c18_a_limit_ends_turns_that_only_use_tools(chats: ChatFace) -> None:
+    play = Play(chats, engine=Engine(ScriptedLLM(), max_rounds=1))
+    play.to("calling_tool")
+    # The work that was ordered is on the stage still.
+    play.face.dispatch(play.chat, GIVEN)
+    play.act("search_tools").end(ToolSearchSuccess())
+    play.act("generate", GenerationSuccess()).end(StreamComplete(answer("More.", CALL)))
+    play.do(ApproveToolCall())
+    play.act("call_tools").end(ToolCallSuccess("42"))
+    assert (play.state, play.context.rounds) == ("ready", 1)
+    assert play.context.last_error is not None and play.context.last_error.stage == "tool_search"
+
+
+# Dispatching.
+
+
+@pytest.mark.parametrize(
+    "data", ["LOAD_MODEL", {"type": "LOAD_MODEL", "model_id": "m"}, {"type": "QUEUE_MESSAGE", "message": "Hello."}]
+)
+def test_people_say_events_as_plain_data(play: Play, data: Any) -> None:
+    assert not play.face.dispatch(play.chat, data).ignored
+
+
+@pytest.mark.parametrize("data", ["MODEL_LOAD_SUCCESS", {"type": "STREAM_CHUNK", "content": "x"}, {}, "no such event"])
+def test_what_people_cannot_say_is_refused(play: Play, data: Any) -> None:
+    with pytest.raises(ValueError, match="nothing that can be said"):
+        play.face.dispatch(play.chat, data)
+    assert play.heard == []
+
+
+@pytest.mark.parametrize("data", [None, 5, ["INTERRUPT"], LoadModel])
+def test_what_is_no_event_at_all_is_refused(play: Play, data: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no event: use QueueMessage\('Hello.'\)"):
+        play.face.dispatch(play.chat, data)
+
+
+def test_a_change_tells_what_has_changed(play: Play) -> None:
+    play.to("ready")
+    told = json.loads(json.dumps(play.do(QueueMessage("Hello.")).to_dict()))
+    assert told == {
+        "event": {"type": "QUEUE_MESSAGE", "message": user("Hello.").to_dict()},
+        "state": "searching_tools",
+        "path": ["ready", "searching_tools"],
+        "ignored": False,
+        "changes": {"messages": {"from": 0, "messages": [user("Hello.").to_dict()]}, "run": 2},
+    }
+
+
+# Listeners.
+
+
+def test_listeners_hear_of_every_event_in_order(play: Play) -> None:
+    second: list[ChatChange] = []
+    end = play.chat.subscribe(second.append)
+    play.to("ready")
+    assert play.ignores(Interrupt())
+    end()
+    play.do(QueueMessage("Hello."))
+    end()
+    assert [change.event.type for change in play.heard] == [
+        *("LOAD_MODEL", "MODEL_LOAD_SUCCESS", "INTERRUPT", "QUEUE_MESSAGE"),
+    ]
+    assert second == play.heard[:3]
+    for before, after in zip(play.heard, play.heard[1:], strict=False):
+        assert after.before is before.context
+
+
+def test_a_listener_that_raises_is_shown_and_harms_nobody(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(change: ChatChange) -> None:
+        raise LookupError("the page is gone")
+
+    play.chat.subscribe(broken)
+    after: list[ChatChange] = []
+    play.chat.subscribe(after.append)
+    play.to("ready")
+    assert play.heard == after
+    assert "a listener failed on LOAD_MODEL" in caplog.text and "the page is gone" in caplog.text
+
+
+def test_what_a_listener_dispatches_is_dealt_with_next(play: Play) -> None:
+    given: list[Any] = []
+
+    def on(change: ChatChange) -> None:
+        if isinstance(change.event, ModelLoadSuccess):
+            given.append(play.chat.dispatch(QueueMessage("One.")))
+            given.append(play.chat.dispatch("INTERRUPT"))
+
+    play.chat.subscribe(on)
+    late: list[ChatChange] = []
+    play.chat.subscribe(late.append)
+    play.to("loading_model")
+    play.face.dispatch(play.chat, ModelLoadSuccess())
+    assert given == [None, None]
+    kinds = ["LOAD_MODEL", "MODEL_LOAD_SUCCESS", "QUEUE_MESSAGE", "INTERRUPT"]
+    assert [change.event.type for change in late] == kinds
+    assert [change.event.type for change in play.heard] == kinds
+    assert (play.state, play.texts) == ("ready", ["One."])
+
+
+def test_a_listener_may_leave_while_it_is_called(play: Play) -> None:
+    ends: list[Any] = []
+    seen: list[ChatChange] = []
+
+    def once(change: ChatChange) -> None:
+        seen.append(change)
+        ends[0]()
+
+    ends.append(play.chat.subscribe(once))
+    play.to("ready")
+    assert len(seen) == 1
+
+
+def test_events_from_many_threads_are_dealt_with_one_by_one() -> None:
+    with ChatMachine(Engine(ScriptedLLM())) as chat:
+        heard: list[ChatChange] = []
+        inside = threading.Lock()
+
+        def listener(change: ChatChange) -> None:
+            assert inside.acquire(blocking=False)
+            heard.append(change)
+            inside.release()
+
+        chat.subscribe(listener)
+
+        def say(name: str) -> None:
+            for number in range(20):
+                chat.dispatch(QueueMessage(f"{name} {number}"))
+
+        threads = [threading.Thread(target=say, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(heard) == len(chat.context.queue) == 80
+        for name in "abcd":
+            said = [message.text for message in chat.context.queue if message.text.startswith(name)]
+            assert said == [f"{name} {number}" for number in range(20)]
+
+
+def test_a_listener_cannot_wait_for_what_comes_after_it() -> None:
+    errors: list[IllegalState] = []
+    with ChatMachine(Engine(ScriptedLLM())) as chat:
+
+        def waits(change: ChatChange) -> None:
+            try:
+                chat.run_until("ready", timeout=PATIENCE)
+            except IllegalState as error:
+                errors.append(error)
+
+        end = chat.subscribe(waits)
+        chat.dispatch(QueueMessage("Hello."))
+        end()
+    assert len(errors) == 1 and "a listener cannot wait" in str(errors[0])
+
+
+# Work that fails.
+
+
+@pytest.mark.parametrize(
+    "error, words", [(RateLimited("slow down"), "slow down"), (LookupError("gone"), "gone"), (KeyError(), "KeyError")]
+)
+def test_work_that_raises_has_failed(
+    play: Play, caplog: pytest.LogCaptureFixture, error: Exception, words: str
+) -> None:
+    play.do(LoadModel("model"))
+    play.act("load_model", error)
+    play.face.until(play.chat, "load_failed")
+    assert play.context.last_error is not None and words in play.context.last_error.message
+    assert ("load_model of a chat failed" in caplog.text) == (not isinstance(error, RateLimited))
+
+
+def test_whether_it_may_succeed_another_time_is_for_the_error_to_say(play: Play) -> None:
+    error = RateLimited("never")
+    error.retryable = False
+    play.do(LoadModel("model"))
+    play.act("load_model", error)
+    play.face.until(play.chat, "load_failed")
+    assert play.context.last_error == ChatError("model_load", str(error), retryable=False)
+
+
+def test_work_that_is_cancelled_fails_in_silence(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    act = play.to("searching_tools")
+    assert act is not None
+    gone = act.work.tell
+
+    def late(event: Any) -> None:
+        gone(event)
+        raise LookupError("nobody hears this")
+
+    act.work.tell = late
+    play.do(Interrupt())
+    assert act.cancelled
+    assert (play.state, play.context.last_error, caplog.text) == ("ready", None, "")
+
+
+# Waiting.
+
+
+def test_a_state_that_is_there_is_not_waited_for(play: Play) -> None:
+    assert play.face.until(play.chat, "idle", "ready") == "idle"
+    assert play.face.until(play.chat) == "idle"
+
+
+def test_the_first_of_several_states_is_given(play: Play) -> None:
+    act = play.to("searching_tools")
+    assert act is not None
+    reached: list[Any] = []
+    waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat, "streaming_response", "ready")))
+    waits.start()
+    act.tell(ToolSearchFailure("no"))
+    waits.join(PATIENCE)
+    assert reached == ["ready"]
+
+
+def test_nothing_goes_on_but_for_a_person(play: Play) -> None:
+    play.do(LoadModel("model"))
+    act = play.act("load_model")
+    reached: list[Any] = []
+    waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat)))
+    waits.start()
+    act.tell(ModelLoadSuccess())
+    waits.join(PATIENCE)
+    assert reached == ["ready"]
+
+
+def test_states_that_there_are_not_are_not_waited_for(play: Play) -> None:
+    with pytest.raises(ValueError, match="never dancing; its states are idle, "):
+        play.face.until(play.chat, "dancing")
+
+
+def test_who_waits_too_long_is_told_where_it_is() -> None:
+    with ChatMachine(Engine(ScriptedLLM())) as chat, pytest.raises(TimeoutError, match="the chat is idle after 0 sec"):
+        chat.run_until("ready", "load_failed", timeout=0)
+
+
+def test_who_waits_is_told_that_the_chat_was_closed(play: Play) -> None:
+    errors: list[BaseException] = []
+    entered = threading.Event()
+    register = play.chat._wait_for
+
+    def registered(states: Any) -> Any:
+        made = register(states)
+        entered.set()
+        return made
+
+    play.chat._wait_for = registered
+
+    def wait() -> None:
+        try:
+            play.face.until(play.chat, "ready")
+        except BaseException as error:
+            errors.append(error)
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    assert entered.wait(PATIENCE)
+    play.face.close(play.chat)
+    waits.join(PATIENCE)
+    assert len(errors) == 1 and isinstance(errors[0], IllegalState)
+    assert "closed while it was idle" in str(errors[0])
+
+
+# Ending.
+
+
+def test_a_chat_that_is_closed_ends_what_goes_on_and_takes_no_more(play: Play) -> None:
+    act = play.to("searching_tools")
+    assert act is not None
+    heard = len(play.heard)
+    play.face.close(play.chat)
+    assert act.cancelled
+    act.work.tell(ToolSearchSuccess())
+    assert len(play.heard) == heard
+    for use in (
+        lambda: play.face.dispatch(play.chat, Interrupt()),
+        lambda: play.face.until(play.chat, "ready"),
+        lambda: play.face.call(play.chat.restore, play.chat.snapshot()),
+    ):
+        with pytest.raises(IllegalState, match=r"the chat is closed; restore its snapshot\(\) in another"):
+            use()
+    play.face.close(play.chat)
+    other = Play(play.face)
+    play.face.call(other.chat.restore, play.chat.snapshot())
+    assert (other.state, other.texts) == ("ready", ["Hello."])
+
+
+def test_a_listener_may_close_the_chat_in_the_thread_of_its_work() -> None:
+    stage = Stage()
+    chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
+    chat.subscribe(lambda change: chat.close() if isinstance(change.event, ModelLoadSuccess) else None)
+    chat.dispatch(LoadModel())
+    act = stage.act("load_model")
+    act.tell(ModelLoadSuccess())
+    assert act.cancelled
+
+
+async def test_a_chat_is_used_in_a_block() -> None:
+    async with AsyncChatMachine(Engine(ScriptedLLM("Hi."))) as chat:
+        chat.dispatch("LOAD_MODEL")
+        assert await chat.run_until() == "ready"
+    with pytest.raises(IllegalState):
+        chat.dispatch("LOAD_MODEL")
+
+
+def test_an_async_chat_needs_an_event_loop() -> None:
+    chat = AsyncChatMachine(Engine(ScriptedLLM()))
+    with pytest.raises(RuntimeError):
+        chat.dispatch("LOAD_MODEL")
+    assert chat.state == "idle"
+
+
+def test_what_was_on_its_way_when_the_chat_was_closed_is_not_heard(play: Play) -> None:
+    act = play.to("loading_model")
+    assert act is not None
+    play.face.close(play.chat)
+    play.face.call(play.chat._hear, act.work, ModelLoadSuccess())
+    assert play.state == "loading_model"
+
+
+def test_nothing_begins_in_a_chat_that_is_closed() -> None:
+    stage = Stage()
+    chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
+    chat.subscribe(lambda change: chat.dispatch(LoadModel()) and None)
+    chat.subscribe(lambda change: chat.close())
+    chat.dispatch(QueueMessage("Hello."))
+    assert (chat.state, stage.is_empty) == ("idle", True)
+
+
+# Permissions and actions.
+
+
+def test_a_chat_asks_about_all_but_read_only_tools_where_the_engine_has_no_permissions(chats: ChatFace) -> None:
+    sent: list[str] = []
+
+    def mail(text: str) -> str:
+        """Send a mail."""
+        sent.append(text)
+        return "sent"
+
+    look = CallableTool.from_function(lambda: "seen", "look", "Look.").with_(read_only=True)
+    answers = [[call("a", "look"), call("b", "mail", '{"text": "Hi."}')], "Done."]
+    engine = Engine(ScriptedLLM(*answers), [mail, look])
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    assert chats.until(chat, "waiting_for_tool_approval") == "waiting_for_tool_approval"
+    assert ([request.tool for request in chat.context.pending], sent) == (["mail"], [])
+    chats.dispatch(chat, ApproveToolCall())
+    assert chats.until(chat, "ready") == "ready"
+    assert (sent, chat.context.messages[-1].text) == (["Hi."], "Done.")
+    assert engine.permissions.mode == "bypass"  # the engine keeps its own default
+
+
+@pytest.mark.parametrize("permissions", [Permissions("bypass"), Permissions(rules=[Rule("mail", "allow")])])
+def test_a_chat_does_not_ask_where_the_engine_has_permissions_that_allow_it(
+    chats: ChatFace, permissions: Permissions
+) -> None:
+    def mail() -> str:
+        """Send a mail."""
+        return "sent"
+
+    chat = chats.open(engine=Engine(ScriptedLLM(call("a", "mail"), "Done."), [mail], permissions=permissions))
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    assert chats.until(chat, "ready", "waiting_for_tool_approval") == "ready"
+    assert chat.context.messages[-1].text == "Done."
+
+
+def test_actions_can_be_replaced_one_by_one(chats: ChatFace) -> None:
+    done: list[str] = []
+
+    def append_chunk(draft: Draft, event: StreamChunk) -> None:
+        done.append(str(event.content))
+        ACTIONS["append_chunk"](draft, event)
+
+    def deliver_queue(draft: Draft, event: ChatEvent) -> None:
+        done.append(event.type)
+        ACTIONS["deliver_queue"](draft, event)
+
+    play = Play(chats, actions={"append_chunk": append_chunk, "deliver_queue": deliver_queue})
+    play.to("streaming_response")
+    play.face.dispatch(play.chat, StreamChunk("Hi."), StreamComplete())
+    assert done == ["QUEUE_MESSAGE", "Hi."]
+    assert (play.state, play.texts[-1]) == ("ready", "Hi.")
+
+
+def test_an_action_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"actions= has 'dance'; the actions are .*start_tool_search"):
+        ChatMachine(Engine(ScriptedLLM()), actions={"dance": ACTIONS["enqueue"]})
+
+
+# Snapshots.
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"version": 2}, {"version": None}, {"version": 1}, {"version": 1, "state": "dancing", "context": {}}]
+)
+def test_what_is_no_snapshot_is_refused(play: Play, data: Any) -> None:
+    play.to("ready")
+    with pytest.raises(ValueError, match="no snapshot of a chat"):
+        play.face.call(play.chat.restore, data)
+    assert play.state == "ready"
+
+
+@pytest.mark.parametrize("context", [None, [], {"messages": 5}, {"no such field": 1}, {"pending": [{}]}])
+def test_a_damaged_snapshot_is_refused(play: Play, context: Any) -> None:
+    data = {"version": 1, "state": "ready"} | ({} if context is None else {"context": context})
+    with pytest.raises(ValueError, match="this snapshot of a chat is damaged"):
+        play.face.call(play.chat.restore, data)
+    assert play.state == "idle"
+
+
+def test_what_went_on_is_cancelled_where_another_chat_is_restored(play: Play) -> None:
+    empty = play.chat.snapshot()
+    act = play.to("searching_tools")
+    assert act is not None
+    play.face.call(play.chat.restore, empty)
+    assert act.cancelled
+    assert (play.state, play.context) == ("idle", ChatContext())
+    assert (play.heard[-1].event, play.heard[-1].path) == (Restored(), ("idle",))
+    assert play.heard[-1].to_dict()["changes"]["messages"] == {"from": 0, "messages": []}
+
+
+def test_what_waited_in_a_snapshot_is_said_by_the_next_chat(chats: ChatFace) -> None:
+    first, second = Play(chats), Play(chats)
+    first.to("generating_response")
+    first.do(QueueMessage("More."))
+    chats.call(second.chat.restore, first.chat.snapshot())
+    second.act("search_tools")
+    assert (second.state, second.texts) == ("searching_tools", ["Hello.", "More."])
+
+
+def test_a_chat_begins_with_the_history_of_its_engine(chats: ChatFace) -> None:
+    engine = Engine(ScriptedLLM(), max_rounds=7)
+    engine.restore(Engine(ScriptedLLM(), history=[user("Hi."), assistant("Hello.")]).snapshot())
+    play = Play(chats, engine=engine)
+    assert (play.texts, play.context.max_rounds, play.chat.engine) == (["Hi.", "Hello."], 7, engine)

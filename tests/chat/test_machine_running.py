@@ -1,0 +1,257 @@
+"""chat.py under any order of what people do and what work tells, at once or late; every step of it is acted.
+
+Whatever comes: what listeners hear is what the table says, in order; of the work that was begun only that goes on
+which the state is about, and all other was cancelled; what is written down can be gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from support.chat_drivers import PATIENCE, Act, Async, ChatFace, Stage
+from support.engines import call
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.history import faults, unanswered
+from toolcast.chat.context import ChatContext, ChatState
+from toolcast.chat.events import (
+    ApproveToolCall,
+    ChatEvent,
+    GenerationFailure,
+    GenerationSuccess,
+    Interrupt,
+    LoadModel,
+    ModelLoadFailure,
+    ModelLoadProgress,
+    ModelLoadSuccess,
+    QueueMessage,
+    RejectToolCall,
+    RetryGeneration,
+    RetryToolCall,
+    RetryToolSearch,
+    Stop,
+    StreamChunk,
+    StreamComplete,
+    StreamError,
+    ToolCallFailure,
+    ToolCallProgress,
+    ToolCallSuccess,
+    ToolSearchFailure,
+    ToolSearchSuccess,
+)
+from toolcast.chat.machine import RESTS, ChatChange
+from toolcast.chat.transitions import transition
+from toolcast.errors import RateLimited
+from toolcast.messages import assistant
+from toolcast.testing import ScriptedLLM
+
+PEOPLE: list[ChatEvent] = [
+    *(LoadModel("one"), Interrupt(), Stop(), ApproveToolCall(), RejectToolCall()),
+    *(RetryToolSearch(), RetryGeneration(), RetryToolCall(), ApproveToolCall("b"), RejectToolCall("a", "no")),
+]
+CALLED = StreamComplete(assistant(call("a", "look"), call("b", "look")))
+TELLS: dict[str, list[Any]] = {
+    "loading_model": [ModelLoadProgress(50.0), ModelLoadSuccess(), ModelLoadSuccess(), ModelLoadFailure("gone")],
+    "searching_tools": [ToolSearchSuccess(("look",)), ToolSearchSuccess(), ToolSearchFailure("no")],
+    "generating_response": [GenerationSuccess(), GenerationSuccess(), GenerationFailure("no")],
+    "streaming_response": [StreamChunk("Some text."), StreamComplete(), CALLED, CALLED, StreamError("reset")],
+    "calling_tool": [
+        ToolCallProgress("a", "half"),
+        ToolCallSuccess("42"),
+        ToolCallSuccess("42"),
+        ToolCallFailure("no"),
+    ],
+}
+GOES_WELL: dict[str, Any] = {
+    "loading_model": ModelLoadSuccess(),
+    "searching_tools": ToolSearchSuccess(("look",)),
+    "generating_response": GenerationSuccess(),
+    "streaming_response": StreamComplete(assistant("Hi.")),
+    "calling_tool": ToolCallSuccess("42"),
+}
+LAST = (ToolSearchSuccess, ToolSearchFailure, GenerationFailure, ModelLoadSuccess, ModelLoadFailure, StreamComplete)
+"""What ends its work."""
+
+
+class Running(RuleBasedStateMachine):
+    """One chat whose work is acted."""
+
+    def __init__(self, face: ChatFace) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.face = self.stack.enter_context(face.running())
+        self.number = 0
+        self.acts: list[Act] = []
+        self.queued: list[str] = []
+
+    @initialize(rounds=st.integers(1, 3))
+    def begin(self, rounds: int) -> None:
+        self.engine = Engine(ScriptedLLM(), max_rounds=rounds)
+        self.open()
+        self.do(LoadModel())
+
+    def open(self) -> None:
+        self.stage = Stage()
+        self.chat = self.face.open(engine=self.engine, perform=self.stage.perform)
+        self.model: tuple[ChatState, ChatContext] = self.chat.state, self.chat.context
+        self.chat.subscribe(self.hear)
+
+    # What happens.
+
+    def hear(self, change: ChatChange) -> None:
+        """Compare with what the table says."""
+        state, context = self.model
+        step = transition(state, context, change.event)
+        assert change.before is context
+        assert (change.state, change.path, change.ignored) == (step.state, step.path, step.ignored)
+        assert change.context == step.context
+        json.dumps(change.to_dict(), allow_nan=False)
+        self.model = change.state, change.context
+
+    def do(self, event: ChatEvent) -> None:
+        before = self.chat.context.run
+        change = self.face.dispatch(self.chat, event)
+        assert (change.state, change.context) == (self.chat.state, self.chat.context)
+        self.take_up(before)
+
+    def take_up(self, before: int) -> None:
+        """Take up the work that was begun since the run `before`."""
+        for _ in range(self.chat.context.run - before):
+            act = self.stage._acts.get(timeout=PATIENCE)
+            self.acts.append(act)
+
+    @property
+    def going_on(self) -> list[Act]:
+        return [act for act in self.acts if not act.ended.is_set() and not act.work.cancellation.cancelled]
+
+    @rule()
+    def say(self) -> None:
+        self.number += 1
+        self.queued.append(f"message {self.number}")
+        self.do(QueueMessage(self.queued[-1]))
+
+    @rule(event=st.sampled_from(PEOPLE))
+    def people(self, event: ChatEvent) -> None:
+        self.do(event)
+
+    @precondition(lambda self: self.chat.state in TELLS)
+    @rule(data=st.data())
+    def work_tells_something(self, data: st.DataObject) -> None:
+        self.work_tells(data.draw(st.sampled_from(TELLS[self.chat.state])))
+
+    @rule(times=st.integers(1, 6), called=st.booleans())
+    def it_goes_well(self, times: int, called: bool) -> None:
+        """Some steps of the usual way."""
+        if self.chat.state in ("idle", "load_failed"):
+            self.do(LoadModel())
+        elif self.chat.state == "ready":
+            self.say()
+        for _ in range(times):
+            state = self.chat.state
+            if state == "waiting_for_tool_approval":
+                self.do(ApproveToolCall("a" if called else None))
+            elif state in TELLS:
+                self.work_tells(CALLED if called and state == "streaming_response" else GOES_WELL[state])
+
+    def work_tells(self, event: Any) -> None:
+        (act,) = self.going_on
+        before, last = self.chat.context.run, len(self.chat.context.running) == 1
+        if isinstance(event, LAST) or (isinstance(event, ToolCallSuccess) and last):
+            act.end(event)
+        elif isinstance(event, (ToolCallFailure, StreamError)):
+            act.tell(event)
+            act.work.cancellation.cancel()
+            assert act.ended.wait(PATIENCE)
+        else:
+            act.tell(event)
+        self.take_up(before)
+
+    @precondition(lambda self: self.chat.state == "streaming_response")
+    @rule(how=st.sampled_from([Interrupt(), Stop(), LoadModel("one")]), again=st.booleans())
+    def it_breaks_off(self, how: ChatEvent, again: bool) -> None:
+        self.work_tells(StreamChunk("Half"))
+        self.do(how)
+        if again:
+            self.do(RetryGeneration())
+
+    @precondition(lambda self: self.going_on)
+    @rule()
+    def work_raises(self) -> None:
+        (act,) = self.going_on
+        before = self.chat.context.run
+        act.tell(RateLimited("slow down"))
+        assert act.work.job is not None and act.work.job.wait(PATIENCE)
+        self.take_up(before)
+
+    @precondition(lambda self: len(self.acts) > len(self.going_on))
+    @rule(data=st.data())
+    def it_is_late(self, data: st.DataObject) -> None:
+        """Work that was given up, or is over, has still something to say."""
+        act = data.draw(st.sampled_from([act for act in self.acts if act not in self.going_on]))
+        event = data.draw(st.sampled_from([event for events in TELLS.values() for event in events]))
+        now = self.model
+        if act.work.cancellation.cancelled or act.work.run != self.chat.context.run:
+            self.face.call(act.work.tell, event)
+            assert self.model == now
+
+    @rule()
+    def restart(self) -> None:
+        """Another program goes on with it."""
+        data = json.loads(json.dumps(self.chat.snapshot()))
+        self.face.close(self.chat)
+        assert all(act.ended.wait(PATIENCE) for act in self.acts)
+        self.face.opened.remove(self.chat)
+        self.acts.clear()
+        self.open()
+        self.model = data["state"], ChatContext.from_dict(data["context"])
+        before = self.model[1].run
+        unheard = self.chat.subscribe(lambda change: None)
+        self.chat._listeners.clear()
+        self.face.call(self.chat.restore, data)
+        unheard()
+        self.chat.subscribe(self.hear)
+        self.model = self.chat.state, self.chat.context
+        self.take_up(before)
+
+    # What holds.
+
+    @invariant()
+    def only_the_work_goes_on_that_the_state_is_about(self) -> None:
+        going_on = self.going_on
+        assert len(going_on) == (self.chat.state not in RESTS)
+        assert all(act.work.run == self.chat.context.run for act in going_on)
+        assert self.stage.is_empty
+
+    @invariant()
+    def what_is_seen_is_what_was_heard(self) -> None:
+        assert self.model == (self.chat.state, self.chat.context)
+
+    @invariant()
+    def nothing_said_is_lost(self) -> None:
+        said = [message for message in self.chat.context.messages if message.role == "user"]
+        assert [message.text for message in (*said, *self.chat.context.queue)] == self.queued
+
+    @invariant()
+    def the_history_is_sound(self) -> None:
+        messages = self.chat.context.messages
+        assert unanswered(messages) or faults(messages) == []
+
+    def teardown(self) -> None:
+        self.stack.close()
+        assert all(act.ended.wait(PATIENCE) for act in self.acts)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "face, examples", [(ChatFace, 40), (partial(Async, "asyncio"), 10), (partial(Async, "trio"), 10)]
+)
+def test_any_order_of_events(face: Any, examples: int) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(lambda: Running(face()), settings=settings(max_examples=examples, stateful_step_count=30))

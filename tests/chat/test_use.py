@@ -1,0 +1,505 @@
+"""The chat machine as a demanding application uses it: what went wrong when somebody did, and must not again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from support.chat_drivers import PATIENCE, ChatFace, Stage
+from support.engines import call, results
+from toolcast.agents.engine.compaction import Compaction
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.history import faults
+from toolcast.agents.permissions.permissions import Permissions
+from toolcast.async_support.background_jobs import SideJob
+from toolcast.chat.context import ChatContext, Streamed
+from toolcast.chat.effects import Work
+from toolcast.chat.events import (
+    ApproveToolCall,
+    Interrupt,
+    LoadModel,
+    ModelLoadSuccess,
+    QueueMessage,
+    RejectToolCall,
+    RetryGeneration,
+    ToolSearchSuccess,
+)
+from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
+from toolcast.errors import ContextTooLong, FailTurn, IllegalState
+from toolcast.events import Finish, TextDelta
+from toolcast.messages import Message
+from toolcast.testing import ScriptedLLM, VirtualClock
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.usage import Budget
+
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+def look(value: int = 0) -> str:
+    """Look at a value."""
+    return f"seen {value}"
+
+
+def requests_of(engine: Engine) -> list[Sequence[Message]]:
+    llm: Any = engine.llm
+    return [asked.messages for asked in llm.requests]
+
+
+# Who dispatches, and from where.
+
+
+@pytest.mark.parametrize("event", [None, 5, ["QUEUE_MESSAGE"], QueueMessage])
+def test_what_is_no_event_at_all_is_refused_in_words(chats: ChatFace, event: Any) -> None:
+    chat = chats.open()
+    with pytest.raises(TypeError, match=r"is no event: use QueueMessage\('Hello.'\), or plain data"):
+        chats.dispatch(chat, event)
+
+
+def test_who_dispatches_from_a_thread_is_told_how() -> None:
+    chat = AsyncChatMachine(Engine(ScriptedLLM()))
+    with pytest.raises(RuntimeError, match=r"from a thread: call_soon_threadsafe\(chat.dispatch, ...\)"):
+        chat.dispatch("LOAD_MODEL")
+
+
+def test_work_tells_from_any_thread(chats: ChatFace) -> None:
+    async def search(work: Work) -> None:
+        if work.concurrent:
+            await anyio.to_thread.run_sync(work.tell, ToolSearchSuccess())
+        else:
+            thread = threading.Thread(target=work.tell, args=(ToolSearchSuccess(),))
+            thread.start()
+            thread.join(PATIENCE)
+
+    chat = chats.open("Hi.", perform={"search_tools": search})
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    chats.until(chat, "ready")
+    assert [message.text for message in chat.context.messages] == ["Hello.", "Hi."]
+
+
+@BACKENDS
+def test_what_a_thread_tells_a_loop_that_is_closed_is_not_heard(backend: Any) -> None:
+    works: list[Work] = []
+
+    async def search(work: Work) -> None:
+        works.append(work)
+
+    async def main() -> AsyncChatMachine:
+        chat = AsyncChatMachine(Engine(ScriptedLLM()), perform={"search_tools": search})
+        chat.dispatch(QueueMessage("Hello."))
+        chat.dispatch("LOAD_MODEL")
+        await chat.run_until("searching_tools")
+        await anyio.wait_all_tasks_blocked()
+        return chat
+
+    chat = anyio.run(main, backend=backend)
+    thread = threading.Thread(target=works[0].tell, args=(ToolSearchSuccess(),))
+    thread.start()
+    thread.join(PATIENCE)
+    assert chat.state == "searching_tools"
+
+
+def test_a_listener_cannot_wait() -> None:
+    errors: list[Exception] = []
+
+    def wait(change: ChatChange) -> None:
+        try:
+            chat.run_until("ready")
+        except IllegalState as error:
+            errors.append(error)
+
+    with ChatMachine(Engine(ScriptedLLM())) as chat:
+        chat.subscribe(wait)
+        chat.dispatch("LOAD_MODEL")
+        assert chat.run_until() == "ready"
+    assert [str(error) for error in errors] == ["a listener cannot wait: nothing happens before it is back"] * 2
+
+
+def test_work_of_a_name_that_there_is_not_is_refused(chats: ChatFace) -> None:
+    with pytest.raises(ValueError, match="perform= has 'generation'; the orders are load_model, search_tools, gen"):
+        chats.open(perform={"generation": print})
+
+
+def test_a_tool_that_the_chat_was_not_given_cannot_be_found(chats: ChatFace) -> None:
+    async def search(*asked: Any) -> Sequence[CallableTool]:
+        return [CallableTool.from_function(look)]
+
+    chat = chats.open(search=search)
+    chats.dispatch(chat, QueueMessage("Hello."), LoadModel())
+    chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and error.message.startswith("ValueError: the search found look, which the chat was not")
+    assert chat.context.tools == ()
+
+
+def test_a_listener_that_closes_the_chat_waits_for_no_work_which_may_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def close(chat: ChatMachine, change: ChatChange) -> None:
+        chat.close()
+
+    waited: list[SideJob] = []
+    monkeypatch.setattr(SideJob, "wait", lambda job, timeout: waited.append(job))
+    for inside in (True, False):
+        stage = Stage()
+        chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
+        chat.dispatch("LOAD_MODEL")
+        act = stage.act("load_model")
+        if inside:
+            chat.subscribe(partial(close, chat))
+            chat.dispatch(QueueMessage("Hello."))
+        else:
+            chat.close()
+        assert act.cancelled and bool(waited) != inside
+
+
+def test_a_tool_may_close_the_chat_that_it_runs_for() -> None:
+    closed = threading.Event()
+
+    def leave() -> str:
+        """Leave."""
+        chat.close()
+        closed.set()
+        return "gone"
+
+    chat = ChatMachine(Engine(ScriptedLLM(call("a", "leave")), [leave], permissions=Permissions("bypass")))
+    chat.dispatch(QueueMessage("Go."))
+    chat.dispatch("LOAD_MODEL")
+    assert closed.wait(PATIENCE)
+    with pytest.raises(IllegalState, match="the chat is closed"):
+        chat.dispatch("LOAD_MODEL")
+
+
+# Where the event loop ends.
+
+
+@BACKENDS
+def test_a_chat_is_closed_with_its_loop_and_begins_nothing_in_it(
+    backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[Work] = []
+
+    async def search(work: Work) -> None:
+        begun.append(work)
+        await anyio.sleep_forever()
+
+    async def main() -> AsyncChatMachine:
+        chat = AsyncChatMachine(Engine(ScriptedLLM()), perform={"search_tools": search})
+        chat.dispatch("LOAD_MODEL")
+        await chat.run_until("ready")
+        chat.dispatch(QueueMessage("Hello."))
+        chat.dispatch(QueueMessage("More."))
+        await anyio.wait_all_tasks_blocked()
+        return chat
+
+    chat = anyio.run(main, backend=backend)
+    assert (chat.state, len(begun), caplog.text) == ("searching_tools", 1, "")
+    with pytest.raises(IllegalState, match="the chat is closed"):
+        chat.restore(chat.snapshot())
+    with ChatMachine(Engine(ScriptedLLM("Hi."))) as other:
+        other.restore(chat.snapshot())
+        assert other.run_until("ready", timeout=PATIENCE) == "ready"
+        assert [message.text for message in other.context.messages] == ["Hello.", "More.", "Hi."]
+
+
+def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    async def search(work: Work) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with AsyncChatMachine(Engine(ScriptedLLM()), perform={"search_tools": search}) as chat:
+            chat.dispatch("LOAD_MODEL")
+            await chat.run_until("ready")
+            chat.dispatch(QueueMessage("Hello."))
+            await chat.run_until("ready")
+            assert chat.context.last_error is not None
+            assert chat.context.last_error.message == "CancelledError"
+
+    asyncio.run(main())
+
+
+# Going on with a snapshot.
+
+
+def test_work_that_was_restored_over_is_not_taken_for_what_follows_it(chats: ChatFace) -> None:
+    stage = Stage()
+    chat = chats.open(perform=stage.perform)
+    chats.dispatch(chat, LoadModel())
+    stage.act("load_model").end(ModelLoadSuccess())
+    ready = chat.snapshot()
+    chats.dispatch(chat, QueueMessage("One."))
+    old = stage.act("search_tools")
+    chats.call(chat.restore, ready)
+    chats.dispatch(chat, QueueMessage("Two."))
+    new = stage.act("search_tools")
+    assert old.work.run == new.work.run and old.cancelled
+    chats.call(chat._hear, old.work, ToolSearchSuccess(run=old.work.run))
+    assert chat.state == "searching_tools"
+    assert old.work.job is not None and old.work.job.wait(PATIENCE)
+    chats.dispatch(chat, Interrupt())
+    assert new.cancelled
+
+
+def test_the_limits_are_those_of_the_engine_it_goes_on_with(chats: ChatFace) -> None:
+    first, second = chats.open(), chats.open(engine=Engine(ScriptedLLM(), max_rounds=3))
+    chats.call(second.restore, first.snapshot())
+    assert second.context.max_rounds == 3
+
+
+def snapshot_with_calls() -> dict[str, Any]:
+    """One of a chat in which two calls wait for a word."""
+    llm = ScriptedLLM([call("a", "look"), call("b", "look")])
+    with ChatMachine(Engine(llm, [look], permissions=Permissions())) as chat:
+        chat.dispatch(QueueMessage("Go."))
+        chat.dispatch("LOAD_MODEL")
+        chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
+        data: dict[str, Any] = json.loads(json.dumps(chat.snapshot()))
+        return data
+
+
+def test_a_newer_or_damaged_snapshot_is_refused(chats: ChatFace) -> None:
+    chat = chats.open()
+    contexts: list[Any] = [[], {"mood": 1}, {"queue": 5}]
+    damaged: list[Any] = [None, {"version": 1, "state": "ready"}]
+    damaged += [{"version": 1, "state": "ready", "context": context} for context in contexts]
+    for data in damaged:
+        with pytest.raises(ValueError, match="this snapshot of a chat is damaged"):
+            chats.call(chat.restore, data)
+    assert (chat.state, chat.context) == ("idle", ChatContext())
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "nobody to be asked": {"pending": []},
+    "no such call": {"pending": [{"call_id": "zzz", "tool": "look", "arguments": "{}"}]},
+    "nothing was said": {"messages": []},
+    "a retry that cannot be": {"state": "ready", "retry": "generation"},
+    "calls that are not there": {"state": "ready", "retry": "tool_call", "running": ["zzz"], "messages": []},
+    "it was writing": {"state": "streaming_response"},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_a_chat_goes_on_with_an_odd_snapshot(chats: ChatFace, odd: dict[str, Any]) -> None:
+    data = snapshot_with_calls()
+    data["context"] |= {name: value for name, value in odd.items() if name != "state"}
+    engine = Engine(ScriptedLLM(*["Fine."] * 3), [look], permissions=Permissions())
+    chat = chats.open(engine=engine)
+    chats.call(chat.restore, data | {"state": odd.get("state", data["state"])})
+    assert (chat.state, chat.context.pending) == ("ready", ())
+    for event in (RetryGeneration(), "RETRY_TOOL_CALL", "RETRY_TOOL_SEARCH", QueueMessage("More.")):
+        chats.dispatch(chat, event)
+        chats.until(chat)
+    assert chat.context.messages[-1].text == "Fine."
+    assert [faults(asked) for asked in requests_of(engine)] == [[]] * len(requests_of(engine))
+
+
+def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: ChatFace) -> None:
+    engine = Engine(ScriptedLLM(call("a", "look")), [look], permissions=Permissions(approve="later"))
+    engine.submit("Go.")
+    first, second = chats.open(engine=engine), chats.open()
+    chats.call(second.restore, first.snapshot())
+    assert (second.state, second.context.messages) == ("idle", engine.history)
+
+
+# What is said while tools run.
+
+
+def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: ChatFace) -> None:
+    begun, opened = threading.Event(), threading.Event()
+
+    def open_door(value: int) -> str:
+        """Open a door."""
+        begun.set()
+        assert opened.wait(PATIENCE)
+        return f"open {value}"
+
+    calls = [call(id, "open_door", f'{{"value": {number}}}') for number, id in enumerate("abc")]
+    engine = Engine(ScriptedLLM(calls, "Done."), [open_door], permissions=Permissions())
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "waiting_for_tool_approval")
+    chats.dispatch(chat, ApproveToolCall("a"))
+    assert begun.wait(PATIENCE)
+    assert not chats.dispatch(chat, ApproveToolCall("b")).ignored
+    assert not chats.dispatch(chat, RejectToolCall("c", "not that one")).ignored
+    opened.set()
+    assert chats.until(chat, "ready", "waiting_for_tool_approval") == "ready"
+    contents = {result.call_id: result.content for result in results(chat.context.messages)}
+    assert contents == {"a": "open 0", "b": "open 1", "c": "permission denied: not that one"}
+    assert list(contents) == ["a", "b", "c"]
+
+
+def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(chats: ChatFace) -> None:
+    def fail() -> str:
+        """Fail."""
+        raise LookupError("gone")
+
+    engine = Engine(ScriptedLLM(call("a", "fail"), "I see."), [fail], permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    chats.dispatch(chat, LoadModel())
+    chats.until(chat, "ready")
+    assert chat.context.last_error is None
+    chats.dispatch(chat, QueueMessage("Never mind."))
+    chats.until(chat, "ready")
+    assert [result.content for result in results(chat.context.messages)] == ["The tool failed."]
+
+
+def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatFace) -> None:
+    ran: list[str] = []
+
+    def fail() -> str:
+        """Fail."""
+        raise FailTurn("the licence has expired")
+
+    def go() -> str:
+        """Go."""
+        ran.append("go")
+        return "gone"
+
+    answers = [[call("a", "fail"), call("b", "go")], "Done."]
+    engine = Engine(ScriptedLLM(*answers), [fail, go], permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    assert chat.context.last_error is not None
+    assert (chat.context.last_error.message, ran) == ("fail: the licence has expired", [])
+    assert chat.context.retry == "tool_call"
+
+
+# The limits of the engine.
+
+
+def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatFace) -> None:
+    engine = Engine(ScriptedLLM(*[call("a", "look")] * 5), [look], max_repeats=2, permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and "more than 2 times in a row" in error.message
+    assert len(requests_of(engine)) == 3
+    chats.dispatch(chat, QueueMessage("Once more."))
+    chats.until(chat, "ready")
+    assert len(requests_of(engine)) == 6 and "asked for one more" in str(chat.context.last_error)
+
+
+def test_seconds_are_counted_while_something_is_done(chats: ChatFace) -> None:
+    clock = VirtualClock()
+
+    def sleep() -> str:
+        """Sleep for a while."""
+        clock.advance(7)
+        return "slept"
+
+    llm = ScriptedLLM(*[call("a", "sleep")] * 5)
+    llm.clock = clock
+    engine = Engine(llm, [sleep], budget=Budget(seconds=10), permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and "the budget of 10 seconds is used up (14.0 spent)" in error.message
+    assert (len(requests_of(engine)), engine.transcript.spending.seconds()) == (2, 14)
+
+
+class Narrow(ScriptedLLM):
+    """A model that takes no more than so many characters."""
+
+    refused = 0
+
+    async def _events(self, messages: Sequence[Message], *rest: Any) -> Any:
+        if sum(len(result.content) for result in results(messages)) > 2_500:
+            self.refused += 1
+            raise ContextTooLong("too long")
+        async for event in super()._events(messages, *rest):
+            yield event
+
+
+@pytest.mark.parametrize("at", [None, 700], ids=["refused", "before that"])
+def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatFace, at: int | None) -> None:
+    def read() -> str:
+        """Read a page."""
+        return "word " * 200
+
+    summed: list[int] = []
+
+    def summarise(messages: Sequence[Message]) -> str:
+        summed.append(len(messages))
+        return "They read."
+
+    llm = Narrow(*[call("call_0", "read"), "Fine."] * 6)
+    engine = Engine(
+        llm, [read], compaction=Compaction(keep=300, at=at, summarise=summarise), permissions=Permissions("bypass")
+    )
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, LoadModel())
+    chats.until(chat, "ready")
+    for _ in range(6):
+        chats.dispatch(chat, QueueMessage("Go."))
+        chats.until(chat, "ready")
+    assert chat.context.last_error is None
+    assert len(summed) == 2, summed
+    assert llm.refused == (2 if at is None else 0)
+    assert [faults(asked) for asked in requests_of(engine)] == [[]] * 12
+    assert faults(chat.context.messages) == [] and len(chat.context.messages) == 24
+    ids = [result.call_id for result in results(chat.context.messages)]
+    assert ids == ["call_0", "call_0-2", "call_0-3", "call_0-4", "call_0-5", "call_0-6"]
+
+
+# Looking at an answer while it is written.
+
+
+def test_who_looks_at_the_text_after_each_piece_folds_each_piece_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolcast.accumulator import Accumulator
+
+    folded: list[Any] = []
+    apply: Callable[[Accumulator, Any], None] = Accumulator.apply
+
+    def counted(self: Accumulator, event: Any) -> None:
+        folded.append(event)
+        apply(self, event)
+
+    monkeypatch.setattr(Accumulator, "apply", counted)
+    streamed = [Streamed()]
+    for number in range(50):
+        streamed.append(streamed[-1].added(TextDelta(f"{number} ")))
+        assert streamed[-1].text.endswith(f"{number} ")
+    assert len(folded) == 50
+    texts = [each.text for each in reversed(streamed)]
+    assert texts == ["".join(f"{number} " for number in range(length)) for length in reversed(range(51))]
+    branch = streamed[10].added(TextDelta("x"))
+    assert (branch.text, streamed[11].text) == (streamed[10].text + "x", streamed[10].text + "10 ")
+
+
+def test_several_threads_look_at_an_answer() -> None:
+    streamed = [Streamed()]
+    for _ in range(300):
+        streamed.append(streamed[-1].added(TextDelta("word ")))
+    wrong: list[int] = []
+
+    def read() -> None:
+        wrong.extend(at for at, each in enumerate(streamed) if each.text != "word " * at)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert wrong == []
+
+
+def test_a_long_answer_is_shown_while_it_comes(chats: ChatFace) -> None:
+    chat = chats.open([*[TextDelta("word ")] * 500, Finish("end_turn")])
+    shown: list[int] = []
+    chat.subscribe(lambda change: shown.append(len(change.context.streamed.text)))
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "ready")
+    assert max(shown) == len(chat.context.messages[-1].text) == 2_500

@@ -1,0 +1,141 @@
+"""GuidedLlamaCpp: which tool a question needs is asked first; the answer is held to it, and ends where it repeats."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from support.chunks import delta, sse, text_body
+from support.local_server import Local
+from support.sync_and_async import Face
+from toolcast import Message, assistant, system, tool_result, user
+from toolcast.errors import ServerError
+from toolcast.events import Finish
+from toolcast.llms.local.guided import GuidedLlamaCpp
+from toolcast.messages import ToolCallPart
+from toolcast.providers.repetition import REPETITION
+from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.tools.callable_tool import as_tools
+
+JSON = {"content-type": "application/json"}
+OBEYS = Recorded([json.dumps({"choices": [{"text": "{"}]}).encode()], headers=JSON)
+CALL = ToolCallPart("call_1", "weather", '{"city": "Oslo"}')
+
+
+def weather(city: str) -> str:
+    """The weather
+    of a city."""
+    return f"{city}: sunny"
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+TOOLS = as_tools((weather, multiply))
+
+
+@pytest.fixture(autouse=True)
+def local(monkeypatch: pytest.MonkeyPatch) -> Local:
+    return Local.used_by(monkeypatch)
+
+
+def told(text: str) -> Recorded:
+    return Recorded([text_body(text)], headers=JSON)
+
+
+def asked(network: ReplayNetwork) -> list[dict[str, Any]]:
+    return [json.loads(request.body) for request in network.requests]
+
+
+def test_a_question_for_a_tool_becomes_a_call_of_it(face: Face) -> None:
+    network = ReplayNetwork(told('{"tool": "weather"}'), OBEYS, told('{"city": "Oslo"}'))
+    talk = [system("Be brief."), user("How is Oslo?")]
+    answer = face.chat(GuidedLlamaCpp(network=network), talk, tools=TOOLS, tool_choice="auto")
+    (call,) = answer.message.tool_calls
+    assert (call.name, call.arguments) == ("weather", '{"city": "Oslo"}')
+    choice, _, request = asked(network)
+    rules = (
+        "Choose the tool for each request, or none.\nweather: The weather of a city.\nmultiply: Multiply two numbers."
+    )
+    assert [(message["role"], message["content"]) for message in choice["messages"]] == [
+        ("system", rules),
+        ("user", "What is the largest ocean?"),
+        ("assistant", '{"tool": "none"}'),
+        ("user", "Thanks!"),
+        ("assistant", '{"tool": "none"}'),
+        ("user", "Hi!"),
+        ("assistant", '{"tool": "none"}'),
+        ("user", "The weather of a city."),
+        ("assistant", '{"tool": "weather"}'),
+        ("user", "Multiply two numbers."),
+        ("assistant", '{"tool": "multiply"}'),
+        ("user", "How is Oslo?"),
+    ]
+    assert '"enum": ["none", "weather", "multiply"]' in choice["grammar"]
+    assert choice["temperature"] == 0
+    assert "Answer with JSON with the fields: city." in request["messages"][0]["content"]
+    assert network.open_replies == 0
+
+
+@pytest.mark.parametrize("choice", ['{"tool": "none"}', '{"tool": "fly"}', "[]", "no JSON"])
+def test_any_other_question_is_answered_without_tools(face: Face, choice: str) -> None:
+    network = ReplayNetwork(told(choice), told("Hello."))
+    assert face.chat(GuidedLlamaCpp(network=network), "Hi", tools=TOOLS).text == "Hello."
+    assert "grammar" not in asked(network)[1]
+    assert "weather" not in str(network.requests[1].body)
+
+
+def test_after_a_result_it_answers_in_words(face: Face) -> None:
+    network = ReplayNetwork(told("It is sunny."))
+    talk: list[Message] = [user("How is Oslo?"), assistant(CALL), tool_result(CALL, "Oslo: sunny")]
+    assert face.chat(GuidedLlamaCpp(network=network), talk, tools=TOOLS).text == "It is sunny."
+    (request,) = asked(network)
+    assert "grammar" not in request
+    assert "Oslo: sunny" in request["messages"][-1]["content"]
+
+
+def test_a_choice_that_was_made_is_kept(face: Face) -> None:
+    network = ReplayNetwork(OBEYS, told('{"calls": [{"a": 2, "b": 3}]}'))
+    answer = face.chat(GuidedLlamaCpp(network=network), "2 times 3", tools=TOOLS, tool_choice="multiply")
+    assert [call.name for call in answer.message.tool_calls] == ["multiply"]
+
+
+def test_without_tools_there_is_nothing_to_choose(face: Face) -> None:
+    network = ReplayNetwork(told("Hello."))
+    assert face.chat(GuidedLlamaCpp(network=network), "Hi").text == "Hello."
+
+
+def test_a_long_question_is_chosen_for_by_its_beginning(face: Face) -> None:
+    network = ReplayNetwork(told('{"tool": "none"}'), told("Hello."))
+    face.chat(GuidedLlamaCpp(network=network), "word " * 10_000, tools=TOOLS)
+    choice, request = asked(network)
+    assert len(choice["messages"][-1]["content"]) == 500
+    assert len(request["messages"][-1]["content"]) == 50_000
+
+
+def test_an_answer_that_repeats_itself_is_ended(face: Face) -> None:
+    piece = "The weather is influenced by the Arctic. "
+    body = sse(*(delta(content=piece) for _ in range(100)), delta("stop"))
+    network = ReplayNetwork(Recorded(body))
+    with GuidedLlamaCpp(network=network) as llm:
+        *pieces, end = face.events(llm, "Hi")
+    assert end == Finish("other", raw=REPETITION)
+    assert len(pieces) < 10
+    assert network.open_replies == 0
+
+
+def test_an_error_of_the_server_is_that_of_the_answer(face: Face) -> None:
+    failed = Recorded([b'{"error": {"message": "out of order"}}'], status=500, headers=JSON)
+    network = ReplayNetwork(failed, failed)
+    with pytest.raises(ServerError, match="out of order"):
+        face.chat(GuidedLlamaCpp(network=network, max_retries=0), "Hi", tools=TOOLS)
+
+
+def test_it_can_be_pickled() -> None:
+    made = pickle.loads(pickle.dumps(GuidedLlamaCpp()))
+    assert repr(made) == "GuidedLlamaCpp('smollm2')"

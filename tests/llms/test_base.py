@@ -1,0 +1,333 @@
+"""What every LLM shares: chat, tools, predicting and calling; and bringing one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+import toolcast
+from support.albums import SEA, SHORT, Album, call
+from support.sync_and_async import Face
+from toolcast import (
+    Finish,
+    FunctionCallingLLM,
+    LLMMetadata,
+    Message,
+    MissingOutputError,
+    NoToolCallError,
+    Ollama,
+    OpenAI,
+    OpenAICompatible,
+    Settings,
+    TextDelta,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    UnknownToolError,
+    UnsupportedLLMError,
+    assistant,
+    llm,
+    system,
+    user,
+)
+from toolcast.agents.engine.engine import Engine
+from toolcast.errors import OutputTypeError, StreamTruncated
+from toolcast.events import Event
+from toolcast.llms.base import AgentChatResponse
+from toolcast.providers.base import NamedTool
+from toolcast.testing import ReplayNetwork, ScriptedLLM
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = ToolCallPart("c1", "add", '{"a": 1, "b": 2}')
+ADD_MORE = ToolCallPart("c2", "add", '{"a": 3, "b": 4}')
+
+
+def test_a_string_is_a_user_message(face: Face) -> None:
+    scripted = ScriptedLLM("Hi!", system_prompt="Be kind.")
+    response = face.chat(scripted, "Hello")
+    assert response.text == "Hi!"
+    assert response.message == assistant("Hi!")
+    assert scripted.requests[0].messages == (system("Be kind."), user("Hello"))
+
+
+@pytest.mark.parametrize("messages", [user("a"), [user("a")], ["a"], (user("a"),)])
+def test_messages_in_any_form(messages: Any) -> None:
+    scripted = ScriptedLLM("b")
+    scripted.chat(messages)
+    assert scripted.requests[0].messages == (user("a"),)
+
+
+def test_chat_returns_tool_calls_unrun(face: Face) -> None:
+    response = face.chat(ScriptedLLM([ADD, ADD_MORE]), "x", tools=[add])
+    assert response.message.tool_calls == (ADD, ADD_MORE)
+    assert response.stop_reason == "tool_use"
+
+
+def test_chat_with_tools_gives_at_most_one_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    scripted = ScriptedLLM([ADD, ADD_MORE], [ADD, ADD_MORE])
+    response = face.method(scripted, "chat_with_tools", [add], "x")
+    assert response.message.tool_calls == (ADD,)
+    assert "more than one tool call" in caplog.text
+    several = face.method(scripted, "chat_with_tools", [add], "x", allow_parallel_tool_calls=True)
+    assert several.message.tool_calls == (ADD, ADD_MORE)
+
+
+def test_chat_with_tools_streams() -> None:
+    scripted = ScriptedLLM([ADD, ADD_MORE])
+    stream = scripted.chat_with_tools([add], "x", stream=True)
+    ids = {event.id for event in stream if isinstance(event, toolcast.ToolCallDone)}
+    assert ids == {"c1"}
+
+    async def main() -> None:
+        stream = await ScriptedLLM([ADD]).achat_with_tools([add], "x", stream=True)
+        names = [type(event).__name__ async for event in stream]
+        assert names[0] == "ToolCallStart"
+
+    anyio.run(main)
+
+
+def test_predict_and_call_runs_the_tools(face: Face) -> None:
+    scripted = ScriptedLLM([ADD, ADD_MORE], [ADD, ADD_MORE])
+    one = face.method(scripted, "predict_and_call", [add], "x")
+    assert one.parse_tool_outputs() == 3
+    assert one.sources[0].raw_input == ADD.arguments
+    both = face.method(scripted, "predict_and_call", [add], "x", allow_parallel_tool_calls=True)
+    assert both.parse_tool_outputs(allow_parallel_tool_calls=True) == [3, 7]
+
+
+def test_predict_without_a_call(face: Face) -> None:
+    scripted = ScriptedLLM("no", "no")
+    with pytest.raises(NoToolCallError, match="0 tool calls"):
+        face.method(scripted, "predict_and_call", [add], "x")
+    answer = face.method(scripted, "predict_and_call", [add], "x", error_on_no_tool_call=False)
+    assert answer.response.text == "no"
+    assert answer.parse_tool_outputs(allow_parallel_tool_calls=True) == []
+    with pytest.raises(MissingOutputError):
+        answer.parse_tool_outputs()
+    with pytest.raises(AttributeError):
+        AgentChatResponse(answer.response).parse_tool_outputs()
+
+
+def test_predict_an_unknown_tool(face: Face) -> None:
+    with pytest.raises(UnknownToolError, match="sub"):
+        face.method(ScriptedLLM([ToolCallPart("1", "sub", "{}")]), "predict_and_call", [add], "x")
+
+
+def test_models_are_tools_too(face: Face) -> None:
+    answer = face.method(ScriptedLLM(SEA), "predict_and_call", [Album, add], "x")
+    assert answer.parse_tool_outputs() == SEA
+
+
+def test_tool_choices(face: Face) -> None:
+    scripted = ScriptedLLM("a", "b", "c")
+    for choice in ("add", "required", {"type": "any"}):
+        face.chat(scripted, "x", tools=[add], tool_choice=choice)
+    assert [asked.tool_choice for asked in scripted.requests] == [NamedTool("add"), "required", {"type": "any"}]
+    with pytest.raises(ValueError, match="subtract"):
+        face.chat(scripted, "x", tools=[add], tool_choice="subtract")
+    with pytest.raises(ValueError, match="no tools"):
+        face.chat(scripted, "x", tool_choice="subtract")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(OutputTypeError, match="add"):
+        ScriptedLLM().chat("x", tools=[add, add])
+
+
+def test_calls_of_a_response() -> None:
+    scripted = ScriptedLLM([ADD], "text")
+    assert scripted.get_tool_calls_from_response(scripted.chat("x", tools=[add])) == [ADD]
+    text = scripted.chat("x")
+    assert scripted.get_tool_calls_from_response(text, error_on_no_tool_call=False) == []
+    with pytest.raises(NoToolCallError):
+        scripted.get_tool_calls_from_response(text)
+
+
+# -- bringing one's own -----------------------------------------------------------------------------------------
+
+
+class Echo(FunctionCallingLLM):
+    """Says what was said."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata("echo", context_window=100)
+
+    async def _events(
+        self, messages: Sequence[Message], tools: Any, tool_choice: Any, settings: Settings
+    ) -> AsyncIterator[Event]:
+        yield TextDelta(messages[-1].text)
+        yield Finish("end_turn")
+
+
+class Waiting(Echo):
+    """Suspends before it answers."""
+
+    async def _events(self, *args: Any) -> AsyncIterator[Event]:
+        await asyncio.sleep(0)
+        async for event in super()._events(*args):
+            yield event
+
+
+class Unfinished(Echo):
+    """Forgets its Finish."""
+
+    async def _events(self, *args: Any) -> AsyncIterator[Event]:
+        yield TextDelta("a")
+
+
+def test_a_custom_llm_on_every_face(face: Face) -> None:
+    response = face.chat(Echo(), "Hello")
+    assert (response.text, response.model, response.provider) == ("Hello", "echo", "custom")
+
+
+def test_one_that_suspends_works_only_on_the_async_face() -> None:
+    async def main() -> str:
+        return (await Waiting().achat("Hello")).text
+
+    assert anyio.run(main) == "Hello"
+    ask = ToolOrchestratingLLM(int, "x", Waiting())
+    calls: list[Callable[[], object]] = [
+        lambda: Waiting().chat("Hello"),
+        lambda: next(iter(Waiting().stream_chat("Hello"))),
+        lambda: Waiting().predict_and_call([int], "Hello"),
+        ask,
+        lambda: ask.stream().final(),
+        lambda: Engine(Waiting()).submit("Hello"),
+    ]
+    for call_it in calls:
+        with pytest.raises(
+            toolcast.WouldSuspend, match="such as a custom LLM whose _events awaits I/O; await the async"
+        ):
+            call_it()
+
+
+def test_one_without_an_end_is_told_so(face: Face) -> None:
+    with pytest.raises(StreamTruncated, match="Finish"):
+        face.chat(Unfinished(), "Hello")
+
+
+def test_an_iterator_that_is_no_generator_will_do(face: Face) -> None:
+    class Listed(Echo):
+        def _events(self, *args: Any) -> AsyncIterator[Event]:
+            return Iterating([TextDelta("a"), Finish("end_turn")])
+
+    class Iterating:
+        def __init__(self, events: list[Event]) -> None:
+            self._events = iter(events)
+
+        def __aiter__(self) -> AsyncIterator[Event]:
+            return self
+
+        async def __anext__(self) -> Event:
+            for event in self._events:
+                return event
+            raise StopAsyncIteration
+
+    assert face.chat(Listed(), "x").text == "a"
+
+
+def test_a_custom_llm_has_no_http_of_its_own() -> None:
+    make = toolcast.ToolOrchestratingLLM(Album, "x", Echo())
+    assert make.preview().request is None
+    assert make.preview().body is None
+    for attempt in (make.request, lambda: make.parse("{}")):
+        with pytest.raises(TypeError, match="Echo"):
+            attempt()
+
+
+# -- the ready-made ---------------------------------------------------------------------------------------------
+
+
+def test_names() -> None:
+    assert isinstance(llm("openai:gpt-5.4"), OpenAI)
+    assert isinstance(llm("ollama:llama3.2"), Ollama)
+    assert isinstance(llm("groq:llama"), OpenAICompatible)
+    assert llm("local").metadata.model_name == "smollm2"
+    assert llm("ollama:qwen3:8b").metadata.model_name == "qwen3:8b"
+    for name in ("gpt-5.4", "nobody:model", "openai:"):
+        with pytest.raises(UnsupportedLLMError, match=r"provider:model|openai:MODEL"):
+            llm(name)
+    assert toolcast.ToolOrchestratingLLM(Album, "x", "ollama:llama3.2").llm.metadata.provider == "ollama"
+
+
+def test_a_service_is_known_by_its_address_or_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OpenAICompatible("m", base_url="https://api.groq.com/openai/v1").metadata.provider == "groq"
+    assert OpenAICompatible("m", base_url="http://localhost:9/v1").metadata.provider != "groq"
+    assert OpenAICompatible("m", service="deepseek").metadata.provider == "deepseek"
+    with pytest.raises(UnsupportedLLMError, match="grok"):
+        _ = OpenAICompatible("m", service="grok").wire
+    monkeypatch.delenv("OPENAI_COMPATIBLE_BASE_URL", raising=False)
+    with pytest.raises(UnsupportedLLMError, match="base_url"):
+        _ = OpenAICompatible("m").wire
+
+
+def test_keys_and_addresses_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-environment")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://proxy.example/v1")
+    request = toolcast.ToolOrchestratingLLM(Album, "x", OpenAI("m")).request()
+    assert request.url == "http://proxy.example/v1/chat/completions"
+    assert request.headers["authorization"].reveal() == "Bearer sk-from-environment"
+    monkeypatch.setenv("OLLAMA_HOST", "box:1234")
+    ollama = toolcast.ToolOrchestratingLLM(Album, "x", Ollama("m")).preview()
+    assert ollama.request is not None
+    assert ollama.request.url == "http://box:1234/api/chat"
+    assert ollama.mode == "json_schema"
+
+
+def test_repr_shows_no_key() -> None:
+    made = OpenAI("m", api_key="sk-canary", base_url="http://x/v1")
+    assert repr(made) == "OpenAI('m', base_url='http://x/v1')"
+    assert "sk-canary" not in repr(vars(made))
+
+
+def test_pickling_leaves_the_key_behind() -> None:
+    made = OpenAI("m", api_key="sk-canary", settings=Settings(seed=1), headers={"User-Agent": "y"})
+    data = pickle.dumps(made)
+    assert b"sk-canary" not in data
+    again = pickle.loads(data)
+    assert (again.model, again.settings) == ("m", Settings(seed=1))
+    assert again.wire.provider == "openai"
+
+
+def test_closing(face: Face) -> None:
+    closed: list[str] = []
+
+    class Counting(ReplayNetwork):
+        def close(self) -> None:
+            closed.append("close")
+
+        async def aclose(self) -> None:
+            closed.append("aclose")
+
+    with OpenAI("m", api_key="k", network=Counting()):
+        pass
+    assert closed == ["close"]
+
+    async def main() -> None:
+        async with OpenAI("m", api_key="k", network=Counting()):
+            pass
+
+    anyio.run(main)
+    assert "aclose" in closed[1:]
+
+
+def test_retries_are_not_made_of_what_is_not_an_llm_error(face: Face) -> None:
+    scripted = ScriptedLLM(ZeroDivisionError("mine"), SHORT)
+    make = toolcast.ToolOrchestratingLLM(Album, "x", scripted)
+    with pytest.raises(ZeroDivisionError):
+        face.call(make)
+    assert face.call(make) == SHORT
+
+
+def test_calls_that_come_whole(face: Face) -> None:
+    assert face.call(toolcast.ToolOrchestratingLLM(Album, "x", ScriptedLLM([call(SEA)]))) == SEA

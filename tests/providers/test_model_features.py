@@ -1,0 +1,178 @@
+"""The table of models: consistent, honest about what it does not know, and overruled by its user."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+
+import pytest
+
+from toolcast import LLMMetadata, Ollama, OpenAI, OpenAICompatible
+from toolcast.metadata import Capabilities, best_mode
+from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.providers.model_features import (
+    MODELS,
+    USUAL,
+    Row,
+    capabilities,
+    everything,
+    usual,
+)
+
+every_row = pytest.mark.parametrize("row", MODELS, ids=lambda row: f"{row.provider}:{row.models}")
+FACTS = [field.name for field in dataclasses.fields(Capabilities) if field.name != "known"]
+THREE = (True, False, None)
+
+
+def example(pattern: str) -> str:
+    """A name that fits the pattern."""
+    return pattern.replace("[678]", "8").replace("[123]", "2").replace("[5-9]", "6").replace("?", "1").replace("*", "")
+
+
+@every_row
+def test_a_row_is_consistent(row: Row) -> None:
+    assert row.provider in {*USUAL, *SERVICES}
+    told = capabilities(row.provider, example(row.models.split(", ")[0]))
+    assert told.known
+    assert not (told.tools is False and (told.forced_tools or told.parallel or told.strict))
+    assert not (told.forced_tools is False and told.forced_while_thinking)
+    assert (told.max_output or 0) <= (told.context_window or 1 << 40)
+    assert all(pattern == pattern.strip().lower() for pattern in row.models.split(", "))
+
+
+@every_row
+def test_no_row_stands_in_the_shadow_of_another(row: Row) -> None:
+    """A name made from a pattern finds its own row, not one above that would make it useless."""
+    for pattern in row.models.split(", "):
+        found = next(other for other in MODELS if other.provider == row.provider and other.fits(example(pattern)))
+        assert found is row, pattern
+
+
+@every_row
+def test_a_row_adds_to_what_is_usual(row: Row) -> None:
+    told = capabilities(row.provider, example(row.models.split(", ")[0]))
+    for name in FACTS:
+        own, others = getattr(row.facts, name), getattr(usual(row.provider), name)
+        assert getattr(told, name) == (others if own is None else own)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "facts"),
+    [
+        ("openai", "gpt-4o-2024-05-13", {"json_schema": False, "strict": True, "context_window": 128_000}),
+        ("openai", "gpt-4o-2024-08-06", {"json_schema": True, "thinking": False, "max_output": 16_384}),
+        ("openai", "o3", {"thinking": True, "context_window": 200_000}),
+        ("openai", "gpt-5-mini", {"thinking": True, "context_window": 400_000}),
+        ("openai", "gpt-6-luna", {"thinking": True, "context_window": None}),
+        ("anthropic", "claude-3-5-haiku-20241022", {"json_schema": False, "thinking": False, "forced_tools": True}),
+        ("anthropic", "claude-sonnet-4-20250514", {"json_schema": False, "forced_while_thinking": False}),
+        ("anthropic", "claude-haiku-4-5", {"json_schema": True, "context_window": 200_000, "max_output": 64_000}),
+        ("anthropic", "claude-opus-4-8", {"json_schema": True, "forced_tools": True, "forced_while_thinking": None}),
+        ("anthropic", "claude-opus-5", {"forced_tools": True, "context_window": 1_000_000}),
+        ("anthropic", "claude-opus-5-5", {"forced_tools": False, "json_schema": True}),
+        ("anthropic", "claude-fable-5", {"forced_tools": False, "json_schema": True, "strict": True}),
+        ("anthropic", "claude-haiku-5-5", {"forced_tools": None, "json_schema": True}),
+        ("google", "models/gemini-2.5-flash", {"thinking": True, "audio": True, "context_window": 1_048_576}),
+        ("groq", "openai/gpt-oss-120b", {"json_schema": True, "images": False}),
+        ("deepseek", "deepseek-v4-pro", {"forced_tools": True, "forced_while_thinking": False, "json_schema": False}),
+        ("perplexity", "Sonar-Pro", {"tools": False, "json_schema": True, "context_window": 200_000}),
+    ],
+)
+def test_models_that_are_known(provider: str, model: str, facts: dict[str, object]) -> None:
+    known = capabilities(provider, model)
+    assert known.known
+    assert {name: getattr(known, name) for name in facts} == facts
+
+
+@pytest.mark.parametrize("provider", [*USUAL, *SERVICES, "nobody"])
+def test_a_model_that_is_not_known_is_no_more_than_usual(provider: str) -> None:
+    found = capabilities(provider, "nobody/nothing-1")
+    assert found == usual(provider)
+    assert not found.known
+    assert (found.context_window, found.max_output, found.images in (None, True)) == (None, None, True)
+
+
+def test_a_provider_that_is_not_known_is_known_for_nothing() -> None:
+    assert capabilities("nobody", "gpt-4o") == Capabilities()
+
+
+def test_everything_ends_each_provider_with_its_other_models() -> None:
+    rows = list(everything())
+    assert len(rows) == len(MODELS) + len({*USUAL, *SERVICES})
+    providers = [provider for provider, _, _ in rows]
+    assert providers == sorted(providers)
+    for (provider, models, known), (following, _, _) in zip(rows, [*rows[1:], ("", "", None)], strict=True):
+        assert (models == "*") == (provider != following)
+        assert known.known == (models != "*")
+
+
+def test_who_knows_better_is_believed() -> None:
+    known = capabilities("openai", "gpt-4o")
+    assert known.corrected(None) is known
+    told = known.corrected(Capabilities(json_schema=False, context_window=10))
+    assert told == dataclasses.replace(known, json_schema=False, context_window=10)
+    assert Capabilities().corrected(Capabilities(known=True)).known
+
+
+@pytest.mark.parametrize(("tools", "forced", "thinking"), list(product(THREE, (True, False), (True, False))))
+@pytest.mark.parametrize(("can", "schema"), list(product(THREE, THREE)))
+def test_the_best_mode(tools: bool | None, forced: bool, thinking: bool, can: bool | None, schema: bool | None) -> None:
+    both = Capabilities(tools, forced_tools=can, forced_while_thinking=can, json_schema=schema)
+    mode = best_mode(both, forced=forced, thinking=thinking)
+    if tools is False:
+        assert mode == ("json_schema" if schema else "prompted")
+    elif not forced or can:
+        assert mode == "tool_call"
+    else:
+        assert mode == ("json_schema" if schema else "tool_call")
+
+
+def test_thinking_counts_where_it_hinders() -> None:
+    claude = capabilities("anthropic", "claude-sonnet-4-5")
+    assert [best_mode(claude, forced=True, thinking=on) for on in (False, True)] == ["tool_call", "json_schema"]
+    deepseek = capabilities("deepseek", "deepseek-v4-pro")
+    assert best_mode(deepseek, forced=True, thinking=True) == "tool_call"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "mode"),
+    [
+        ("openai", "gpt-5.4", "tool_call"),
+        ("anthropic", "claude-opus-5-5", "json_schema"),
+        ("ollama", "qwen3", "json_schema"),
+        ("perplexity", "sonar", "json_schema"),
+        ("openai", "o1-mini", "prompted"),
+        ("moonshot", "kimi-k2.6", "tool_call"),
+        ("zai", "glm-5", "tool_call"),
+        ("openai-compatible", "m", "tool_call"),
+    ],
+)
+def test_how_a_forced_tool_is_asked_for(provider: str, model: str, mode: str) -> None:
+    assert best_mode(capabilities(provider, model), forced=True, thinking=False) == mode
+
+
+@pytest.mark.parametrize(
+    ("facts", "modes"),
+    [
+        (Capabilities(), ("tool_call", "json_schema", "prompted")),
+        (Capabilities(tools=False, json_schema=True), ("json_schema", "prompted")),
+        (Capabilities(tools=False, json_schema=False), ("prompted",)),
+        (Capabilities(tools=True, forced_tools=False, json_schema=True), ("json_schema", "tool_call", "prompted")),
+        (Capabilities(tools=True, json_schema=False), ("tool_call", "prompted")),
+    ],
+)
+def test_the_modes_best_first(facts: Capabilities, modes: tuple[str, ...]) -> None:
+    assert facts.modes == modes
+
+
+def test_an_llm_knows_its_model() -> None:
+    assert OpenAI("gpt-4.1").metadata.capabilities == capabilities("openai", "gpt-4.1")
+    assert OpenAI("gpt-4.1").metadata.context_window == 1_047_576
+    assert OpenAICompatible("sonar", service="perplexity").metadata.capabilities.tools is False
+    assert not Ollama("my-own").metadata.capabilities.known
+    assert LLMMetadata("m").capabilities == Capabilities()
+
+
+def test_an_llm_is_told_about_its_model() -> None:
+    told = Ollama("my-own", capabilities=Capabilities(tools=True, context_window=8_192)).metadata
+    assert (told.capabilities.tools, told.capabilities.json_schema, told.context_window) == (True, True, 8_192)

@@ -1,0 +1,362 @@
+"""answers.py: what a whole answer holds, and what a model is told when that is not right."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from support.albums import SEA, SHORT, Album, Apology, Song, call
+from support.sync_and_async import Face
+from toolcast import (
+    CallError,
+    ChatResponse,
+    ContentBlocked,
+    Finish,
+    NoToolCallError,
+    OutputTruncated,
+    Refused,
+    StreamTruncated,
+    TextDelta,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    TryAgain,
+    UnknownToolError,
+    ValidationError,
+    assistant,
+    user,
+)
+from toolcast.structured.response_validation import Reader, reask
+from toolcast.testing import ScriptedLLM
+from toolcast.tools.callable_tool import output_tools
+
+
+def reader(output: Any = Album, **options: Any) -> Reader:
+    return Reader({tool.name: tool for tool in output_tools(output)}, **options)
+
+
+def answer(*calls: ToolCallPart, text: str = "", stop: Any = "tool_use") -> ChatResponse:
+    return ChatResponse(assistant(text, *calls) if text else assistant(*calls), stop)
+
+
+def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
+    llm = ScriptedLLM(*answers)
+    return ToolOrchestratingLLM(output, "x", llm, **options), llm
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_or_all() -> None:
+    both = answer(call(SEA), call(SHORT, id="2"))
+    assert [read.value for read in reader().read(both)] == [SEA]
+    assert [read.value for read in reader(parallel=True).read(both)] == [SEA, SHORT]
+
+
+def test_the_first_error_of_several_calls_is_raised_and_the_good_ones_kept() -> None:
+    calls = answer(call('{"title": 1}'), call(SEA, id="2"), call("{", id="3"), call(SHORT, id="4"))
+    with pytest.raises(ValidationError) as caught:
+        reader(parallel=True).read(calls)
+    assert caught.value.arguments == '{"title": 1}'
+    assert caught.value.partial == [SEA, SHORT]
+    assert caught.value.response is calls
+
+
+def test_an_unknown_tool_names_those_there_are() -> None:
+    with pytest.raises(UnknownToolError, match="'Albumen'; it was offered: Album, Apology"):
+        reader(Album | Apology).read(answer(call(SEA, "Albumen")))
+    with pytest.raises(UnknownToolError, match="it was offered: none"):
+        Reader({}).read(answer(call(SEA)))
+
+
+def test_arguments_that_max_tokens_cut_off() -> None:
+    for cut in (True, False):
+        with pytest.raises(OutputTruncated, match=r"after 9 characters.*max_tokens=") as caught:
+            reader().read(answer(call('{"title":', truncated=cut), stop="max_tokens"))
+        assert caught.value.partial == '{"title":'
+        assert caught.value.__cause__ is not None
+
+
+def test_arguments_that_no_limit_cut_off() -> None:
+    """The stream ended in the middle of them: more tokens would not help."""
+    with pytest.raises(StreamTruncated, match=r"ended inside the arguments of Album, after 9 characters") as caught:
+        reader().read(answer(call('{"title":', truncated=True), stop="tool_use"))
+    assert caught.value.partial == '{"title":'
+    assert caught.value.retryable and "max_tokens" not in str(caught.value)
+
+
+def test_what_was_cut_off_is_not_repaired() -> None:
+    """Whole as they are the arguments count; what would have to be repaired may be what is missing."""
+    text = SEA.model_dump_json()
+    songs = SEA.model_dump_json(include={"songs"})[9:-1]
+    doubled = json.dumps(SEA.model_dump() | {"songs": songs})
+    assert reader().value_of(call(text, truncated=True)) == SEA
+    assert [read.value for read in reader().read(answer(call(text, truncated=True)))] == [SEA]
+    for arguments in (f"```json\n{text}", text + "{", repr(SEA.model_dump()), doubled):
+        cut = call(arguments, truncated=True)
+        assert reader().value_of(cut) is None
+        with pytest.raises(StreamTruncated, match=f"after {len(arguments)} characters"):
+            reader().read(answer(cut))
+
+
+@pytest.mark.parametrize("stop", ["tool_use", "max_tokens"])
+def test_whole_calls_are_repaired(stop: Any) -> None:
+    (read,) = reader().read(answer(call(f"```json\n{SEA.model_dump_json()}\n```"), stop=stop))
+    assert (read.value, read.repairs) == (SEA, ("took the JSON out of a markdown fence",))
+
+
+def test_values_of_single_calls() -> None:
+    def count(a: int) -> int:
+        return a
+
+    class Fussy(BaseModel):
+        a: int
+
+        @field_validator("a")
+        @classmethod
+        def never(cls, a: int) -> int:
+            raise TryAgain("no")
+
+    assert reader().value_of(call(SEA)) == SEA
+    assert reader().value_of(call("{")) is None
+    assert reader().value_of(call(SEA, "Albumen")) is None
+    assert reader(count).value_of(call('{"a": 1}', "count")) is None
+    assert reader(Fussy).value_of(call('{"a": 1}', "Fussy")) is None
+
+
+def test_complete_calls_that_are_not_valid_are_no_items(face: Face) -> None:
+    calls = [call(SEA), call('{"title": 1}', id="2"), call(SEA, "Albumen", id="3")]
+    make, _ = maker(calls, allow_parallel_tool_calls=True)
+    seen: list[Any] = []
+    with pytest.raises(ValidationError) as caught:
+        for item in make.with_(fail_fast=False).stream().items():
+            seen.append(item)
+    assert seen == [SEA]
+    assert caught.value.partial == [SEA]
+
+
+# -- words where a call was expected ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1, 2]", [1, 2]),
+        ('{"value": [1, 2]}', [1, 2]),
+        ("  [1,2]\n", [1, 2]),
+    ],
+)
+def test_a_wrapped_type_in_words(face: Face, text: str, value: Any) -> None:
+    make, _ = maker(text, text, output=list[int])
+    result = face.run(make)
+    assert result.output == value
+    assert "from the text" in result.repairs[0]
+    assert face.stream(make).final == value
+
+
+OBJECT = SEA.model_dump_json()
+FROM_TEXT = "read Album from the text of the answer; no tool was called"
+FENCED, AROUND = "took the JSON out of a markdown fence", "left out the text around the JSON"
+
+
+@pytest.mark.parametrize(
+    ("text", "repairs"),
+    [
+        (OBJECT, []),
+        (f"```json\n{OBJECT}\n```", [FENCED]),
+        (f"Sure {{here}} it is: {OBJECT} Enjoy!", [AROUND]),
+        (f"An album:\n~~~\n{OBJECT}\n~~~\n", [FENCED, AROUND]),
+        (f"```json\n{OBJECT}", [FENCED]),
+        (repr(SEA.model_dump()), ["put double quotes for others"]),
+        (OBJECT + OBJECT, ["took one of 2 equal values"]),
+    ],
+)
+def test_an_object_among_words(face: Face, text: str, repairs: list[str]) -> None:
+    make, _ = maker(text, text)
+    result = face.run(make)
+    assert (result.output, result.repairs) == (SEA, (FROM_TEXT, *repairs))
+    assert face.stream(make).final == SEA
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"This: {OBJECT} or that: {SHORT.model_dump_json()}",
+        f'This: {OBJECT} or that: {{"title": "B',
+        f"```json\n{OBJECT[:-1]}\n```",
+        f"The songs are {OBJECT[OBJECT.index('[') :]}",
+        'Like {"title": "B"}',
+    ],
+)
+def test_words_that_hold_no_object_or_several(face: Face, text: str) -> None:
+    make, _ = maker(text, text)
+    with pytest.raises(NoToolCallError, match="got 0 tool calls"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, NoToolCallError)
+
+
+def test_words_cut_off_behind_their_object_or_inside_it(face: Face) -> None:
+    make, _ = maker([TextDelta(f"Here: {OBJECT} I ho"), Finish("max_tokens")])
+    assert face.call(make) == SEA
+    for text in (f"Here: {OBJECT[:-1]}", f"```json\n{OBJECT[:-3]}", f"```json\n{OBJECT[:-1]}\n```"):
+        make, _ = maker([TextDelta(text), Finish("max_tokens")])
+        with pytest.raises(OutputTruncated, match="before it held the object"):
+            face.call(make)
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        (list[int], "```json\n[1, 2]\n```", [1, 2]),
+        (list[int], "They are [1, 2,].", [1, 2]),
+        (bool, "True", True),
+        (Song | Apology, "Sorry! {'reason': 'none'}", Apology(reason="none")),
+    ],
+)
+def test_other_values_among_words(face: Face, output: Any, text: str, value: Any) -> None:
+    make, _ = maker(text, text, output=output)
+    assert face.call(make) == value
+    assert face.stream(make).final == value
+
+
+@pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])
+def test_words_that_are_no_answer(face: Face, text: str) -> None:
+    make, _ = maker(text, text, output=list[int])
+    with pytest.raises(NoToolCallError, match="got 0 tool calls"):
+        face.call(make)
+    assert isinstance(face.stream(make).error, NoToolCallError)
+
+
+def test_a_number_in_words_is_the_number(face: Face) -> None:
+    make, _ = maker("7", "7", output=int)
+    assert face.call(make) == 7
+    assert face.stream(make).final == 7
+
+
+def test_the_member_of_a_union_that_words_fit(face: Face) -> None:
+    text = Song(title="a", seconds=1).model_dump_json()
+    make, _ = maker(text, text, output=Song | Apology)
+    assert face.call(make) == Song(title="a", seconds=1)
+    assert face.stream(make).final == Song(title="a", seconds=1)
+
+
+def test_long_words_are_shortened() -> None:
+    with pytest.raises(NoToolCallError) as caught:
+        reader().read(answer(text="la " * 1000))
+    assert len(str(caught.value)) < 700
+    assert "…" in str(caught.value)
+
+
+def test_words_that_were_stopped(face: Face) -> None:
+    make, _ = maker([TextDelta('{"title": "Sea'), Finish("max_tokens")], [TextDelta("I"), Finish("content_filter")])
+    with pytest.raises(OutputTruncated, match="before it held the object") as caught:
+        face.call(make)
+    assert caught.value.partial == '{"title": "Sea'
+    with pytest.raises(ContentBlocked, match="content_filter"):
+        face.call(make)
+
+
+@pytest.mark.parametrize(("stop", "kind"), [("refusal", Refused), ("content_filter", ContentBlocked)])
+@pytest.mark.parametrize("truncated", [True, False])
+def test_a_call_that_was_stopped(stop: str, kind: type[CallError], truncated: bool) -> None:
+    """More tokens would not help, and neither would asking again."""
+    half = ToolCallPart("1", "Album", '{"title": "Sea', truncated)
+    with pytest.raises(kind, match=f"stopped .{stop}.") as caught:
+        reader().read(answer(half, stop=stop))
+    assert caught.value.partial == '{"title": "Sea'
+
+
+# -- asking again -----------------------------------------------------------------------------------------------
+
+
+def asked_again(*answers: Any, **options: Any) -> Any:
+    """What the model is sent after its first answer."""
+    make, llm = maker(*answers, max_attempts=2, **options)
+    make()
+    return llm.requests[1].messages[1:]
+
+
+@pytest.mark.fault(74, 75)
+def test_the_faults_are_told_as_the_result_of_the_call() -> None:
+    bad = call('{"title": 1, "artist": "b", "songs": [{"title": "c"}]}')
+    said, told = asked_again(bad, SEA)
+    assert said.tool_calls == (bad,)
+    (result,) = told.parts
+    assert result.is_error
+    assert result.call_id == bad.id
+    assert "- title: Input should be a valid string" in result.content
+    assert "- songs.0.seconds: Field required" in result.content
+
+
+def test_a_fault_of_the_whole_has_no_path() -> None:
+    (_, told) = asked_again(call("[]"), SEA)
+    assert "- arguments: " in told.parts[0].content
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "", "7"])
+def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(arguments: str) -> None:
+    """Services refuse a history whose arguments are no JSON object."""
+    (said, _) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
+    assert said.tool_calls == (call("{}", opaque={"signature": "s"}),)
+
+
+def test_every_call_gets_a_result() -> None:
+    bad = [call("{"), call(SEA, id="2"), call(SHORT, id="3")]
+    said, told = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)[0:2]
+    messages = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)
+    assert [part.id for part in said.tool_calls] == ["call_1", "2", "3"]
+    results = [part for message in messages[1:] for part in message.parts]
+    assert [result.call_id for result in results] == ["call_1", "2", "3"]
+    assert "not valid" in told.parts[0].content
+    assert [result.content for result in results[1:]] == ["Not used, call again."] * 2
+
+
+def test_words_are_kept_and_an_empty_answer_is_told_of() -> None:
+    said, told = asked_again("I cannot.", SEA)
+    assert said == assistant("I cannot.")
+    assert told.role == "user"
+    assert told.text.endswith("Answer again: call the tool, or write its JSON where you were asked for that.")
+    assert "max_attempts" not in told.text
+    said, _ = asked_again([Finish("end_turn")], SEA)
+    assert said == assistant("(no answer)")
+
+
+def test_an_error_without_faults_is_told_in_its_words() -> None:
+    response = answer(call(SEA))
+    for error in (TryAgain("shorter, please"), UnknownToolError("shorter, please"), ValidationError("shorter, please")):
+        *history, _, told = reask([user("x")], response, error)
+        assert history == [user("x")]
+        assert told.parts[0].content == "shorter, please"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"title": NaN}', "NaN is not a JSON number at line 1, column 11, in ['title']"),
+        ('Here you are:\n```json\n{"title": 1e400}\n``` Enjoy!', "1e400 is too large for a float"),
+        ("{'title': [-inf]}", "-Infinity is not a JSON number"),
+        ('{"title": "' + "a" * 500 + '", "songs": nan}', "NaN is not a JSON number"),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_named(face: Face, text: str, named: str) -> None:
+    for form in (Album, list[float], Album | Apology):
+        with pytest.raises(NoToolCallError) as caught:
+            face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(text)))
+        assert named in str(caught.value)
+        streamed = face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(text))).error
+        assert str(streamed) == str(caught.value)
+    with pytest.raises(ValidationError, match=re.escape(named)):
+        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(ToolCallPart("1", "Album", text))))
+
+
+def test_json_in_a_text_that_does_not_fit_is_an_error_that_says_why_to_person_and_model(face: Face) -> None:
+    wrong = '{"title": 5, "artist": "Ada", "songs": []}'
+    with pytest.raises(NoToolCallError, match="1 error: title: Input should be a valid string, got 5") as caught:
+        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(wrong)))
+    assert isinstance(caught.value.__cause__, ValidationError)
+    llm = ScriptedLLM(wrong, SEA)
+    assert face.call(ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)) == SEA
+    assert "title: Input should be a valid string" in llm.requests[1].messages[-1].text

@@ -1,0 +1,104 @@
+"""`toolcast chat` in a terminal of its own, driven as a person does: by what is on the screen, and by keys."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pexpect
+
+from support.terminal_emulator import Emulated
+
+PATIENCE = 30.0
+PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
+ENTER, CTRL_C, CTRL_D, CTRL_O, TAB = "\r", "\x03", "\x04", "\x0f", "\t"
+
+
+class Driven(Emulated):
+    """The program in its terminal. `raw` is all that it wrote."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str], columns: int, rows: int) -> None:
+        super().__init__(columns, rows, newline=False)
+        self.raw = ""
+        self._child: pexpect.spawn[str] = pexpect.spawn(
+            command[0], command[1:], env=dict(env), dimensions=(rows, columns), encoding="utf-8"
+        )
+        self._child.delaybeforesend = None
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        self._child.send(keys)
+
+    def until(self, *wanted: str, lines: int = 0) -> None:
+        """Wait until all of this is to be seen, below the first `lines` lines."""
+        latest = time.monotonic() + PATIENCE
+        while not all(words in "\n".join(self.lines[lines:]) for words in wanted):
+            assert time.monotonic() < latest, f"{wanted} did not come:\n{self.text}"
+            assert self._read(), f"it has ended without {wanted}:\n{self.text}"
+
+    def at_prompt(self, lines: int = 0) -> int:
+        """Wait for the prompt below the first `lines` lines. Gives how many lines there are above it."""
+        latest = time.monotonic() + PATIENCE
+        while self.lines[lines:][-1:] != [">"]:
+            assert time.monotonic() < latest, f"no prompt came:\n{self.text}"
+            assert self._read(), f"it has ended:\n{self.text}"
+        return len(self.lines)
+
+    def say(self, text: str) -> int:
+        """Type a line, and wait for the next prompt. Gives how many lines there are above it."""
+        before = self.at_prompt()
+        self.type(f"{text}{ENTER}")
+        return self.at_prompt(before)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Be of another size, and tell the program."""
+        super().resize(columns, rows)
+        self._child.setwinsize(rows, columns)
+
+    def ends(self) -> int:
+        """Wait for the end. Gives the exit code."""
+        while self._read():
+            pass
+        self._child.close()
+        return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
+
+    def kill(self) -> None:
+        """Let the program die at once, with no time for a last word."""
+        self._child.kill(signal.SIGKILL)
+        self.ends()
+
+    def _read(self) -> bool:
+        """Take what the program writes; whether it may write more."""
+        try:
+            text = self._child.read_nonblocking(65536, timeout=PATIENCE)
+        except (pexpect.EOF, OSError):
+            return False
+        except pexpect.TIMEOUT:
+            raise AssertionError(f"nothing comes any more:\n{self.text}") from None
+        self.raw += text
+        self.write(text)
+        return True
+
+
+@contextmanager
+def driven(
+    home: Path, *arguments: str, program: str = PROGRAM, columns: int = 80, rows: int = 24, **env: str
+) -> Iterator[Driven]:
+    """The program with these arguments and variables; it is ended on leaving."""
+    outer = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA", "TOOLCAST_H", "COVERAGE"))
+    }
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "FORCE_COLOR"):
+        outer.pop(name, None)
+    outer |= {"TERM": "xterm-256color", "TOOLCAST_HOME": str(home), "PYTHONUTF8": "1", **env}
+    terminal = Driven([sys.executable, "-c", program, "chat", *arguments], outer, columns, rows)
+    try:
+        yield terminal
+    finally:
+        with suppress(pexpect.ExceptionPexpect):
+            terminal._child.close(force=True)

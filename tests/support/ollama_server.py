@@ -1,0 +1,90 @@
+"""Ollama's `/api/chat` on the loopback interface: what it answers, told in the words of its protocol.
+
+with OllamaServer() as server:
+    server.says("Hello")                              # one answer, in two pieces, with its last line
+    server.streams(said(content="Hel"), said(content="lo"), DONE)
+    llm = server.llm()
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from support.loopback import END, Loopback, Piece, chunk, head, whole
+from toolcast import Ollama
+
+MODEL = "m-1"
+DONE: dict[str, Any] = {
+    "model": MODEL,
+    "message": {"role": "assistant", "content": ""},
+    "done": True,
+    "done_reason": "stop",
+    "prompt_eval_count": 10,
+    "eval_count": 5,
+}
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """One line: `thinking`, `content`, `tool_calls` of the message."""
+    return {"model": MODEL, "message": {"role": "assistant", "content": "", **fields}, "done": False}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """A tool call, as it stands in `tool_calls`."""
+    return {"function": {"name": name, "arguments": arguments}}
+
+
+def line(document: dict[str, Any] | bytes) -> bytes:
+    """A line of the answer; bytes are one already."""
+    return document if isinstance(document, bytes) else json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+class OllamaServer(Loopback):
+    """A server whose answers are queued, one for each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = f"127.0.0.1:{self.port}"
+
+    def llm(self, **options: Any) -> Ollama:
+        """An LLM that asks this server."""
+        return Ollama(MODEL, base_url=f"http://{self.host}", **{"max_retries": 0, **options})
+
+    def streams(self, *documents: dict[str, Any] | bytes | Piece) -> None:
+        """Queue an answer of these lines, each in a chunk of its own; what is no line happens between them."""
+        pieces = [chunk(line(each)) if isinstance(each, dict | bytes) else each for each in documents]
+        self.answer(head(200, "content-type: application/x-ndjson", "transfer-encoding: chunked"), *pieces, END)
+
+    @staticmethod
+    def streamed(*documents: dict[str, Any]) -> bytes:
+        """The bytes of an answer of these lines."""
+        return b"".join(map(line, documents))
+
+    def cut(self, *pieces: bytes) -> None:
+        """Queue an answer that comes in these pieces."""
+        chunks = [chunk(piece) for piece in pieces]
+        self.answer(head(200, "content-type: application/x-ndjson", "transfer-encoding: chunked"), *chunks, END)
+
+    def says(self, text: str) -> None:
+        """Queue an answer of this text."""
+        half = len(text) // 2
+        self.streams(said(content=text[:half]), said(content=text[half:]), DONE)
+
+    def calls(self, *calls: dict[str, Any]) -> None:
+        """Queue an answer that calls tools."""
+        self.streams(said(tool_calls=list(calls)), DONE)
+
+    def breaks_off(self, *documents: dict[str, Any] | bytes | Piece) -> None:
+        """Queue an answer that begins with these lines, and whose end is up to the last of `documents`."""
+        pieces = [chunk(line(each)) if isinstance(each, dict | bytes) else each for each in documents]
+        self.answer(head(200, "content-type: application/x-ndjson", "transfer-encoding: chunked"), *pieces)
+
+    def fails(self, status: int, message: str) -> None:
+        """Queue an HTTP error."""
+        self.answer(whole(json.dumps({"error": message}).encode(), status, "content-type: application/json"))
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """What the requests said."""
+        return [json.loads(request.body) for request in self.requests]

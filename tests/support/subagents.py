@@ -1,0 +1,104 @@
+"""What the tests of elves share: each way to use them, a tool that is held, and a model that threads may ask.
+
+The fixtures `ways` and `gate` are in agents/conftest.py.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.subagents.elves import Elf, ElfConfig, ElfManager
+from toolcast.agents.subagents.run import ElfResult
+from toolcast.async_support import sync_driver
+from toolcast.events import Event
+from toolcast.messages import Message, ToolCallPart
+from toolcast.providers.base import ToolChoice
+from toolcast.settings import Settings
+from toolcast.testing import ScriptedLLM
+from toolcast.testing.scripted import Asked
+from toolcast.tools.callable_tool import CallableTool
+from toolcast.turn import Turn
+
+PATIENCE = 10.0
+CALL = ToolCallPart("call_1", "hold", "{}")
+
+
+class Ways:
+    """One way to use elves. A test is written once, as a coroutine; under the sync face it never suspends."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.asynchronous = backend != "sync"
+
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        if self.asynchronous:
+            anyio.run(scenario, backend=self.backend)
+        else:
+            sync_driver.run(scenario())  # type: ignore[arg-type]  # it is a coroutine
+
+    async def spawn(self, manager: ElfManager, config: ElfConfig | str, **options: Any) -> Elf:
+        return await manager.aspawn(config, **options) if self.asynchronous else manager.spawn(config, **options)
+
+    async def send(self, elf: Elf, said: str) -> None:
+        if self.asynchronous:
+            await elf.asend(said)
+        else:
+            elf.send(said)
+
+    async def wait(self, elf: Elf) -> ElfResult:
+        return await elf if self.asynchronous else elf.wait(PATIENCE)
+
+    async def wait_all(self, manager: ElfManager) -> tuple[ElfResult, ...]:
+        return await manager.await_all() if self.asynchronous else manager.wait_all(PATIENCE)
+
+    async def submit(self, engine: Engine, said: str) -> Turn[None]:
+        return await engine.asubmit(said) if self.asynchronous else engine.submit(said)
+
+    async def events(self, elf: Elf) -> list[Any]:
+        return [event async for event in elf.aevents()] if self.asynchronous else list(elf.events())
+
+    async def happens(self, event: threading.Event) -> None:
+        assert await to_thread.run_sync(event.wait, PATIENCE) if self.asynchronous else event.wait(PATIENCE)
+
+
+class Gate:
+    """A tool that is held until the gate opens."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.opened = threading.Event()
+
+    def hold(self) -> str:
+        """Wait."""
+        self.begun.set()
+        assert self.opened.wait(PATIENCE)
+        return "opened"
+
+
+class Mirror(ScriptedLLM):
+    """Answers what `reply` makes of the last message, in whatever order threads may ask."""
+
+    def __init__(self, reply: Callable[[Message], Any] = lambda said: f"about {said.text}") -> None:
+        super().__init__()
+        self._reply = reply
+
+    async def _events(
+        self, messages: Sequence[Message], tools: Sequence[CallableTool], tool_choice: ToolChoice, settings: Settings
+    ) -> AsyncIterator[Event]:
+        asked = Asked(tuple(messages), tuple(tools), tool_choice, settings)
+        for event in self._play(self._reply(messages[-1]), asked):
+            yield event
+
+
+def tasks_living() -> int:
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        return int(trio.lowlevel.current_statistics().tasks_living)
+    return len(sys.modules["asyncio"].all_tasks())

@@ -1,0 +1,198 @@
+"""accounts.py: the line of each call in the log, and what `verbose=True` writes."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from support.albums import SEA, Album
+from support.chunks import delta, sse
+from support.sync_and_async import Face
+from toolcast import BadRequest, Engine, OpenAI, ToolOrchestratingLLM, ValidationError
+from toolcast.call_report import Account
+from toolcast.errors import Attempt
+from toolcast.messages import ImagePart, assistant, user
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.usage import Usage
+
+COST = re.compile(r"\d+\.\d\d s, ")
+
+
+def maker(*answers: Any, **options: Any) -> Any:
+    return ToolOrchestratingLLM(Album, "An album\x1b[2J about {x}", ScriptedLLM(*answers), verbose=True, **options)
+
+
+def written(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on stderr, without times and numbers of calls."""
+    out, error = capsys.readouterr()
+    assert out == ""
+    return [COST.sub("", re.sub(r"call-\d+", "call-N", line)) for line in error.splitlines()]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_account_of_a_call(face: Face, streamed: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    make = maker(SEA)
+    face.stream(make, x="rain") if streamed else face.call(make, x="rain")
+    assert written(capsys) == [
+        "toolcast call-N Album with scripted scripted",
+        r"  user: An album\x1b[2J about rain",
+        f"  result: {SEA!r}",
+        "  10 tokens in, 5 out",
+    ]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_account_of_a_failure_has_every_attempt(
+    face: Face, streamed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make = maker("no", {"title": 1}, max_attempts=2)
+    if streamed:
+        assert isinstance(face.stream(make, x="y").error, ValidationError)
+    else:
+        with pytest.raises(ValidationError):
+            face.call(make, x="y")
+    _, _, first, last, cost = written(capsys)
+    assert first.startswith("  attempt 1: NoToolCallError: scripted scripted: Expected at least one tool call")
+    assert last.startswith("  ValidationError: scripted scripted: the arguments")
+    assert cost.endswith(" out, 2 requests")
+
+
+def test_a_stream_that_is_closed_early(capsys: pytest.CaptureFixture[str], face: Face) -> None:
+    face.stream(maker(SEA), take=1, x="y")
+    assert written(capsys)[2] == "  closed before its end"
+
+
+def test_a_stream_that_is_never_begun_has_no_account(capsys: pytest.CaptureFixture[str]) -> None:
+    maker(SEA).stream(x="y").close()
+    assert written(capsys) == []
+
+
+def test_an_interrupted_call(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        maker(KeyboardInterrupt())(x="y")
+    assert written(capsys)[2] == "  KeyboardInterrupt:"
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
+    return [COST.sub("", record.getMessage()) for record in caplog.records if record.levelno == level]
+
+
+def test_each_call_of_an_llm_is_a_line(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolcast")
+    llm = ScriptedLLM("Hi", "Hi", BadRequest("no"), BadRequest("no"))
+    face.chat(llm, "x")
+    face.events(llm, "x")
+    for ask in (face.chat, face.events):
+        with pytest.raises(BadRequest):
+            ask(llm, "x")
+    done, failed = "done (10 tokens in, 5 out)", "BadRequest (0 tokens in, 0 out)"
+    assert lines(caplog) == [f"chat with scripted scripted: {end}" for end in (done, done, failed, failed)]
+
+
+def test_a_stream_of_events_that_is_closed_early(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolcast")
+    stream = ScriptedLLM("Hi").stream_chat("x")
+    stream.next()
+    stream.close()
+    stream.close()
+    ScriptedLLM("Hi").stream_chat("x").close()
+    assert lines(caplog) == ["chat with scripted scripted: closed before its end (0 tokens in, 0 out)"]
+
+
+def test_each_round_of_an_engine_is_a_line(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolcast")
+    face.method(Engine(ScriptedLLM("Hi")), "submit", "x")
+    with pytest.raises(BadRequest):
+        face.method(Engine(ScriptedLLM(BadRequest("no"))), "submit", "x")
+    assert lines(caplog) == [
+        "round with scripted scripted: done (10 tokens in, 5 out)",
+        "round with scripted scripted: BadRequest (0 tokens in, 0 out)",
+    ]
+
+
+def test_no_line_where_nobody_wants_one(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "toolcast")
+    ScriptedLLM("Hi").chat("x")
+    assert caplog.records == []
+
+
+def account(*messages: Any) -> Account:
+    return Account("call-1", lambda: {"provider": "p", "model": "m\x07"}, lambda: 1.0, messages, verbose=True)
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("not for you")
+
+
+def test_an_output_that_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    account().end(Usage(), output=Rude())
+    assert "  its result cannot be shown: RuntimeError" in written(capsys)
+
+
+def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    picture = ImagePart(data=b"x", media_type="image/png")
+    attempts = [Attempt(1, None), Attempt(2, None)]
+    account(user("a\n" * 1000), user("look", picture), assistant("ok")).end(Usage(), attempts, output="b" * 9000)
+    title, long, look, answer, attempt, result, _ = written(capsys)
+    assert title == r"toolcast call-N with p m\x07"
+    assert (len(long), long[-1]) == (302, "…")
+    assert (look, answer) == ("  user: look [image]", "  assistant: ok")
+    assert attempt == "  attempt 1: result: None"
+    assert (len(result), result[-1]) == (2002, "…")
+
+
+def test_an_account_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = account()
+    twice.end(Usage(), output=1)
+    twice.end(Usage(), error=ValueError())
+    assert len(written(capsys)) == 3
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_without_a_stderr_nothing_is_written(stream: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", None if stream is None else closed)
+    account().end(Usage(), output=1)
+
+
+KEY = "sk-canary-0123456789"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_bodies_are_logged_without_keys_and_cut(face: Face, caplog: pytest.LogCaptureFixture, status: int) -> None:
+    caplog.set_level(logging.DEBUG, "toolcast")
+    text = "é" * 2000 + KEY * 300
+    answer = {"choices": [{"message": {"content": text}}]} if status == 200 else {"error": {"message": text}}
+    body = json.dumps(answer, ensure_ascii=False).encode()
+    pieces = [body[at : at + 1000] for at in range(0, len(body), 1000)]
+    llm = OpenAI(
+        "m", api_key=KEY, network=ReplayNetwork(Recorded(pieces, status, {"content-type": "application/json"}))
+    )
+    if status == 200:
+        face.chat(llm, text)
+    else:
+        with pytest.raises(BadRequest):
+            face.chat(llm, text)
+    request, response = lines(caplog, logging.DEBUG)
+    assert request.startswith('request body, POST https://api.openai.com/v1/chat/completions: {"')
+    assert response.startswith("response body, POST https://api.openai.com/v1/chat/completions: {")
+    for line in (request, response):
+        assert "sk-c" not in line
+        assert re.search(r"… \(\d+ bytes or more\)$", line)
+        assert len(line) < 4300
+
+
+def test_a_short_body_is_logged_whole(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "toolcast")
+    pieces = sse(delta(content="Hi"), delta("stop"))
+    face.events(OpenAI("m", api_key=KEY, network=ReplayNetwork(Recorded(pieces))), "x")
+    _, response = lines(caplog, logging.DEBUG)
+    assert response.endswith(b"".join(pieces).decode())

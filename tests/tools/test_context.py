@@ -1,0 +1,39 @@
+"""tool_context.py: what a tool may know of the call it serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcast.cancellation import Cancellation
+from toolcast.errors import TurnCancelled
+from toolcast.events import ToolProgress
+from toolcast.tools.context import ToolContext
+
+
+def test_a_tool_can_see_that_it_was_cancelled() -> None:
+    turn = Cancellation()
+    context = ToolContext[None](tool="look", cancellation=Cancellation(turn))
+    context.check()
+    assert not context.cancelled
+    turn.cancel()
+    assert context.cancelled
+    with pytest.raises(TurnCancelled, match="the call of look was cancelled"):
+        context.check()
+
+
+def test_what_a_tool_emits_is_told() -> None:
+    told: list[ToolProgress] = []
+    ToolContext[None]("c1", "look", tell=told.append).emit({"done": 0.5})
+    assert told == [ToolProgress("c1", "look", {"done": 0.5})]
+
+
+def test_outside_an_engine_there_is_nobody_to_tell_and_nothing_to_share() -> None:
+    context = ToolContext[None]()
+    context.emit("unheard")
+    assert (context.deps, context.spending, context.cancelled) == (None, None, False)
+    assert context.cancellation is not ToolContext[None]().cancellation
+
+
+def test_deps_are_not_shown() -> None:
+    """They may hold keys."""
+    assert repr(ToolContext[str]("c1", "look", deps="secret")) == "ToolContext(call_id='c1', tool='look')"

@@ -1,0 +1,336 @@
+"""Signatures of functions of every kind as arguments of a tool."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+from hypothesis import given, strategies as st
+from pydantic import BaseModel, Field, TypeAdapter
+from typing_extensions import Doc
+
+from toolcast.errors import OutputTypeError
+from toolcast.tools.context import ToolContext
+from toolcast.tools.signature import Signature, is_async, name_of_function
+
+
+class Song(BaseModel):
+    title: str
+
+
+def called(function: Any, text: str) -> Any:
+    """What `function` gives for the arguments in `text`."""
+    bound, _ = Signature(function).read(text, None)
+    return function(*bound.args, **bound.kwargs)
+
+
+def properties(function: Any) -> dict[str, Any]:
+    made: dict[str, Any] = Signature(function).parameters["properties"]
+    return made
+
+
+def test_the_schema_is_the_signature() -> None:
+    def find(
+        words: str,
+        limit: Annotated[int, Field(ge=1, description="at most")] = 10,
+        *,
+        kind: Literal["a", "b"] | None = None,
+        song: Song,
+        of: Annotated[int, "by text"],
+        at: Annotated[int, Doc("by doc")],
+        on: int = Field(3, gt=1),
+    ) -> None:
+        """Find.
+
+        Args:
+            words: what to find
+            limit: the user's own description wins
+            on: from the docstring
+        """
+
+    assert Signature(find).parameters == {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "words": {"type": "string", "description": "what to find"},
+            "limit": {"type": "integer", "minimum": 1, "description": "at most", "default": 10},
+            "kind": {"anyOf": [{"enum": ["a", "b"], "type": "string"}, {"type": "null"}], "default": None},
+            "song": {"$ref": "#/$defs/Song"},
+            "of": {"type": "integer", "description": "by text"},
+            "at": {"type": "integer", "description": "by doc"},
+            "on": {
+                "type": "integer",
+                "exclusiveMinimum": 1,
+                "default": 3,
+                "description": "from the docstring",
+            },
+        },
+        "required": ["words", "song", "of", "at"],
+        "$defs": {"Song": {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}},
+    }
+    assert Signature(find).doc.description == "Find."
+
+
+def test_arguments_are_coerced_by_the_annotations() -> None:
+    def take(song: Song, count: int, code: str, tags: list[str]) -> Any:
+        return song, count, code, tags
+
+    text = '{"song": {"title": "Sea"}, "count": "5", "code": "00123", "tags": "[\\"a\\"]"}'
+    assert called(take, text) == (Song(title="Sea"), 5, "00123", ["a"])
+    assert Signature(take).read(text, None)[1] == ("decoded the JSON text in `tags`",)
+
+
+class Counter:
+    """Counts."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+
+    def __call__(self, step: int) -> int:
+        return self.start + step
+
+    def method(self, step: int) -> int:
+        """Add a step."""
+        return self.start + step
+
+    @classmethod
+    def made(cls, step: int) -> int:
+        return step
+
+    @staticmethod
+    def plain(step: int) -> int:
+        return step
+
+
+class AsyncCounter:
+    async def __call__(self, step: int) -> int:
+        """Count slowly."""
+        return step
+
+
+def add(step: int, more: int = 0) -> int:
+    return step + more
+
+
+async def add_async(step: int) -> int:
+    return step
+
+
+@functools.wraps(add)
+def wrapped(*args: Any, **kwargs: Any) -> Any:
+    return add(*args, **kwargs)
+
+
+def positional(step: int, more: int = 1, /, last: int = 2) -> int:
+    return step + more + last
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "result"),
+    [
+        (add, "add", 4),
+        (wrapped, "add", 4),
+        (lambda step: int(step), "lambda", 4),
+        (functools.partial(add, more=1), "add", 5),
+        (functools.partial(functools.partial(positional, 1)), "positional", None),
+        (Counter(1), "Counter", 5),
+        (Counter(1).method, "method", 5),
+        (Counter.made, "made", 4),
+        (Counter.plain, "plain", 4),
+        (functools.partial(Counter(1).method), "method", 5),
+        (positional, "positional", 7),
+    ],
+)
+def test_every_kind_of_function(function: Any, name: str, result: int | None) -> None:
+    assert name_of_function(function) == name
+    assert not is_async(function)
+    assert "more" not in properties(function) or result != 5
+    if result is None:
+        assert list(properties(function)) == ["more", "last"]
+        assert called(function, '{"more": "4"}') == 7
+    else:
+        assert called(function, '{"step": 4}') == result
+
+
+@pytest.mark.parametrize("function", [add_async, AsyncCounter(), functools.partial(add_async), AsyncCounter().__call__])
+def test_async_functions(function: Any) -> None:
+    assert is_async(function)
+    assert list(properties(function)) == ["step"]
+
+
+def test_a_class_bound_in_part() -> None:
+    assert called(functools.partial(Song), '{"title": "Sea"}') == Song(title="Sea")
+    assert called(functools.partial(Counter), '{"start": "3"}').start == 3
+    assert name_of_function(functools.partial(Song)) == "Song"
+
+
+@pytest.mark.parametrize(
+    ("function", "description"),
+    [
+        (Counter(), "Counts."),
+        (AsyncCounter(), "Count slowly."),
+        (Counter().method, "Add a step."),
+        (functools.partial(Counter), "Counts."),
+        (add, ""),
+        (lambda: 0, ""),
+    ],
+)
+def test_descriptions(function: Any, description: str) -> None:
+    assert Signature(function).doc.description == description
+
+
+def test_what_was_not_passed_is_left_to_the_function() -> None:
+    def take(a: int = 1, b: Annotated[int, Field(default=2)] = 3, c: int = Field(4), **rest: int) -> Any:
+        return a, b, c, rest
+
+    default = object()
+
+    def same(a: Any = default) -> Any:
+        return a
+
+    assert called(take, "{}") == (1, 3, 4, {})
+    assert called(same, "{}") is default
+
+    def told(a: Annotated[int, Field(default=5)], *rest: int) -> Any:
+        return a, rest
+
+    assert called(told, "{}") == (5, ())
+
+
+def test_none_as_a_default_allows_null() -> None:
+    def take(a: int = None) -> Any:  # type: ignore[assignment]  # as people write it
+        return a
+
+    assert called(take, '{"a": null}') is None
+
+
+def test_names_that_pydantic_would_refuse() -> None:
+    def take(_private: int, model_dump: int, schema: int, self: int, cls: int, json: int) -> Any:
+        return _private, model_dump, schema, self, cls, json
+
+    text = '{"_private": 1, "model_dump": 2, "schema": 3, "self": 4, "cls": 5, "json": 6}'
+    assert called(take, text) == (1, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.fault(147)
+def test_arguments_beyond_the_schema_are_refused() -> None:
+    with pytest.raises(pydantic.ValidationError) as caught:
+        called(add, '{"step": 1, "step2": 2}')
+    [fault] = caught.value.errors()
+    assert (fault["type"], fault["loc"]) == ("extra_forbidden", ("step2",))
+
+
+def test_types_of_the_enclosing_function_are_known() -> None:
+    class Local(BaseModel):
+        x: int
+
+    def take(value: Local, later: list[Local]) -> int:
+        return value.x + len(later)
+
+    assert called(take, '{"value": {"x": 1}, "later": [{"x": 2}]}') == 2
+
+
+def test_a_return_annotation_is_nobodys_business() -> None:
+    def take(x: int) -> Nowhere:  # type: ignore[name-defined] # noqa: F821
+        return x
+
+    assert called(take, '{"x": 1}') == 1
+
+
+def all_kinds(*args: Any, **kwargs: Any) -> None: ...
+
+
+class NoSignature:
+    __signature__ = "none"
+
+    def __call__(self) -> None: ...
+
+
+class Odd:
+    pass
+
+
+def takes_odd(x: Odd) -> None: ...
+
+
+def takes_unknown(x: Nowhere) -> None:  # type: ignore[name-defined] # noqa: F821
+    ...
+
+
+def takes_callable(x: Callable[[int], int]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (all_kinds, r"only \*args and \*\*kwargs"),
+        (max, "signature cannot be read"),
+        (takes_odd, "Unable to generate"),
+        (takes_unknown, "name 'Nowhere' is not defined"),
+        (takes_callable, "JsonSchema"),
+    ],
+)
+def test_what_no_model_can_be_offered(function: Any, why: str) -> None:
+    with pytest.raises(OutputTypeError, match=why):
+        Signature(function)
+
+
+def test_a_function_without_parameters() -> None:
+    assert Signature(lambda: 0).parameters == {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }
+
+
+def test_validation_context_reaches_the_validators() -> None:
+    def check(value: int, info: pydantic.ValidationInfo) -> int:
+        return value * info.context
+
+    def take(x: Annotated[int, pydantic.AfterValidator(check)]) -> int:
+        return x
+
+    bound, _ = Signature(take).read('{"x": 2}', 21)
+    assert bound.kwargs == {"x": 42}
+
+
+KINDS = st.sampled_from(
+    [
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(KINDS, max_size=5), st.data())
+def test_arguments_go_round(kinds: list[Any], data: st.DataObject) -> None:
+    parameters = [inspect.Parameter(f"p{n}", kind) for n, kind in enumerate(sorted(kinds))]
+
+    def function(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return inspect.Signature(parameters).bind(*args, **kwargs).arguments
+
+    function.__signature__ = inspect.Signature(parameters)
+    values = {parameter.name: data.draw(JSON) for parameter in parameters}
+    text = Signature(function).dump(values)
+    assert called(function, text) == values
+
+
+def test_the_arguments_as_a_typed_dict() -> None:
+    def take(x: int, /, words: Annotated[str, "a few"], *, context: ToolContext, rest: Any = None) -> None: ...
+
+    signature = Signature(take)
+    found = signature.typed_dict
+    assert found.__annotations__ == {"x": int, "words": Annotated[str, "a few"], "rest": Any}
+    assert found.__optional_keys__ == {"x", "words", "rest"}
+    assert signature.typed_dict is found
+    assert TypeAdapter(found).validate_python({"x": "1"}) == {"x": 1}

@@ -1,0 +1,351 @@
+"""The door over aiohttp behaves as the default one: the same scenarios, on the one face that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from aiohttp import ClientPayloadError
+
+from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from toolcast import AiohttpNetwork
+from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
+from toolcast.providers.base import HTTPRequest
+from toolcast.transport.network import Body, Outside, async_outside
+from transport import test_httpx_connections as connections, test_network as door
+from transport.test_network import CHUNKED, Face, get, opened, request_to, rest
+
+# What the default door has shown, shown again: each of these takes the fixtures of this file.
+SAME: list[Callable[..., None]] = [
+    door.test_an_answer_arrives_piece_by_piece,
+    door.test_a_connection_is_used_again,
+    door.test_every_status_is_an_answer,
+    door.test_a_thousand_headers_and_a_giant_one,
+    door.test_a_broken_body_does_not_look_complete,
+    door.test_nobody_there,
+    door.test_no_address_at_all,
+    door.test_a_header_cannot_smuggle,
+    door.test_time_limits,
+    door.test_a_half_closed_connection_is_not_waited_for,
+    door.test_compressed_pieces_come_before_the_end,
+    door.test_a_stale_connection_is_replaced_once,
+    door.test_closing_early_gives_the_connection_back,
+    door.test_a_forgotten_answer_gives_the_connection_back,
+    door.test_closing_a_network,
+    door.test_a_child_leaves_its_parents_connections_alone,
+    connections.test_a_cancelled_read_gives_the_connection_back,
+    connections.test_a_cancelled_opening_gives_the_connection_back,
+    connections.test_closing_while_cancelled_still_closes,
+    connections.test_a_read_cancelled_again_and_again,
+    connections.test_an_opening_cancelled_again_and_again,
+    connections.test_two_readers_and_a_closer,
+    connections.test_closing_from_outside_asks_the_loop,
+    connections.test_a_loop_that_was_never_shut_down_is_forgotten,
+]
+globals().update({scenario.__name__: scenario for scenario in SAME})
+
+# The table of faults, of which each scenario makes its own network.
+BREAKS = next(mark for mark in door.test_what_breaks_is_told.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest sets it
+
+
+@pytest.fixture
+def face() -> Face:
+    return Face("asyncio")
+
+
+@pytest.fixture
+def backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with Loopback() as server:
+        yield server
+    gc.collect()
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[AiohttpNetwork]:
+    monkeypatch.setattr(connections, "pool", pool)
+    network = AiohttpNetwork()
+    yield network
+    network.close()
+    gc.collect()
+
+
+def pool(network: AiohttpNetwork) -> list[Any]:
+    """The connections that aiohttp holds in use, in the running loop."""
+    here = network._doors.running()
+    assert not here.open
+    return list(here._connector._acquired)
+
+
+@pytest.mark.parametrize(*BREAKS.args)
+def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
+    network = AiohttpNetwork(max_inflated=1 << 20)
+    server.answer(*answer)
+    with pytest.raises(error) as caught:
+        face(network, lambda outside: get(outside, server))
+    assert caught.value.retryable == (error is StreamInterrupted)
+
+
+def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+    gate = threading.Event()
+    server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), chunk(b"three"), CLOSE)
+
+    async def work(outside: Outside) -> None:
+        body = await opened(outside, server)
+        assert await body.read(5.0) == b"one"
+        gate.set()
+        (kept,) = network._doors.running().open
+        with pytest.raises(ClientPayloadError):
+            await kept.content.wait_eof()
+        assert await body.read(5.0) == b"twothree"
+        with pytest.raises(StreamInterrupted):
+            await body.read(5.0)
+
+    face(network, work)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_more_than_the_content_length(face: Face, server: Loopback, network: AiohttpNetwork, at_once: bool) -> None:
+    """It is never read. Where it comes along with the headers, one of aiohttp's two parsers refuses it all."""
+    start = head(200, "content-length: 3")
+    gate = threading.Event()
+    pieces: list[Piece] = [start + b"one and more"] if at_once else [start, gate, b"one and more"]
+    server.answer(*pieces, CLOSE)
+
+    async def work(outside: Outside) -> bytes | str:
+        try:
+            body = await opened(outside, server)
+        except StreamInterrupted as error:
+            return error.message
+        gate.set()
+        return b"".join(await rest(body))
+
+    refused = f"the connection to 127.0.0.1:{server.port} broke: what came is not HTTP. Send the request again."
+    assert face(network, work) in ([b"one", refused] if at_once else [b"one"])
+
+
+def test_headers_that_come_twice_or_are_no_text(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+    start = (
+        b"HTTP/1.1 200 OK\r\nX-Twice: a\r\nx-tWice: b\r\nX-Utf: \xc3\xa9\r\nX-Latin: \xe9\r\ncontent-length: 0\r\n\r\n"
+    )
+    server.answer(start)
+
+    async def work(outside: Outside) -> None:
+        headers = (await opened(outside, server)).headers
+        assert headers == {"x-twice": "a, b", "x-utf": "é", "x-latin": "\ufffd", "content-length": "0"}
+
+    face(network, work)
+
+
+def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+    request = HTTPRequest("POST", server.url, {}, os.urandom(3_000_000))
+    server.answer(whole(b""))
+    server.answer(RESET)
+    server.answer(whole(b"ok"))
+
+    async def work(outside: Outside) -> None:
+        await get(outside, server)
+        body = await outside.open(request, connect=5.0, read=5.0)
+        assert await rest(body) == [b"ok"]
+
+    face(network, work)
+    assert [sent.body == request.body for sent in server.requests] == [False, True, True]
+
+
+def test_an_upload_that_nobody_takes_is_broken_off(face: Face, network: AiohttpNetwork) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        request = HTTPRequest("POST", url, {}, bytes(50_000_000))
+
+        async def work(outside: Outside) -> int:
+            with pytest.raises(Timeout) as caught:
+                await outside.open(request, connect=5.0, read=0.05)
+            assert caught.value.phase == "first_token"
+            return await asyncio.to_thread(swallowed)
+
+        def swallowed() -> int:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(5.0)
+                return sum(iter(lambda: len(connection.recv(1 << 20)), 0))
+
+        assert face(network, work) < len(request.body)
+
+
+def test_no_free_connection_in_time(face: Face, server: Loopback) -> None:
+    network = AiohttpNetwork(max_connections=1)
+    server.answer(CHUNKED, HOLD)
+
+    async def work(outside: Outside) -> None:
+        first = await opened(outside, server)
+        with pytest.raises(Timeout) as caught:
+            await outside.open(request_to(server), connect=0.02, read=5.0)
+        assert caught.value.phase == "connect"
+        await first.close()
+        assert await get(outside, server) == (200, b"")
+
+    face(network, work)
+
+
+def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+    """Who was cancelled in the moment in which the time was over has been cancelled."""
+    server.answer(HOLD)
+
+    async def work(outside: Outside) -> None:
+        task = asyncio.ensure_future(opened(outside, server))
+        await asyncio.to_thread(server.wait_requests, 1)
+        alarms = [held for held in gc.get_objects() if type(held).__name__ == "Alarm" and held._call]
+        assert len(alarms) == 1
+        task.cancel()
+        alarms[0]._call()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    face(network, work)
+
+
+def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:
+    held: list[Body] = []
+
+    async def work(outside: Outside) -> None:
+        server.answer(CHUNKED, chunk(b"one"), HOLD)
+        held.append(await opened(outside, server))
+        assert await held[-1].read(5.0) == b"one"
+        assert await get(outside, server) == (200, b"")
+
+    for _ in range(2):
+        Face("asyncio")(network, work)
+        server.wait_open(0)
+        assert network._doors._loops == {}
+    with pytest.raises(StreamClosed):
+        Face("asyncio")(network, lambda _: held[0].read(1.0))
+
+
+def test_a_forked_child_opens_its_own_connection(
+    server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        outside = async_outside(network)
+        assert await get(outside, server) == (200, b"")
+        with monkeypatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            assert await get(outside, server) == (200, b"")
+            await network.aclose()
+        assert await get(outside, server) == (200, b"")
+
+    anyio.run(main)
+    assert server.accepted == 2
+
+
+def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> None:
+    async def main() -> None:
+        network = AiohttpNetwork()
+        assert await get(async_outside(network), server) == (200, b"")
+        assert server.open == 1
+        del network
+        gc.collect()
+        await asyncio.to_thread(server.wait_open, 0)
+
+    anyio.run(main)
+
+
+def test_closing_while_another_waits_for_its_answer(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        assert await get(outside, server) == (200, b"")
+        server.answer(HOLD)
+        task = asyncio.ensure_future(opened(outside, server))
+        await asyncio.to_thread(server.wait_requests, 2)
+        await network.aclose()
+        with pytest.raises(StreamInterrupted):
+            await task
+        assert await get(outside, server) == (200, b"")
+
+    face(network, work)
+    assert server.accepted == 2
+
+
+def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: AiohttpNetwork) -> None:
+    class Lost:
+        closed = None
+
+    async def work(outside: Outside) -> None:
+        connector: Any = network._doors.running()._connector
+        assert connector._new(Lost()).kept is None
+
+    face(network, work)
+
+
+@pytest.mark.parametrize("end", ["stopped", "closed"])
+def test_a_loop_that_was_left_lying_about(end: str) -> None:
+    """aiohttp complains of sessions that nobody closed; the caller never saw one."""
+    program = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from loopback import HOLD, Loopback, whole
+from toolcast import AiohttpNetwork
+from toolcast.providers.wire import HTTPRequest
+
+async def main():
+    request = HTTPRequest("POST", server.url, {{}}, b"")
+    server.answer(whole(b""))
+    reply = await network.aopen(request, connect=5, read=5)
+    assert await reply.read(5) == b""
+    server.answer(whole(b"two")[:-1], HOLD)
+    replies.append(await network.aopen(request, connect=5, read=5))
+
+network, replies = AiohttpNetwork(), []
+server = Loopback().__enter__()
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+if {end!r} == "closed":
+    loop.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_sync_call_is_refused(server: Loopback, network: AiohttpNetwork, backend: str) -> None:
+    for face in (Face("sync"), Face(f"sync in {backend}")):
+        with pytest.raises(BadRequest, match="async method"):
+            face(network, lambda outside: opened(outside, server))
+    network.close()
+    assert server.accepted == 0
+
+
+def test_trio_is_refused(server: Loopback, network: AiohttpNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        with pytest.raises(BadRequest, match="under asyncio, not under trio"):
+            await opened(outside, server)
+        await network.aclose()
+
+    Face("trio")(network, work)
+    assert server.accepted == 0
+
+
+def test_without_aiohttp(
+    face: Face, server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "toolcast.transport.aiohttp_connections", raising=False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ImportError, match=r"pip install 'toolcast\[aiohttp\]'"):
+        face(network, lambda outside: opened(outside, server))
+
+
+def test_aiohttp_is_loaded_by_the_first_request() -> None:
+    program = "import sys, toolcast; toolcast.OpenAI('m', network='aiohttp'); sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,446 @@
+"""The door to the network against a real server, over every face: sync, asyncio, trio, and sync in a running loop."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from support.loopback import CLOSE, END, HALF_CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from toolcast.async_support import sync_driver
+from toolcast.errors import (
+    BadRequest,
+    ConnectFailed,
+    LimitExceeded,
+    LLMError,
+    MalformedEvent,
+    StreamClosed,
+    StreamInterrupted,
+    Timeout,
+)
+from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.transport.network import (
+    Body,
+    HttpxNetwork,
+    Network,
+    Outside,
+    SystemClock,
+    async_outside,
+    read_body,
+    sync_outside,
+)
+
+KEY = "sk-canary-0123456789"
+CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")
+Work = Callable[[Outside], Awaitable[Any]]
+
+
+class Face:
+    """A way to run what awaits an `Outside`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.backend = name.removeprefix("sync in ")
+        self.is_async = self.backend == name != "sync"
+
+    def __call__(self, network: Network, work: Work) -> Any:
+        if self.name == "sync":
+            return sync_driver.run(work(sync_outside(network)))
+
+        async def main() -> Any:
+            if self.is_async:
+                return await work(async_outside(network))
+            return sync_driver.run(work(sync_outside(network)))
+
+        return anyio.run(main, backend=self.backend)
+
+
+@pytest.fixture(params=["sync", "asyncio", "trio", "sync in asyncio", "sync in trio"])
+def face(request: pytest.FixtureRequest) -> Face:
+    return Face(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with Loopback() as server:
+        yield server
+    gc.collect()
+
+
+@pytest.fixture
+def network() -> Iterator[HttpxNetwork]:
+    network = HttpxNetwork()
+    yield network
+    network.close()
+    gc.collect()
+
+
+def request_to(server: Loopback | str, **headers: str) -> HTTPRequest:
+    url = server if isinstance(server, str) else server.url
+    return HTTPRequest("POST", url, {"X-Api-Key": Secret(KEY), **headers}, b'{"model": "m"}')
+
+
+async def opened(outside: Outside, server: Loopback | str, seconds: float = 5.0) -> Body:
+    return await outside.open(request_to(server), connect=seconds, read=seconds)
+
+
+async def rest(body: Body) -> list[bytes]:
+    pieces = []
+    while data := await body.read(5.0):
+        pieces.append(data)
+    return pieces
+
+
+async def get(outside: Outside, server: Loopback | str) -> tuple[int, bytes]:
+    """Status and whole body."""
+    body = await opened(outside, server)
+    return body.status, b"".join(await rest(body))
+
+
+def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    gate = threading.Event()
+    server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), END)
+
+    async def work(outside: Outside) -> None:
+        body = await opened(outside, server)
+        assert (body.status, body.headers["content-type"]) == (200, "text/event-stream")
+        assert await body.read(5.0) == b"one"
+        gate.set()
+        assert await body.read(None) == b"two"
+        assert [await body.read(5.0), await body.read(5.0)] == [b"", b""]
+        await body.close()
+        await body.close()
+
+    face(network, work)
+    sent = server.requests[0]
+    assert (sent.line, sent.body) == ("POST /v1/chat HTTP/1.1", b'{"model": "m"}')
+    assert (sent.headers["x-api-key"], sent.headers["accept-encoding"]) == (KEY, "identity")
+
+
+def test_a_connection_is_used_again(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        for _ in range(3):
+            server.answer(CHUNKED, chunk(b"one"), END)
+            assert await get(outside, server) == (200, b"one")
+
+    face(network, work)
+    assert server.accepted == 1
+
+
+@pytest.mark.fault(34)
+@pytest.mark.parametrize("status", [204, 301, 302, 307, 404, 500])
+def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxNetwork, status: int) -> None:
+    with Loopback() as elsewhere:
+        body = b"" if status == 204 else b"why"
+        for location in (elsewhere.url, "http://x:port/"):
+            server.answer(whole(body, status, f"location: {location}"))
+            assert face(network, lambda outside: get(outside, server)) == (status, body)
+        assert elsewhere.accepted == 0
+
+
+@pytest.mark.fault(36)
+def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(whole(b"ok", 200, *(f"x-{number}: {number}" for number in range(1000))))
+    assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
+    server.answer(head(200, "x: " + "y" * 1_000_000))
+    with pytest.raises(StreamInterrupted):
+        face(network, lambda outside: get(outside, server))
+
+
+@pytest.mark.fault(5, 6, 7, 8, 11, 18, 19, 20)
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((RESET,), StreamInterrupted),
+        ((CLOSE,), StreamInterrupted),
+        ((b"HTTP/1.1 200 OK\r\nx-", CLOSE), StreamInterrupted),
+        ((b"SSH-2.0-OpenSSH\r\n", CLOSE), StreamInterrupted),
+        ((CHUNKED, RESET), StreamInterrupted),
+        ((CHUNKED, chunk(b"one"), RESET), StreamInterrupted),
+        ((CHUNKED, chunk(b"one"), CLOSE), StreamInterrupted),
+        ((CHUNKED, b"5\r\non", CLOSE), StreamInterrupted),
+        ((CHUNKED, b"zz\r\n", CLOSE), StreamInterrupted),
+        ((head(200, "content-length: 10"), b"one", CLOSE), StreamInterrupted),
+        ((whole(gzip.compress(b"one" * 50)[:-9], 200, "content-encoding: gzip"),), StreamInterrupted),
+        ((whole(b"not gzip", 200, "content-encoding: gzip"),), MalformedEvent),
+        ((whole(b"br?", 200, "content-encoding: br"),), MalformedEvent),
+        ((whole(gzip.compress(bytes(1 << 21)), 200, "content-encoding: gzip"),), LimitExceeded),
+    ],
+)
+def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
+    network = HttpxNetwork(max_inflated=1 << 20)
+    server.answer(*answer)
+    with pytest.raises(error) as caught:
+        face(network, lambda outside: get(outside, server))
+    assert caught.value.retryable == (error is StreamInterrupted)
+    network.close()
+
+
+@pytest.mark.fault(38)
+def test_answers_on_the_way_are_passed_over(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", whole(b"ok"))
+    assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
+
+
+@pytest.mark.fault(38)
+def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        for _ in range(2):
+            server.answer(whole(b"ok", 200, "connection: close"), CLOSE)
+            assert await get(outside, server) == (200, b"ok")
+
+    face(network, work)
+    assert server.accepted == 2
+
+
+def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(CHUNKED, chunk(b"one"), RESET)
+
+    async def work(outside: Outside) -> None:
+        body = await opened(outside, server)
+        with pytest.raises(StreamInterrupted):
+            await rest(body)
+        for _ in range(2):
+            with pytest.raises(StreamClosed):
+                await body.read(1.0)
+
+    face(network, work)
+
+
+@pytest.mark.fault(11)
+def test_more_than_the_content_length_is_ignored(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(head(200, "content-length: 3"), b"one and more", CLOSE)
+    assert face(network, lambda outside: get(outside, server)) == (200, b"one")
+
+
+@pytest.mark.fault(3)
+def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
+    with Loopback() as gone:
+        refused = gone.url
+    for url in (refused, "http://nohost.invalid/v1"):
+        with pytest.raises(ConnectFailed) as caught:
+            face(network, lambda outside, url=url: get(outside, url))
+        assert caught.value.retryable
+
+
+@pytest.mark.fault(3, 37)
+@pytest.mark.parametrize("url", ["no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://\0/"])
+def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
+    with pytest.raises(BadRequest):
+        face(network, lambda outside: get(outside, url))
+
+
+@pytest.mark.fault(3)
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "ex..ample.invalid", ".", "1" * 300])
+def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: str) -> None:
+    """The system cannot even ask for it: the codec for such names raises a `UnicodeError`."""
+    with pytest.raises((BadRequest, ConnectFailed)) as caught:
+        face(network, lambda outside: get(outside, f"http://{host}/v1"))
+    assert host[:60] in str(caught.value)
+
+
+@pytest.mark.fault(36)
+@pytest.mark.parametrize("name", ["x", "x-api-key"])
+@pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\0", "schlüssel"])
+def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
+    request = HTTPRequest("POST", server.url, {name: Secret(KEY + value)}, b"")
+
+    async def work(outside: Outside) -> None:
+        await outside.open(request, connect=1.0, read=1.0)
+
+    with pytest.raises(BadRequest, match=repr(name)) as caught:
+        face(network, work)
+    assert KEY not in str(caught.value)
+    with pytest.raises(BadRequest, match="not a header's name"):
+        face(network, lambda outside: outside.open(request_to(server, **{"a b": "c"}), connect=1, read=1))
+    assert server.accepted == 0
+
+
+@pytest.mark.fault(14, 15)
+def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(HOLD)
+
+    async def silent(outside: Outside) -> None:
+        with pytest.raises(Timeout) as caught:
+            await outside.open(request_to(server), connect=5.0, read=0.05)
+        assert caught.value.phase == "first_token"
+
+    async def stalled(outside: Outside) -> None:
+        body = await outside.open(request_to(server), connect=5.0, read=None if face.is_async else 0.05)
+        assert await body.read(5.0) == b"one"
+        with pytest.raises(TimeoutError):
+            await body.read(0.05)
+        with pytest.raises(StreamClosed):
+            await body.read(0.05)
+
+    face(network, silent)
+    server.answer(head(200, "content-length: 9"), b"one", HOLD)
+    face(network, stalled)
+    server.wait_open(0)
+
+
+@pytest.mark.fault(12)
+def test_a_half_closed_connection_is_not_waited_for(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    server.answer(CHUNKED, chunk(b"one"), HALF_CLOSE, HOLD)
+    with pytest.raises(StreamInterrupted):
+        face(network, lambda outside: get(outside, server))
+    server.wait_open(0)
+
+
+@pytest.mark.fault(17)
+def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    packed = gzip.compress(os.urandom(5000))
+    gate = threading.Event()
+    server.answer(
+        head(200, "content-encoding: gzip", "transfer-encoding: chunked"),
+        *(chunk(packed[:4000]), gate, chunk(packed[4000:]), END),
+    )
+
+    async def work(outside: Outside) -> bytes:
+        body = await opened(outside, server)
+        first = await body.read(5.0)
+        gate.set()
+        return b"".join([first, *await rest(body)])
+
+    assert face(network, work) == gzip.decompress(packed)
+
+
+@pytest.mark.fault(13)
+def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> Any:
+        assert await get(outside, server) == (200, b"")
+        return await get(outside, server)
+
+    for end in (CLOSE, RESET):
+        server.answer(whole(b""))
+        server.answer(end)
+        server.answer(whole(b"again"))
+        assert face(network, work) == (200, b"again")
+    assert len(server.requests) == 6
+    server.answer(whole(b""))
+    server.answer(b"HTTP/9.9 nonsense\r\n\r\n", CLOSE)
+    with pytest.raises(StreamInterrupted):
+        face(network, work)
+    assert len(server.requests) == 8
+
+
+def test_closing_early_gives_the_connection_back(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        for reads in (0, 1):
+            server.answer(CHUNKED, chunk(b"one"), HOLD)
+            body = await opened(outside, server)
+            for _ in range(reads):
+                await body.read(5.0)
+            assert server.open == 1
+            await body.close()
+            await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+            with pytest.raises(StreamClosed):
+                await body.read(5.0)
+
+    face(network, work)
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_forgotten_answer_gives_the_connection_back(
+    face: Face, server: Loopback, network: HttpxNetwork, reads: int, cyclic: bool
+) -> None:
+    server.answer(CHUNKED, chunk(b"one"), HOLD)
+
+    async def work(outside: Outside) -> None:
+        held: list[Any] = [await opened(outside, server)]
+        if reads:
+            assert await held[0].read(5.0) == b"one"
+        if cyclic:
+            held.append(held)
+        del held
+        gc.collect()
+        await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+        assert await get(outside, server) == (200, b"")
+
+    face(network, work)
+
+
+@pytest.mark.fault(107)
+def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: HttpxNetwork) -> None:
+    held: list[Body] = []
+
+    async def work(outside: Outside) -> None:
+        server.answer(CHUNKED, chunk(b"one"), HOLD)
+        held.append(await opened(outside, server))
+        assert await held[-1].read(5.0) == b"one"
+        assert await get(outside, server) == (200, b"")
+
+    for backend in ("asyncio", "trio", "asyncio", "trio"):
+        Face(backend)(network, work)
+        server.wait_open(0)
+        gc.collect()
+    for face, body in zip(("asyncio", "trio"), held[2:], strict=True):
+        with pytest.raises(StreamClosed):
+            Face(face)(network, lambda _, body=body: body.read(1.0))
+
+
+def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+    async def work(outside: Outside) -> None:
+        for _ in range(2):
+            server.answer(CHUNKED, chunk(b"one"), HOLD)
+            body = await opened(outside, server)
+            await network.aclose() if face.is_async else network.close()
+            await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+            with pytest.raises(StreamClosed):
+                await body.read(1.0)
+
+    face(network, work)
+
+
+@pytest.mark.fault(108)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_opens_its_own_connection(server: Loopback, network: HttpxNetwork) -> None:
+    assert Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+    child = os.fork()
+    if child == 0:
+        fine = Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+        os._exit(0 if fine else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert server.accepted == 2
+    assert Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+    assert server.accepted == 2
+
+
+def test_a_child_leaves_its_parents_connections_alone(
+    server: Loopback, network: HttpxNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        server.answer(whole(b"one"))
+        body = await opened(async_outside(network), server)
+        with monkeypatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            network.close()
+        assert await rest(body) == [b"one"]
+
+    anyio.run(main)
+
+
+def test_the_real_clock() -> None:
+    clock = SystemClock()
+    assert clock.now() <= clock.now()
+    assert clock.time() > 1.7e9
+    for outside in (sync_outside(HttpxNetwork(), clock), async_outside(HttpxNetwork(), clock)):
+        assert outside.now() <= outside.now()
+        assert outside.time() > 1.7e9
+    sync_driver.run(sync_outside(HttpxNetwork()).sleep(0.0))
+    anyio.run(async_outside(HttpxNetwork()).sleep, 0.0)
+
+
+@pytest.mark.parametrize(("limit", "read"), [(100, b"abcdef"), (4, b"abcdef"), (3, b"abcd"), (0, b"ab"), (2, b"abcd")])
+def test_a_body_is_read_until_its_limit_is_passed(limit: int, read: bytes) -> None:
+    network = ReplayNetwork(Recorded.of("abcdef", piece=2))
+    reply = network.open(HTTPRequest("GET", "http://127.0.0.1/", {}, b""), connect=None, read=None)
+    assert read_body(reply, 1.0, limit) == read
