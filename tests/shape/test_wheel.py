@@ -85,7 +85,7 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
-from toolcast.agents.search_words import related, words
+from toolcast.agents.tool_search.stemming import related, words
 from toolcast.experiments.common_words import is_common
 from toolcast.experiments.report.html import render
 assert "color-scheme" in render("style.css")

@@ -1,7 +1,7 @@
 """Words that are in texts of any topic: `common_words.txt`, which is read when the first word is looked up.
 
-A comparison of texts by their words should weigh these less. The stop words of a search (stop_words.txt) are
-left out before.
+A comparison of texts by their words should weigh these less. The stop words of a search are left out before
+(agents/tool_search/stop_words.txt).
 """
 
 from __future__ import annotations

@@ -7,6 +7,11 @@ there is none, at the start of a fresh line.
 A terminal of another width has wrapped the rows anew: most terminals do, and the others cut off what no longer fits.
 A row of whose width we cannot be sure (emoji of several signs, say) is not wrapped while it may change, so that it is
 one row in any case; once it is finished it is written again as it is.
+
+`rich.live.Live` (rich 15) was measured in its place: it erases and writes the whole tail with every piece, and moves
+up by the rows it wrote, not by those they take now. For an answer of 2,256 characters in pieces of four it wrote 181 KB
+instead of 5.5 KB, erased 3,248 times instead of 34, and took 324 instead of 11 microseconds per piece. After the
+terminal went from 80 columns to 40, three stale rows remained, at 20 columns eight; here none.
 """
 
 from __future__ import annotations
