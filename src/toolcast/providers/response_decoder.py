@@ -1,10 +1,10 @@
-"""What all decoders of server-sent events share: the bytes of one answer -> its JSON events, whatever really comes.
+"""The bases of all decoders: the bytes of one answer -> its events, whatever really comes.
 
-The first bytes tell the shape: one JSON document, whatever was asked for, is read as one message; anything else as
-server-sent events. An event that differs from the one before it in one string alone is not taken apart at all
-(envelopes.py). A subclass reads one event (`_chunk`), a whole message (`_message`), says what may end an answer and
-what that end comes to. Every fault is one error of the tree; it is raised after the events before it were handed out,
-and again by every later `feed` and `close`.
+`FramedDecoder` has what server-sent events and JSON lines have in common: a frame that differs from the one before in
+one string alone is not taken apart at all (event_fast_path.py), and a fault is raised again and again. `AnswerDecoder` adds
+what server-sent events need. The first bytes tell the shape: one JSON document, whatever was asked for, is read as one
+message; anything else as server-sent events. A subclass reads one event (`_chunk`), a whole message (`_message`), and
+defines what may end an answer (`_may_end`) and the events of that end (`_end`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from jiter import from_json
 
@@ -21,38 +21,37 @@ from ..events import Event, RawEvent, TextDelta, ToolCallDelta
 from .base import Conversation
 from .event_fast_path import Envelope
 from .http_errors import Source, shortened, stream_error
-from .sse import LIMIT, ServerSentEvents
+from .sse import LIMIT, JSONLines, ServerSentEvents
 from .tool_calls.by_index import is_json
 
+F = TypeVar("F", ServerSentEvents, JSONLines)
+
 # So many bytes tell what a body is, and are shown where it is nothing that could be read.
-_START = 1000
+START = 1000
 
 
-class AnswerDecoder(ABC):
-    """The events of one answer, streamed or whole.
+class FramedDecoder(ABC, Generic[F]):
+    """The events of one answer that comes in frames: server-sent events, or lines.
 
-    `kind` is what it is, for errors; `vital` are the words by which a damaged event is known to hold a piece of a tool
-    call; `grown` are the fields that hold the text of the commonest events. `_model` is the model that answers, `_over`
-    that nothing more is read, `_spoken` that something was said, `_damaged` that a piece of a tool call was lost.
+    `kind` is what it is, for errors; `vital` are the words by which a damaged frame is known to hold a piece of a tool
+    call. `_model` is the model that answers, `_over` that nothing more is read, `_damaged` that a piece of a tool call
+    was lost, `_head` how the body begins. Every fault is one error of the tree; it is raised after the events before it
+    were returned, and again by every later `feed` and `close`.
     """
 
     kind: ClassVar[str]
     vital: ClassVar[tuple[str, ...]] = ()
-    grown: ClassVar[Mapping[type[Event], str]] = {}
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: Source, conversation: Conversation, frames: F) -> None:
         self._source = source
         self._accepts_damaged = conversation.accept_damaged
-        self._frames = ServerSentEvents()
+        self._frames: F = frames
         self._envelope = Envelope()
         self._more: Callable[[str], list[Event] | None] = said
-        self._streamed: bool | None = None
-        self._sniffing = True
-        self._head = bytearray()
+        self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else may come
         self._model: str | None = None
-        self._spoken = False
         self._damaged = False
         self._over = False
 
@@ -66,16 +65,7 @@ class AnswerDecoder(ABC):
                 return more
         out: list[Event] = []
         try:
-            if self._sniffing:
-                data = self._sniffed(data)
-            for event, payload in self._frames.feed(data):
-                if self._over:
-                    break
-                if payload == b"[DONE]":
-                    self._envelope.forget()
-                    self._end(out)
-                elif not self._same(event, payload, out):
-                    self._event(event, payload, out)
+            self._read(data, out)
         except LLMError as error:
             self._failed(error)
             if not out:
@@ -89,14 +79,81 @@ class AnswerDecoder(ABC):
         out: list[Event] = []
         try:
             if not self._over:
-                if self._streamed:
-                    self._last_event(out)
-                else:
-                    self._document(out)
+                self._end_body(out)
         except LLMError as error:
             self._failed(error)
             raise
         return out
+
+    @abstractmethod
+    def _read(self, data: bytes, out: list[Event]) -> None:
+        """Read the frames that `data` completes."""
+
+    @abstractmethod
+    def _end_body(self, out: list[Event]) -> None:
+        """Read what is left where the body ends, and check that the answer is whole."""
+
+    def _in_call(self) -> bool:
+        """Return whether a tool call is open, so that a frame that is lost may hold a piece of it."""
+        return False
+
+    def _lose(self, text: str) -> None:
+        """Note that a frame that begins as a JSON object could not be read."""
+        self._damaged |= self._in_call() or any(word in text for word in self.vital)
+
+    def _check_whole(self) -> None:
+        """Raise `MalformedEvent` if a piece of a tool call was lost, unless that is accepted."""
+        if self._damaged and not self._accepts_damaged:
+            raise MalformedEvent(
+                "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
+                "Send the request again."
+            )
+
+    def _failed(self, error: LLMError) -> None:
+        error.provider = self._source.provider
+        error.model = self._model or self._source.model
+        self._failure, self.failed = error, True
+
+    def _truncated(self) -> StreamTruncated:
+        return StreamTruncated("the answer broke off before its end marker. Send the request again.")
+
+    def _unreadable(self, body: bytes | bytearray) -> MalformedEvent:
+        start = shortened(self._source.mask(body[:START].decode("utf-8", "replace")))
+        shown = f"begins with {start!r}" if start else "is empty"
+        return MalformedEvent(f"the answer is no {self.kind}: it {shown}. Check that base_url is right.")
+
+
+class AnswerDecoder(FramedDecoder[ServerSentEvents]):
+    """The events of one answer, as server-sent events or whole.
+
+    `grown` are the fields that hold the text of the commonest events; `_spoken` is that something was said.
+    """
+
+    grown: ClassVar[Mapping[type[Event], str]] = {}
+
+    def __init__(self, source: Source, conversation: Conversation) -> None:
+        super().__init__(source, conversation, ServerSentEvents())
+        self._streamed: bool | None = None
+        self._sniffing = True
+        self._spoken = False
+
+    def _read(self, data: bytes, out: list[Event]) -> None:
+        if self._sniffing and not (data := self._sniffed(data)):
+            return
+        for event, payload in self._frames.feed(data):
+            if self._over:
+                break
+            if payload == b"[DONE]":
+                self._envelope.forget()
+                self._end(out)
+            elif not self._same(event, payload, out):
+                self._event(event, payload, out)
+
+    def _end_body(self, out: list[Event]) -> None:
+        if self._streamed:
+            self._last_event(out)
+        else:
+            self._document(out)
 
     # -- what a protocol says
 
@@ -120,14 +177,6 @@ class AnswerDecoder(ABC):
         """What gives the events of more text, where the last one brought text, and came to one event of this kind."""
         return said
 
-    def _in_call(self) -> bool:
-        """Whether a tool call is open, so that an event that is lost may hold a piece of it."""
-        return False
-
-    def _lose(self, text: str) -> None:
-        """Note that an event that begins as a JSON object could not be read."""
-        self._damaged |= self._in_call() or any(word in text for word in self.vital)
-
     # -- the shape of the body
 
     def _same(self, name: str, payload: bytes, out: list[Event]) -> bool:
@@ -139,17 +188,12 @@ class AnswerDecoder(ABC):
         out += more
         return True
 
-    def _failed(self, error: LLMError) -> None:
-        error.provider = self._source.provider
-        error.model = self._model or self._source.model
-        self._failure, self.failed = error, True
-
     def _sniffed(self, data: bytes) -> bytes:
         """What of the body is for the event machine, once its first byte that is no white space is known."""
         if self._streamed or (not self._head and data.startswith(b"data:")):
             self._streamed = True
-            self._head += data[:_START]
-            self._sniffing = len(self._head) < _START
+            self._head += data[:START]
+            self._sniffing = len(self._head) < START
             return data
         self._head += data
         if self._streamed is None:
@@ -192,27 +236,11 @@ class AnswerDecoder(ABC):
         if self._over:
             return
         if not self._may_end():
-            start = bytes(self._head[:_START])
+            start = bytes(self._head[:START])
             if self._spoken or start.startswith((b":", b"data", b"event", b"id", b"retry")):
                 raise self._truncated()
             raise self._unreadable(start)
         self._end(out)
-
-    def _truncated(self) -> StreamTruncated:
-        return StreamTruncated("the answer broke off before its end marker. Send the request again.")
-
-    def _unreadable(self, body: bytes) -> MalformedEvent:
-        start = shortened(self._source.mask(body[:_START].decode("utf-8", "replace")))
-        shown = f"begins with {start!r}" if start else "is empty"
-        return MalformedEvent(f"the answer is no {self.kind}: it {shown}. Check that base_url is right.")
-
-    def _check_whole(self) -> None:
-        """Raise `MalformedEvent` if a piece of a tool call was lost, unless that is accepted."""
-        if self._damaged and not self._accepts_damaged:
-            raise MalformedEvent(
-                "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
-                "Send the request again."
-            )
 
     # -- one event
 

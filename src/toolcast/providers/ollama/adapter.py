@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from jiter import from_json
 
-from ...errors import BadRequest, LLMError, MalformedEvent, NotFound, StreamTruncated
+from ...errors import BadRequest, LLMError, NotFound
 from ...events import (
     Event,
     Finish,
@@ -30,10 +30,9 @@ from ...settings import Settings
 from ...usage import Usage
 from ..base import Conversation, Decoder, Secret, SecretURL, Terms, ToolSpec, legal_name
 from ..content_parts import arguments_of, cannot_take, inlined, result_text
-from ..event_fast_path import Envelope
 from ..http_adapter import Address, Frame, HTTPWire, endpoint
-from ..http_errors import Source, shortened, stream_error
-from ..response_decoder import as_dict, as_list, as_str
+from ..http_errors import Source, stream_error
+from ..response_decoder import START, FramedDecoder, as_dict, as_list, as_str
 from ..schemas.strict import ollama_format
 from ..sse import JSONLines
 from ..tool_calls.by_id import OpenCalls
@@ -58,9 +57,6 @@ _STOP: dict[str, StopReason] = {
     "length": "max_tokens",
 }
 
-
-# So many bytes of a body are shown if it is not Ollama's.
-_START = 200
 # Fields of a line of `/api/generate`, which has no `message`.
 _GENERATED = ("response", "thinking")
 
@@ -230,71 +226,29 @@ def _image(image: ImagePart) -> str:
 # -- the answer
 
 
-class OllamaDecoder:
+class OllamaDecoder(FramedDecoder[JSONLines]):
     """The events of one answer of `/api/chat`, streamed or whole."""
 
+    kind: ClassVar[str] = "answer of Ollama's /api/chat"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_calls"',)
+
     def __init__(self, source: Source, conversation: Conversation) -> None:
-        self._source = source
-        self._lines = JSONLines()
-        self._envelope = Envelope()
+        super().__init__(source, conversation, JSONLines())
         self._calls = OpenCalls(conversation)
-        self._model: str | None = None
-        self._damaged_call = False
-        self._accepts_damaged = conversation.accept_damaged
-        self._first = b""
-        self._failure: LLMError | None = None
-        self._over = False
 
-    @property
-    def failed(self) -> bool:
-        """Whether `close` will raise, whatever else may come."""
-        return self._failure is not None
+    def _read(self, data: bytes, out: list[Event]) -> None:
+        if len(self._head) < START:
+            self._head += data[:START]
+        for line in self._frames.feed(data):
+            self._line(line, out)
 
-    def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes."""
-        if self._failure is not None:
-            raise self._failure
-        if self._lines.between and (text := self._envelope.text(data)):
-            return [TextDelta(text)]
-        out: list[Event] = []
-        try:
-            if len(self._first) < _START:
-                self._first = (self._first + data)[:_START]
-            for line in self._lines.feed(data):
-                self._line(line, out)
-        except LLMError as error:
-            self._failed(error)
-            if not out:
-                raise
-        return out
-
-    def close(self) -> list[Event]:
-        """The last events, once the body has ended. `StreamTruncated` where its end marker is missing."""
-        if self._failure is not None:
-            raise self._failure
-        out: list[Event] = []
-        try:
-            for line in self._lines.close():
-                if _decoded(line) is None and line.startswith(b"{"):
-                    break  # a line that was cut off
-                self._line(line, out)
-            if not self._over:
-                raise self._unfinished()
-        except LLMError as error:
-            self._failed(error)
-            raise
-        return out
-
-    def _failed(self, error: LLMError) -> None:
-        error.provider, error.model = "ollama", self._model or self._source.model
-        self._failure = error
-
-    def _unfinished(self) -> LLMError:
-        if self._first.lstrip().startswith(b"{"):
-            return StreamTruncated("the answer broke off before its last line. Send the request again.")
-        start = shortened(self._source.mask(self._first.decode("utf-8", "replace")))
-        shown = f"begins with {start!r}" if start else "is empty"
-        return MalformedEvent(f"the answer is none of Ollama's: it {shown}. Check that base_url is right.")
+    def _end_body(self, out: list[Event]) -> None:
+        for line in self._frames.close():
+            if _decoded(line) is None and line.startswith(b"{"):
+                break  # a line that was cut off
+            self._line(line, out)
+        if not self._over:
+            raise self._truncated() if self._head.lstrip().startswith(b"{") else self._unreadable(self._head)
 
     def _line(self, line: bytes, out: list[Event]) -> None:
         if self._over:
@@ -308,7 +262,8 @@ class OllamaDecoder:
         if document is None:
             text = line.decode("utf-8", "replace")
             out.append(RawEvent(text, damaged=True))
-            self._damaged_call |= text.startswith("{") and '"tool_calls"' in text
+            if text.startswith("{"):
+                self._lose(text)
             return
         if document.get("error") or document.get("done_reason") == "error":
             raise _with_pull(stream_error({"error": document.get("error") or "it gave no reason"}, self._source))
@@ -344,8 +299,7 @@ class OllamaDecoder:
         self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
 
     def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:
-        if self._damaged_call and not self._accepts_damaged:
-            raise MalformedEvent("a line with a tool call could not be read. Send the request again.")
+        self._check_whole()
         reason = str(document.get("done_reason") or "stop")
         stop = _STOP.get(reason, "other")
         if self._calls.count and stop != "max_tokens":
