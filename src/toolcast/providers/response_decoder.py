@@ -1,7 +1,7 @@
 """The bases of all decoders: the bytes of one answer -> its events, whatever really comes.
 
 `FramedDecoder` has what server-sent events and JSON lines have in common: a frame that differs from the one before in
-one string alone is not taken apart at all (event_fast_path.py), and a fault is raised again and again. `AnswerDecoder` adds
+one string alone is not parsed at all (event_fast_path.py), and a fault is raised again and again. `AnswerDecoder` adds
 what server-sent events need. The first bytes tell the shape: one JSON document, whatever was asked for, is read as one
 message; anything else as server-sent events. A subclass reads one event (`_chunk`), a whole message (`_message`), and
 defines what may end an answer (`_may_end`) and the events of that end (`_end`).
