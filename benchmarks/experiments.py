@@ -27,11 +27,11 @@ from toolcast.experiments.config import ModelOptions, OllamaClientConfig, Simila
 from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import EventType, LogEvent
 from toolcast.experiments.pei.assessment import assess
-from toolcast.llms.request import Ask
-from toolcast.llms.request_state import Call
+from toolcast.llms.request import ChatRequest
+from toolcast.llms.request_state import RequestState
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
-from toolcast.transport.network import Outside
+from toolcast.transport.network import IOBackend
 
 LINES = 100_000
 CYCLES, CALLS = 100, 10
@@ -86,7 +86,7 @@ class _AtOnce(FunctionCallingLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata("at-once", "benchmark", True)
 
-    async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
+    async def answer(self, ask: ChatRequest, outside: IOBackend, call: RequestState | None = None) -> ChatResponse:
         return next(self._answers)
 
     def _events(self, *asked: Any) -> Any:

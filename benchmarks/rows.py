@@ -15,7 +15,7 @@ from measure import Read, Row
 
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.parsing.json_stream import JSONStream
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 
 
@@ -74,7 +74,7 @@ def grow(document: Document, pieces: Iterable[str]) -> Read:
     plan = plan_for(document.type)
 
     def read() -> Any:
-        growing = Growing(plan)
+        growing = PartialValue(plan)
         item: Any = None
         for piece in pieces:
             if growing.feed(piece):

@@ -20,14 +20,14 @@ from typing import Any, Literal
 from documents import Document, chat_events, message_events, text_events
 from page import table
 
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Conversation, Decoder, NamedTool, ToolSpec, Wire
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.google.adapter import GoogleWire
-from toolcast.providers.mistral.adapter import MistralWire
-from toolcast.providers.ollama.adapter import OllamaWire
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.google.adapter import GoogleAdapter
+from toolcast.providers.mistral.adapter import MistralAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 
 Kind = Literal["arguments", "text"]
 
@@ -38,18 +38,18 @@ class Dialect:
 
     name: str
     kind: Kind
-    make: Callable[[], Wire]
+    make: Callable[[], ProviderAdapter]
     events: Callable[[list[str], str], list[bytes]]
 
     def sent(self, document: Document) -> list[bytes]:
         """The document's events, 4 characters each."""
         return self.events(document.pieces(4), document.type.__name__)
 
-    def decoder(self, document: Document) -> Decoder:
+    def decoder(self, document: Document) -> ResponseDecoder:
         """What reads the document's events."""
         tool = ToolSpec(document.type.__name__, "", document.type.model_json_schema())
         mode = "json_schema" if self.kind == "text" else None
-        return self.make().decoder(Conversation("m", (), (tool,), NamedTool(tool.name), mode=mode))
+        return self.make().decoder(RequestInput("m", (), (tool,), NamedTool(tool.name), mode=mode))
 
 
 # ---- the bytes
@@ -145,19 +145,19 @@ def _json(payload: dict[str, Any]) -> bytes:
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
-_chat = partial(OpenAIChatWire, SERVICES["openai"])
-_responses = partial(OpenAIResponsesWire, SERVICES["openai"])
+_chat = partial(OpenAIChatAdapter, SERVICES["openai"])
+_responses = partial(OpenAIResponsesAdapter, SERVICES["openai"])
 
 DIALECTS = (
     Dialect("OpenAI chat", "arguments", _chat, chat_events),
     Dialect("OpenAI chat, padded", "arguments", _chat, partial(chat_events, padded=True)),
     Dialect("OpenAI Responses", "arguments", _responses, response_events),
-    Dialect("Anthropic", "arguments", AnthropicWire, blank_padded_events),
-    Dialect("Mistral", "arguments", MistralWire, mistral_events),
+    Dialect("Anthropic", "arguments", AnthropicAdapter, blank_padded_events),
+    Dialect("Mistral", "arguments", MistralAdapter, mistral_events),
     Dialect("OpenAI chat", "text", _chat, text_events),
     Dialect("OpenAI Responses", "text", _responses, partial(response_events, kind="text")),
-    Dialect("Gemini", "text", GoogleWire, gemini_events),
-    Dialect("Ollama", "text", OllamaWire, ollama_events),
+    Dialect("Gemini", "text", GoogleAdapter, gemini_events),
+    Dialect("Ollama", "text", OllamaAdapter, ollama_events),
 )
 """The ways to compare; the first of each kind is what the others are compared to."""
 

@@ -37,8 +37,8 @@ from toolcast import (
 )
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.metadata import Capabilities, best_mode
-from toolcast.providers.base import Conversation
-from toolcast.providers.chat_completions.services import SERVICES, Service
+from toolcast.providers.base import RequestInput
+from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.model_features import everything
 
 Rows: TypeAlias = Iterable[Sequence[str]]
@@ -105,17 +105,17 @@ def dialect(name: str) -> Iterator[Sequence[str]]:
         yield "settings left out", _left_out(service)
 
 
-def _address(service: Service) -> str:
+def _address(service: ServiceSpec) -> str:
     address = re.sub(r"(\{[A-Z_]+)[^}]*", r"\1", service.base_url + service.path)
     return f"`{address}`"
 
 
-def _key(service: Service) -> str:
+def _key(service: ServiceSpec) -> str:
     variables = (f"`{name}`" for name in (*service.key_env, *service.bearer_env))
     return ("" if service.needs_key else "none needed; ") + " or ".join(variables)
 
 
-def _proof(service: Service) -> str:
+def _proof(service: ServiceSpec) -> str:
     if service.key_header == "authorization":
         return _key(service)
     key, token = _code(service.key_env), _code(service.bearer_env)
@@ -134,7 +134,7 @@ _FORCED = {
 }
 
 
-def _forced(service: Service) -> str:
+def _forced(service: ServiceSpec) -> str:
     if not service.tools:
         return "the service takes no tools: its text is held to a schema instead"
     while_thinking = f"; while it thinks, {_ALONE}" if not service.forced_while_thinking else ""
@@ -155,7 +155,7 @@ _ASKED = {
 }
 
 
-def _thinking(service: Service) -> str:
+def _thinking(service: ServiceSpec) -> str:
     asked = f"asked for by {_ASKED[service.thinking_in]}" if service.thinking_in else "cannot be asked for"
     tags = "; read from `<think>` tags too" if service.think_tags else ""
     calls = "" if service.thinking_back == "reasoning_details" else ", with the calls it led to"
@@ -163,7 +163,7 @@ def _thinking(service: Service) -> str:
     return asked + tags + back
 
 
-def _content(service: Service) -> Iterator[str]:
+def _content(service: ServiceSpec) -> Iterator[str]:
     yield "images" if service.image_urls else "images by their bytes"
     if service.audio:
         yield "sound (WAV, MP3)"
@@ -171,7 +171,7 @@ def _content(service: Service) -> Iterator[str]:
         yield "documents by their bytes"
 
 
-def _left_out(service: Service) -> str:
+def _left_out(service: ServiceSpec) -> str:
     dropped = [_code(service.drops)] if service.drops else []
     of_rules = {field for rule in service.rules for field in rule.fields}
     some = [setting.name for setting in fields(Settings) if setting.name in of_rules - set(service.drops)]
@@ -238,7 +238,7 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
 
 def _sends(llm: ServiceLLM, messages: tuple[Message, ...]) -> bool:
     try:
-        body = llm.wire.request(Conversation("m", messages), Settings()).body
+        body = llm.wire.request(RequestInput("m", messages), Settings()).body
     except BadRequest:
         return False
     return _BYTES in body or b64encode(_BYTES) in body

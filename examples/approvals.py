@@ -2,7 +2,7 @@
 
 import json
 
-from toolcast import Answer, Engine, PermissionRequest, Permissions, Rule, ToolCallPart, Under
+from toolcast import ApprovalDecision, Engine, PermissionRequest, Permissions, Rule, ToolCallPart, Under
 from toolcast.testing import ScriptedLLM
 
 FILES = {"/project/notes.txt": "milk, bread", "/project/old.txt": "1998"}
@@ -18,7 +18,7 @@ def fs_remove(path: str) -> str:
     return f"{path} held {FILES.pop(path, None)!r}, and is gone"
 
 
-def person(request: PermissionRequest) -> Answer | bool:
+def person(request: PermissionRequest) -> ApprovalDecision | bool:
     """What a person in front of a screen would answer."""
     print(f"  may {request.tool} run with {request.arguments}? ({request.reason})")
     if "notes" in request.arguments:

@@ -29,35 +29,35 @@ from toolcast.accumulator import Accumulator
 from toolcast.errors import LLMError, ToolcastError
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone, ToolCallStart
 from toolcast.messages import assistant, tool_result, user
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Conversation, Decoder, NamedTool, ToolSpec, Wire
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.google.adapter import GoogleWire
-from toolcast.providers.llama_cpp.adapter import LlamaCppWire
-from toolcast.providers.mistral.adapter import MistralWire
-from toolcast.providers.ollama.adapter import OllamaWire
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.google.adapter import GoogleAdapter
+from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
+from toolcast.providers.mistral.adapter import MistralAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
 
 TOOLS = (
     ToolSpec("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),
     ToolSpec("answer", "Answers.", {"type": "object", "properties": {}}),
 )
-ASKED = Conversation("m", (), TOOLS, parallel=True)
-FORCED = Conversation("m", (), TOOLS[:1], NamedTool("get_weather"), mode="json_schema")
+ASKED = RequestInput("m", (), TOOLS, parallel=True)
+FORCED = RequestInput("m", (), TOOLS[:1], NamedTool("get_weather"), mode="json_schema")
 
-WIRES: dict[str, tuple[Callable[[], Wire], Conversation]] = {
-    "openai chat": (lambda: OpenAIChatWire(SERVICES["openai"]), ASKED),
-    "openai chat with thoughts": (lambda: OpenAIChatWire(SERVICES["huggingface"]), ASKED),
-    "openai chat by schema": (lambda: OpenAIChatWire(SERVICES["openai"]), FORCED),
-    "responses": (lambda: OpenAIResponsesWire(SERVICES["openai"]), ASKED),
-    "anthropic": (AnthropicWire, ASKED),
-    "google": (GoogleWire, ASKED),
-    "mistral": (MistralWire, ASKED),
-    "ollama": (OllamaWire, ASKED),
-    "ollama by schema": (OllamaWire, FORCED),
-    "llama.cpp": (LlamaCppWire, ASKED),
+WIRES: dict[str, tuple[Callable[[], ProviderAdapter], RequestInput]] = {
+    "openai chat": (lambda: OpenAIChatAdapter(SERVICES["openai"]), ASKED),
+    "openai chat with thoughts": (lambda: OpenAIChatAdapter(SERVICES["huggingface"]), ASKED),
+    "openai chat by schema": (lambda: OpenAIChatAdapter(SERVICES["openai"]), FORCED),
+    "responses": (lambda: OpenAIResponsesAdapter(SERVICES["openai"]), ASKED),
+    "anthropic": (AnthropicAdapter, ASKED),
+    "google": (GoogleAdapter, ASKED),
+    "mistral": (MistralAdapter, ASKED),
+    "ollama": (OllamaAdapter, ASKED),
+    "ollama by schema": (OllamaAdapter, FORCED),
+    "llama.cpp": (LlamaCppAdapter, ASKED),
 }
 _OWN = {
     "responses": "openai-responses",
@@ -271,7 +271,7 @@ def check(name: str, data: list[bytes], *, deep: bool) -> bool:
     return error is not None
 
 
-def outcome(decoder: Decoder, data: list[bytes]) -> tuple[list[Event], LLMError | None]:
+def outcome(decoder: ResponseDecoder, data: list[bytes]) -> tuple[list[Event], LLMError | None]:
     """The events that a decoder gives, and the error that ends them. The error stays."""
     events: list[Event] = []
     try:
@@ -311,7 +311,7 @@ def _check_request(response: ChatResponse) -> None:
     said = (user("Hi"), response.message if response.message.parts else assistant("-"), *results, user("And?"))
     for make, asked in WIRES.values():
         try:
-            make().request(Conversation("m", said, asked.tools), Settings())
+            make().request(RequestInput("m", said, asked.tools), Settings())
         except ToolcastError:
             continue
 

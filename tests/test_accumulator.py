@@ -24,7 +24,7 @@ from toolcast import (
 )
 from toolcast.errors import MalformedEvent
 from toolcast.events import ChatResponse, Event
-from toolcast.text_buffer import MANY, Pieces
+from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
 
 
 def folded(*events: Event) -> ChatResponse:
@@ -111,7 +111,7 @@ def test_redacted_thoughts_stand_alone() -> None:
 
 
 def test_shared_pieces_are_the_arguments_of_their_call() -> None:
-    accumulator, pieces = Accumulator(), Pieces()
+    accumulator, pieces = Accumulator(), TextBuffer()
     for event in (ToolCallStart("1", "f"), ToolCallStart("2", "g"), ToolCallDelta("2", "{}")):
         accumulator.apply(event)
     accumulator.share("1", pieces)
@@ -124,7 +124,7 @@ def test_shared_pieces_are_the_arguments_of_their_call() -> None:
 
 
 def test_a_reset_ends_the_sharing() -> None:
-    accumulator, pieces = Accumulator(), Pieces()
+    accumulator, pieces = Accumulator(), TextBuffer()
     accumulator.apply(ToolCallStart("1", "f"))
     accumulator.share("1", pieces)
     pieces.add("old")
@@ -137,11 +137,11 @@ def test_a_reset_ends_the_sharing() -> None:
 def test_only_a_call_that_was_announced_is_shared() -> None:
     """As with a delta that comes without a start."""
     with pytest.raises(MalformedEvent):
-        Accumulator().share("1", Pieces())
+        Accumulator().share("1", TextBuffer())
 
 
 def test_many_deltas_are_all_kept() -> None:
-    pieces = [str(number) for number in range(2 * MANY + 7)]
+    pieces = [str(number) for number in range(2 * JOIN_THRESHOLD + 7)]
     events: list[Event] = [ToolCallStart("1", "f"), *(ToolCallDelta("1", piece) for piece in pieces)]
     events += [TextDelta(piece) for piece in pieces]
     events += [ThinkingDelta(piece) for piece in pieces]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.approvals import ACTIONS, Answer, PermissionRequest, fingerprint
+from toolcast.approvals import ACTIONS, ApprovalDecision, PermissionRequest, fingerprint
 
 REQUEST = PermissionRequest("c1", "remove", '{"path": "a"}', "it is not read-only")
 
@@ -24,7 +24,7 @@ REQUEST = PermissionRequest("c1", "remove", '{"path": "a"}', "it is not read-onl
         (REQUEST.edit({"path": "ä"}), "edit", "", '{"path": "ä"}'),
     ],
 )
-def test_a_request_makes_its_answers(answer: Answer, action: str, reason: str, arguments: str | None) -> None:
+def test_a_request_makes_its_answers(answer: ApprovalDecision, action: str, reason: str, arguments: str | None) -> None:
     assert (answer.action, answer.reason, answer.arguments) == (action, reason, arguments)
     assert (answer.call_id, answer.fingerprint) == ("c1", REQUEST.fingerprint)
 
@@ -52,16 +52,16 @@ requests = st.builds(PermissionRequest, st.text(), st.text(), st.text(), st.text
 def test_both_can_be_stored(request: PermissionRequest, action: str) -> None:
     answer = request.edit("{}") if action == "edit" else getattr(request, action)()
     assert PermissionRequest.from_dict(json.loads(json.dumps(request.to_dict()))) == request
-    assert Answer.from_dict(json.loads(json.dumps(answer.to_dict()))) == answer
+    assert ApprovalDecision.from_dict(json.loads(json.dumps(answer.to_dict()))) == answer
 
 
 @pytest.mark.parametrize("action", ["", "yes", "ALLOW", None, True])
 def test_no_clear_word_is_no_answer(action: Any) -> None:
     with pytest.raises(ValueError, match=r"unknown action .*: use allow, deny, allow_session, edit"):
-        Answer.from_dict({**REQUEST.allow().to_dict(), "action": action})
+        ApprovalDecision.from_dict({**REQUEST.allow().to_dict(), "action": action})
 
 
 @pytest.mark.parametrize("action, arguments", [("edit", None), ("allow", "{}"), ("deny", "{}")])
 def test_only_an_edit_has_arguments(action: Any, arguments: str | None) -> None:
     with pytest.raises(ValueError, match="only then"):
-        Answer("c1", REQUEST.fingerprint, action, arguments=arguments)
+        ApprovalDecision("c1", REQUEST.fingerprint, action, arguments=arguments)

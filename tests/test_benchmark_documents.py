@@ -19,7 +19,7 @@ import pytest
 
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.events import ToolCallDelta, ToolCallDone
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 
 with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +103,7 @@ def pieces() -> list[str]:
 
 def growing() -> Iterator[Any]:
     """The newest snapshot after each piece of text."""
-    machine = Growing(plan_for(documents.Orders))
+    machine = PartialValue(plan_for(documents.Orders))
     for piece in pieces():
         machine.feed(piece)
         yield machine.value

@@ -20,19 +20,19 @@ from support.chunks import USAGE, call_deltas, delta, sse
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import ToolcastError
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
-from toolcast.parsing.partial_value import Growing, plan_for
-from toolcast.providers.base import Conversation, NamedTool, ToolSpec
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.parsing.partial_value import PartialValue, plan_for
+from toolcast.providers.base import NamedTool, RequestInput, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.llama_cpp.adapter import LlamaCppWire
-from toolcast.providers.ollama.adapter import OllamaWire
+from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.sse import JSONLines, ServerSentEvents
 from toolcast.retries import retry_after
 
 RUNS = 7_500
 
 ALBUM = ToolSpec("Album", "An album.", {"type": "object", "properties": {"title": {"type": "string"}}})
-FORCED = Conversation("m", (), (ALBUM,), NamedTool("Album"))
+FORCED = RequestInput("m", (), (ALBUM,), NamedTool("Album"))
 TEXT = SEA.model_dump_json()
 
 STREAM = b"".join(sse(*list(call_deltas(TEXT))[:12], delta("tool_calls"), USAGE))
@@ -104,10 +104,10 @@ def _decoder(protocol: Protocol) -> Any:
 MACHINES: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "server-sent events": (STREAM, ServerSentEvents),
     "JSON lines": (LINES, JSONLines),
-    "openai chat": (STREAM, lambda: OpenAIChatWire(SERVICES["openai"]).decoder(FORCED)),
-    "openai chat with thoughts": (SPOKEN, lambda: OpenAIChatWire(SERVICES["huggingface"]).decoder(FORCED)),
-    "ollama": (LINES, lambda: OllamaWire().decoder(FORCED)),
-    "llama.cpp": (SPOKEN, lambda: LlamaCppWire().decoder(FORCED)),
+    "openai chat": (STREAM, lambda: OpenAIChatAdapter(SERVICES["openai"]).decoder(FORCED)),
+    "openai chat with thoughts": (SPOKEN, lambda: OpenAIChatAdapter(SERVICES["huggingface"]).decoder(FORCED)),
+    "ollama": (LINES, lambda: OllamaAdapter().decoder(FORCED)),
+    "llama.cpp": (SPOKEN, lambda: LlamaCppAdapter().decoder(FORCED)),
 }
 # What a model does, on every wire; the chat wire is fuzzed above.
 TURN = Turn(
@@ -139,7 +139,7 @@ def test_texts() -> None:
     for _ in range(RUNS):
         pieces = [piece.decode("utf-8", "replace") for piece in damaged(TEXT.encode(), chance)]
         read(JSONStream(), pieces, (JSONStreamError,))
-        read(Growing(plan, fail_fast=False), pieces, (JSONStreamError,))
+        read(PartialValue(plan, fail_fast=False), pieces, (JSONStreamError,))
 
 
 @pytest.mark.gate("G1")

@@ -28,7 +28,7 @@ from toolcast import (
 from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ToolCallPart
 from toolcast.parsing.core_schemas import hides_input
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.stores.memory import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.tools.schema import shape_of
@@ -249,7 +249,7 @@ def test_in_a_damaged_event(face: Face, caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_in_a_value_that_grows() -> None:
-    growing = Growing(plan_for(Account))
+    growing = PartialValue(plan_for(Account))
     with pytest.raises(ValueError, match=r"login\.password") as caught:
         growing.feed(json.dumps({"login": {"password": WORD}, "name": "x"}))
     assert WORD not in str(caught.value)

@@ -22,7 +22,7 @@ import pytest
 
 from data.stored.generate import conversation, generate, names
 from toolcast import (
-    Answer,
+    ApprovalDecision,
     AsyncChatMachine,
     AtLeast,
     AtMost,
@@ -379,7 +379,7 @@ def test_approvals_are_read() -> None:
     assert [each.fingerprint for each in requests] == prints
     first, second = requests
     answers = [first.allow(), first.deny("not today"), second.allow_session(), second.edit('{"to": "eve"}')]
-    assert [Answer.from_dict(each) for each in data["answers"]] == answers
+    assert [ApprovalDecision.from_dict(each) for each in data["answers"]] == answers
     assert [answer.to_dict() for answer in answers] == data["answers"]
 
 

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from toolcast.text_buffer import MANY, Pieces
+from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
 
 
 def test_nothing_yet() -> None:
-    pieces = Pieces()
+    pieces = TextBuffer()
     assert not pieces
     assert pieces.whole() == ""
 
 
 def test_pieces_are_joined_at_many() -> None:
-    pieces = Pieces()
+    pieces = TextBuffer()
     fresh = pieces.fresh
-    for _ in range(MANY - 1):
+    for _ in range(JOIN_THRESHOLD - 1):
         pieces.add("ab")
-    assert (len(pieces.fresh), pieces.blocks) == (MANY - 1, [])
+    assert (len(pieces.fresh), pieces.blocks) == (JOIN_THRESHOLD - 1, [])
     pieces.add("cd")
     assert pieces.fresh is fresh == []  # whoever holds it may go on
-    assert pieces.blocks == ["ab" * (MANY - 1) + "cd"]
+    assert pieces.blocks == ["ab" * (JOIN_THRESHOLD - 1) + "cd"]
     assert pieces
     fresh.append("!")
-    assert pieces.whole() == "ab" * (MANY - 1) + "cd!"
+    assert pieces.whole() == "ab" * (JOIN_THRESHOLD - 1) + "cd!"
 
 
 def test_an_empty_piece_is_one() -> None:
-    pieces = Pieces()
+    pieces = TextBuffer()
     pieces.add("")
     assert pieces
     assert pieces.whole() == ""
 
 
 def test_many_pieces_take_few_objects() -> None:
-    pieces = Pieces()
-    for number in range(10 * MANY + 3):
+    pieces = TextBuffer()
+    for number in range(10 * JOIN_THRESHOLD + 3):
         pieces.add(str(number))
     assert (len(pieces.blocks), len(pieces.fresh)) == (10, 3)
-    assert pieces.whole() == "".join(map(str, range(10 * MANY + 3)))
+    assert pieces.whole() == "".join(map(str, range(10 * JOIN_THRESHOLD + 3)))
 
 
 @given(st.lists(st.text(max_size=3) | st.none(), max_size=40))
 def test_the_whole_is_all_that_was_added(steps: list[str | None]) -> None:
     """Joined whenever anybody likes, which `None` stands for."""
-    pieces = Pieces()
+    pieces = TextBuffer()
     for step in steps:
         if step is None:
             pieces.join()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from toolcast.usage import LIMITS, NO_USAGE, Budget, Prices, Spending, Usage
+from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage
 
 counts = st.integers(0, 10**6)
 usages = st.builds(Usage, counts, counts, counts, counts)
@@ -63,9 +63,9 @@ def test_dollars_need_prices() -> None:
         Budget(usd=1)
 
 
-def spent(budget: Budget | None = None) -> Spending:
+def spent(budget: Budget | None = None) -> BudgetTracker:
     """1,000 tokens (3 dollars), 2 tool calls and 5 seconds until 105."""
-    spending = Spending(budget)
+    spending = BudgetTracker(budget)
     spending.begin(100)
     spending.add(Usage(600, 400))
     spending.count(2)
@@ -98,8 +98,8 @@ def test_without_a_budget_there_is_no_limit() -> None:
 
 
 def test_a_limit_above_holds_for_all_below() -> None:
-    parent = Spending(Budget(tokens=100))
-    child = Spending(Budget(tokens=1000), parent)
+    parent = BudgetTracker(Budget(tokens=100))
+    child = BudgetTracker(Budget(tokens=1000), parent)
     child.add(Usage(60, 0))
     parent.add(Usage(40, 0))
     assert child.exceeded(0) == parent.exceeded(0)
@@ -111,7 +111,7 @@ def test_a_limit_above_holds_for_all_below() -> None:
 
 
 def test_time_counts_while_it_is_worked() -> None:
-    spending = Spending()
+    spending = BudgetTracker()
     assert spending.seconds(5) == 0
     spending.begin(10)
     assert spending.seconds(12) == 2
@@ -122,16 +122,16 @@ def test_time_counts_while_it_is_worked() -> None:
 
 
 def test_an_end_without_a_beginning_is_nothing() -> None:
-    parent = Spending()
-    child = Spending(None, parent)
+    parent = BudgetTracker()
+    child = BudgetTracker(None, parent)
     parent.begin(0)
     child.end(5)
     assert (child.seconds(10), parent.seconds(10)) == (0, 10)
 
 
 def test_time_of_works_at_once_counts_once() -> None:
-    parent = Spending()
-    one, other = Spending(None, parent), Spending(None, parent)
+    parent = BudgetTracker()
+    one, other = BudgetTracker(None, parent), BudgetTracker(None, parent)
     one.begin(0)
     parent.begin(1)
     other.begin(2)
@@ -142,8 +142,8 @@ def test_time_of_works_at_once_counts_once() -> None:
 
 
 def test_what_was_spent_is_forgotten() -> None:
-    parent = Spending()
-    child = Spending(Budget(tokens=1), parent)
+    parent = BudgetTracker()
+    child = BudgetTracker(Budget(tokens=1), parent)
     child.add(Usage(5, 5))
     child.count(3)
     child.reset()
@@ -154,7 +154,7 @@ def test_what_was_spent_is_forgotten() -> None:
 def test_what_was_spent_can_be_stored() -> None:
     stored = json.loads(json.dumps(spent().to_dict(103)))
     assert stored["usage"]["input_tokens"] == 600
-    again = Spending(Budget(seconds=4))
+    again = BudgetTracker(Budget(seconds=4))
     again.restore(stored)
     assert (again.usage, again.tool_calls, again.seconds(0)) == (Usage(600, 400), 2, 3)
     again.begin(1000)
@@ -163,11 +163,11 @@ def test_what_was_spent_can_be_stored() -> None:
 
 
 def test_threads_may_spend_at_once() -> None:
-    parent = Spending()
-    children = [Spending(None, parent) for _ in range(4)]
+    parent = BudgetTracker()
+    children = [BudgetTracker(None, parent) for _ in range(4)]
     start = threading.Barrier(len(children))
 
-    def work(child: Spending) -> None:
+    def work(child: BudgetTracker) -> None:
         start.wait()
         for _ in range(500):
             child.begin(0)
@@ -191,8 +191,8 @@ class Family(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0
-        self.parent = Spending()
-        self.all = [self.parent, Spending(None, self.parent), Spending(None, self.parent)]
+        self.parent = BudgetTracker()
+        self.all = [self.parent, BudgetTracker(None, self.parent), BudgetTracker(None, self.parent)]
         self.working = [0, 0, 0]
         self.worked = [0, 0, 0]
 

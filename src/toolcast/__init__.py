@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     )
     from .agents.sessions.session import (
         Session as Session,
-        Status as Status,
+        SessionStatus as SessionStatus,
     )
     from .agents.subagents.elves import (
         BackgroundElf as BackgroundElf,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         ToolSearch as ToolSearch,
     )
     from .approvals import (
-        Answer as Answer,
+        ApprovalDecision as ApprovalDecision,
         PermissionRequest as PermissionRequest,
     )
     from .chat.context import (
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         RepeatedCall as RepeatedCall,
         RoundsExceeded as RoundsExceeded,
         ServerError as ServerError,
-        SessionTaken as SessionTaken,
+        SessionLocked as SessionLocked,
         StreamBusy as StreamBusy,
         StreamClosed as StreamClosed,
         StreamInterrupted as StreamInterrupted,
@@ -239,7 +239,7 @@ if TYPE_CHECKING:
         SQLiteStore as SQLiteStore,
     )
     from .stores.store import (
-        Claim as Claim,
+        SessionLease as SessionLease,
         Store as Store,
     )
     from .structured.call import (
@@ -291,7 +291,7 @@ if TYPE_CHECKING:
         Usage as Usage,
     )
 
-_ROOMS = {
+_EXPORTS = {
     "accumulator": "Accumulator",
     "chat.machine": "AsyncChatMachine ChatChange ChatMachine",
     "chat.context": "ChatContext ChatError",
@@ -302,20 +302,20 @@ _ROOMS = {
     "agents.mcp.server": "MCPServer",
     "agents.permissions.permissions": "Permissions",
     "agents.permissions.rules": "AtLeast AtMost OneOf Rule Under",
-    "agents.sessions.session": "Session Status",
+    "agents.sessions.session": "Session SessionStatus",
     "agents.tool_search.search": "LLMSearch LexicalSearch ToolSearch",
     "agents.engine.turn_streams": "AsyncTurnStream TurnStream",
     "turn": "Turn",
     "structured.response_validation": "AgentChatResponse",
-    "approvals": "Answer PermissionRequest",
+    "approvals": "ApprovalDecision PermissionRequest",
     "structured.call": "Result",
     "llms.defaults": "Configs",
     "errors": "Attempt AuthFailed BadRequest BudgetExceeded CallError ConnectFailed ContentBlocked "
     "ContextTooLong EmptyResponse FailTurn IllegalState LLMError LimitExceeded MCPError MCPToolError MalformedEvent "
     "MissingLLMError MissingOutputError NoToolCallError NotFound OutputTruncated OutputTypeError Overloaded "
     "PermissionDenied PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError "
-    "SessionTaken StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError TryAgain "
-    "TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
+    "SessionLocked StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError "
+    "TryAgain TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
     "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
     "ToolProgress ToolResult ToolStarted UsageReport",
@@ -340,7 +340,7 @@ _ROOMS = {
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",
     "stores.sqlite": "SQLiteStore",
-    "stores.store": "Claim Store",
+    "stores.store": "SessionLease Store",
     "llms.event_streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
     "tools.context": "ToolContext",
     "toolbox.shell_command": "command_tool",
@@ -350,17 +350,17 @@ _ROOMS = {
     "tools.callable_tool": "CallableTool ToolOutput tools_of",
     "usage": "Budget Prices Usage",
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
+_MODULE_OF = {name: room for room, names in _EXPORTS.items() for name in names.split()}
 
 __version__ = "0.1.0"
-# Written out, because type checkers read no other form. A test compares it with `_ROOMS`.
+# Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
     "Accumulator",
     "AgentChatResponse",
     "AgentEvent",
     "AiohttpNetwork",
-    "Answer",
     "Anthropic",
+    "ApprovalDecision",
     "AsyncChatMachine",
     "AsyncEventStream",
     "AsyncObjectStream",
@@ -383,7 +383,6 @@ __all__ = [
     "ChatMachine",
     "ChatPromptTemplate",
     "ChatResponse",
-    "Claim",
     "Compaction",
     "Configs",
     "ConnectFailed",
@@ -464,10 +463,11 @@ __all__ = [
     "SQLiteStore",
     "ServerError",
     "Session",
-    "SessionTaken",
+    "SessionLease",
+    "SessionLocked",
+    "SessionStatus",
     "Settings",
     "SimilarityMonitor",
-    "Status",
     "StopReason",
     "Store",
     "StreamBusy",
@@ -526,7 +526,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    room = _HOME.get(name)
+    room = _MODULE_OF.get(name)
     if room is None:
         raise AttributeError(f"module 'toolcast' has no attribute {name!r}")
     value = getattr(import_module(f"toolcast.{room}"), name)

@@ -26,7 +26,7 @@ from .events import (
     UsageReport,
 )
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
-from .text_buffer import Pieces
+from .text_buffer import TextBuffer
 from .usage import NO_USAGE, Usage
 
 
@@ -47,7 +47,7 @@ class Accumulator:
         if fold is not None:
             fold(self, event)
 
-    def share(self, id: str, pieces: Pieces) -> None:
+    def share(self, id: str, pieces: TextBuffer) -> None:
         """From now on `pieces` hold the arguments of the call `id`, and somebody else adds to them."""
         call = self._begun(id)
         call.pieces, call.shared = pieces, True
@@ -105,7 +105,7 @@ class Accumulator:
 
     def _reset(self, event: ToolCallReset) -> None:
         call = self._begun(event.id)
-        call.pieces, call.shared = Pieces(), False
+        call.pieces, call.shared = TextBuffer(), False
 
     def _begun(self, id: str) -> _Call:
         try:
@@ -157,7 +157,7 @@ class _Text:
     __slots__ = ("pieces",)
 
     def __init__(self) -> None:
-        self.pieces: Pieces = Pieces()
+        self.pieces: TextBuffer = TextBuffer()
 
     def frozen(self) -> Part:
         return TextPart(self.pieces.whole())
@@ -167,7 +167,7 @@ class _Thought:
     __slots__ = ("opaque", "pieces", "redacted", "signature")
 
     def __init__(self) -> None:
-        self.pieces: Pieces = Pieces()
+        self.pieces: TextBuffer = TextBuffer()
         self.signature: str | None = None
         self.redacted: str | None = None
         self.opaque: Mapping[str, Any] | None = None
@@ -190,7 +190,7 @@ class _Call:
     def __init__(self, id: str, name: str) -> None:
         self.id = id
         self.name = name
-        self.pieces: Pieces = Pieces()
+        self.pieces: TextBuffer = TextBuffer()
         self.shared = False
         self.done: ToolCallDone | None = None
 

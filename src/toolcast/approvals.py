@@ -18,7 +18,7 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApprovalDecision:
     """What a person said to a `PermissionRequest`. Made by the request: `allow()`, `deny()`, ...
 
     `allow_session` also allows the calls like it that follow in this session; `edit` allows the call with
@@ -43,7 +43,7 @@ class Answer:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Answer:
+    def from_dict(cls, data: Mapping[str, Any]) -> ApprovalDecision:
         """The answer that `to_dict` made `data` from."""
         return cls(**data)
 
@@ -62,19 +62,19 @@ class PermissionRequest:
         """What binds an answer to this call and its exact arguments."""
         return fingerprint(self.call_id, self.tool, self.arguments)
 
-    def allow(self) -> Answer:
+    def allow(self) -> ApprovalDecision:
         """The answer that lets this call run, once."""
         return self._answer("allow")
 
-    def deny(self, reason: str = "") -> Answer:
+    def deny(self, reason: str = "") -> ApprovalDecision:
         """The answer that forbids it; the model reads `reason`."""
         return self._answer("deny", reason)
 
-    def allow_session(self) -> Answer:
+    def allow_session(self) -> ApprovalDecision:
         """The answer that lets this call run, and those like it in this session."""
         return self._answer("allow_session")
 
-    def edit(self, arguments: str | Mapping[str, Any]) -> Answer:
+    def edit(self, arguments: str | Mapping[str, Any]) -> ApprovalDecision:
         """The answer that lets it run with other arguments; the model is told of them."""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return self._answer("edit", arguments=text)
@@ -88,8 +88,8 @@ class PermissionRequest:
         """The request that `to_dict` made `data` from."""
         return cls(**data)
 
-    def _answer(self, action: Action, reason: str = "", arguments: str | None = None) -> Answer:
-        return Answer(self.call_id, self.fingerprint, action, reason, arguments)
+    def _answer(self, action: Action, reason: str = "", arguments: str | None = None) -> ApprovalDecision:
+        return ApprovalDecision(self.call_id, self.fingerprint, action, reason, arguments)
 
 
 def fingerprint(call_id: str, tool: str, arguments: str) -> str:

@@ -10,7 +10,7 @@
     ├── StreamBusy                            a second view was begun on one stream
     ├── WouldSuspend (RuntimeError)           a synchronous call met code that waits for an event loop
     ├── IllegalState                          an engine, a session or an elf cannot do this in the state it is in
-    ├── SessionTaken                          the session is open elsewhere
+    ├── SessionLocked                          the session is open elsewhere
     ├── PermissionDenied                      a tool may not run
     ├── ToolTimeout                           a tool took longer than it may
     ├── MCPError                              an MCP server could not be started, was lost, or is closed
@@ -93,7 +93,7 @@ class IllegalState(ToolcastError):
         self.state = state
 
 
-class SessionTaken(ToolcastError):
+class SessionLocked(ToolcastError):
     """The session is open elsewhere: in another process, or in another object of this one."""
 
 

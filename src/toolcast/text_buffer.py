@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-MANY: Final = 500
+JOIN_THRESHOLD: Final = 500
 """So many pieces are joined to one block."""
 
 
-class Pieces:
-    """All that was added. Whoever adds often appends to `fresh` and calls `join` at `MANY`."""
+class TextBuffer:
+    """All that was added. Whoever adds often appends to `fresh` and calls `join` at `JOIN_THRESHOLD`."""
 
     __slots__ = ("blocks", "fresh")
 
@@ -27,7 +27,7 @@ class Pieces:
     def add(self, piece: str) -> None:
         """Keep one more piece."""
         self.fresh.append(piece)
-        if len(self.fresh) >= MANY:
+        if len(self.fresh) >= JOIN_THRESHOLD:
             self.join()
 
     def join(self) -> None:

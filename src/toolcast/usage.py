@@ -91,14 +91,14 @@ class Budget:
 LIMITS = ("tokens", "usd", "seconds", "tool_calls")
 
 
-class Spending:
+class BudgetTracker:
     """What was spent of a budget, here and in all that was started from here. Any thread may add to it."""
 
     __slots__ = ("_began", "_lock", "_seconds", "_working", "budget", "parent", "tool_calls", "usage")
 
-    def __init__(self, budget: Budget | None = None, parent: Spending | None = None) -> None:
+    def __init__(self, budget: Budget | None = None, parent: BudgetTracker | None = None) -> None:
         self.budget: Budget | None = budget
-        self.parent: Spending | None = parent
+        self.parent: BudgetTracker | None = parent
         self._lock = RLock()  # an abandoned turn may end in a garbage collection, in the middle of anything here
         self._working = 0
         self._began = 0.0

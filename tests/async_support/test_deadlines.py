@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcast.async_support.deadlines import Alarm
+from toolcast.async_support.deadlines import Deadline
 
 
 class Loop:
@@ -53,9 +53,9 @@ def loop() -> Loop:
     return Loop()
 
 
-def alarm_of(loop: Loop) -> Alarm:
+def alarm_of(loop: Loop) -> Deadline:
     fake: Any = loop
-    return Alarm(fake)
+    return Deadline(fake)
 
 
 def test_a_wait_that_is_too_long(loop: Loop) -> None:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from toolcast.async_support import shielding
-from toolcast.async_support.deadlines import Alarm
+from toolcast.async_support.deadlines import Deadline
 from toolcast.async_support.shielding import Patience, apart, current_loop, hand_over, unbroken
 
 
@@ -226,7 +226,7 @@ def test_each_call_has_its_time_limit(backend: str) -> None:
 def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
     rung = asyncio.Semaphore(0)
 
-    class Heard(Alarm):
+    class Heard(Deadline):
         def _ring(self) -> None:
             rung.release()
             super()._ring()

@@ -18,7 +18,7 @@ from browser.held_llm import HeldLLM, call, text, thinking
 from browser.served import served
 from support.run_logs import LogWriter, whole_run
 from toolcast import DocumentPart, Permissions, Rule, ToolContext, user
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.errors import RateLimited, ToolcastError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 from toolcast.experiments.report.page import report_on
@@ -179,7 +179,7 @@ def test_a_chat(opened: Callable[[str], Tab]) -> None:
 
 
 def test_names_of_models_and_errors(opened: Callable[[str], Tab]) -> None:
-    async def load(work: Work) -> None:
+    async def load(work: StageTask) -> None:
         raise ToolcastError(f"there is no model {work.context.model}: {EVIL}")
 
     with served(HeldLLM(), perform={"load_model": load}, model=EVIL) as chat:

@@ -13,7 +13,7 @@ import pytest
 from browser.held_llm import Flow, Gate, HeldLLM, asked, call, text, thinking
 from browser.served import served
 from toolcast import Permissions, Rule, ToolContext
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.chat.events import ModelLoadProgress, ModelLoadSuccess
 from toolcast.errors import RateLimited, ToolcastError
 from toolcast.events import Event, ToolCallReset, ToolCallStart
@@ -300,7 +300,7 @@ def test_the_end_of_the_server_is_told(tab: Tab) -> None:
 def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
     gates = {"test:held": Gate(), "test:slow": Gate()}
 
-    async def load(work: Work) -> None:
+    async def load(work: StageTask) -> None:
         name = work.context.model or ""
         if name not in gates:
             raise ToolcastError(f"there is no model {name}")

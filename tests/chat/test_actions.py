@@ -7,7 +7,7 @@ import pytest
 from support.engines import call, results
 from toolcast.agents.engine.history import faults
 from toolcast.chat import actions as actions
-from toolcast.chat.actions import Draft, Effect
+from toolcast.chat.actions import ContextBuilder, Effect
 from toolcast.chat.context import ChatContext, ChatError, Streamed
 from toolcast.chat.events import Interrupt, StreamChunk, StreamComplete, ToolCallSuccess
 from toolcast.events import TextDelta, ThinkingDelta, ToolCallStart
@@ -18,7 +18,7 @@ CALLED = (user("Look."), assistant(call("a", "look"), call("b", "look"), call("c
 
 def test_a_draft_leaves_the_context_it_began_with_alone() -> None:
     before = ChatContext()
-    draft = Draft(before)
+    draft = ContextBuilder(before)
     draft.start("generate")
     draft.cancel()
     assert (before, draft.context.run) == (ChatContext(), 1)
@@ -26,7 +26,7 @@ def test_a_draft_leaves_the_context_it_began_with_alone() -> None:
 
 
 def test_a_model_that_failed_leaves_what_was_to_be_done() -> None:
-    draft = Draft(ChatContext(retry="stream"))
+    draft = ContextBuilder(ChatContext(retry="stream"))
     draft.fail("model_load", "gone")
     assert (draft.context.retry, draft.context.last_error) == ("stream", ChatError("model_load", "gone"))
     draft.fail("tool_call", "broken", retryable=False)
@@ -35,7 +35,7 @@ def test_a_model_that_failed_leaves_what_was_to_be_done() -> None:
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bca"])
 def test_results_stand_in_the_order_of_their_calls(order: str) -> None:
-    draft = Draft(ChatContext(CALLED, running=("a", "b", "c")))
+    draft = ContextBuilder(ChatContext(CALLED, running=("a", "b", "c")))
     for id in order:
         actions.append_tool_response_message(draft, ToolCallSuccess(ToolResultPart(id, id.upper())))
     assert [result.content for result in results(draft.context.messages)] == ["A", "B", "C"]
@@ -43,7 +43,7 @@ def test_results_stand_in_the_order_of_their_calls(order: str) -> None:
 
 
 def test_calls_are_closed_in_words_that_say_which_had_begun() -> None:
-    draft = Draft(ChatContext(CALLED, running=("b",)))
+    draft = ContextBuilder(ChatContext(CALLED, running=("b",)))
     actions.close_calls(draft, Interrupt())
     begun = [result.content == actions.BROKEN_OFF for result in results(draft.context.messages)]
     assert begun == [False, True, False]
@@ -51,7 +51,7 @@ def test_calls_are_closed_in_words_that_say_which_had_begun() -> None:
 
 
 def test_pieces_are_text_or_events() -> None:
-    draft = Draft(ChatContext())
+    draft = ContextBuilder(ChatContext())
     actions.append_chunk(draft, StreamChunk("Hi "))
     actions.append_chunk(draft, StreamChunk(TextDelta("there")))
     assert draft.context.streamed.text == "Hi there"
@@ -59,7 +59,7 @@ def test_pieces_are_text_or_events() -> None:
 
 def test_of_an_answer_that_broke_off_only_its_text_is_kept() -> None:
     written = Streamed([ThinkingDelta("Hm."), TextDelta("Let me look."), ToolCallStart("a", "look")])
-    draft = Draft(ChatContext((user("Look."),), streamed=written))
+    draft = ContextBuilder(ChatContext((user("Look."),), streamed=written))
     actions.keep_partial_text(draft, Interrupt())
     assert draft.context.messages[1:] == (assistant("Let me look."),)
     assert draft.context.interrupted == (1,)
@@ -71,20 +71,20 @@ def test_of_an_answer_that_broke_off_only_its_text_is_kept() -> None:
 def test_only_an_answer_that_broke_off_is_taken_out(
     interrupted: tuple[int, ...], left: tuple[int, ...], texts: list[str]
 ) -> None:
-    draft = Draft(ChatContext((user("Hello."), assistant("Hi.")), interrupted=interrupted))
+    draft = ContextBuilder(ChatContext((user("Hello."), assistant("Hi.")), interrupted=interrupted))
     actions.drop_interrupted(draft, Interrupt())
     assert ([message.text for message in draft.context.messages], draft.context.interrupted) == (texts, left)
 
 
 def test_thoughts_are_kept_as_they_came() -> None:
     said = assistant(ThinkingPart("Hm.", "signed", opaque={"model": "m"}), "Hi.", call("a", "look", '{"a":  1}'))
-    draft = Draft(ChatContext((user("Hello."),)))
+    draft = ContextBuilder(ChatContext((user("Hello."),)))
     actions.append_assistant_message(draft, StreamComplete(said))
     assert draft.context.messages[-1] == said
 
 
 def test_an_answer_of_thoughts_alone_is_none() -> None:
-    draft = Draft(ChatContext((user("Hello."),)))
+    draft = ContextBuilder(ChatContext((user("Hello."),)))
     actions.append_assistant_message(draft, StreamComplete(Message("assistant", (ThinkingPart("Hm."),))))
     assert len(draft.context.messages) == 1
 

@@ -25,7 +25,7 @@ from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.tool_search.search import LLMSearch
 from toolcast.approvals import PermissionRequest
 from toolcast.chat.context import ChatContext
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
     ApproveToolCall,
     Interrupt,
@@ -810,7 +810,7 @@ def test_what_is_said_meanwhile_is_answered_after_the_interruption(chats: ChatFa
 
 
 def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
-    async def parrot(work: Work) -> None:
+    async def parrot(work: StageTask) -> None:
         from toolcast.chat.events import GenerationSuccess
 
         work.tell(GenerationSuccess())
@@ -822,7 +822,7 @@ def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
 
 
 def test_what_waits_for_an_event_loop_is_told_so_where_there_is_none() -> None:
-    async def suspends(work: Work) -> None:
+    async def suspends(work: StageTask) -> None:
         await anyio.lowlevel.checkpoint()
         work.tell(ModelLoadSuccess())
 
@@ -849,7 +849,7 @@ class Leave(BaseException):
 
 
 def test_what_is_no_error_ends_the_work_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def leaves(work: Work) -> None:
+    async def leaves(work: StageTask) -> None:
         raise Leave("gone")
 
     with ChatMachine(engine_of(), perform={"load_model": leaves}) as chat:

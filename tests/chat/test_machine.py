@@ -14,7 +14,7 @@ from support.engines import call, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions, Rule
-from toolcast.chat.actions import BROKEN_OFF, Draft
+from toolcast.chat.actions import BROKEN_OFF, ContextBuilder
 from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -734,11 +734,11 @@ def test_a_chat_does_not_ask_where_the_engine_has_permissions_that_allow_it(
 def test_actions_can_be_replaced_one_by_one(chats: ChatFace) -> None:
     done: list[str] = []
 
-    def append_chunk(draft: Draft, event: StreamChunk) -> None:
+    def append_chunk(draft: ContextBuilder, event: StreamChunk) -> None:
         done.append(str(event.content))
         ACTIONS["append_chunk"](draft, event)
 
-    def deliver_queue(draft: Draft, event: ChatEvent) -> None:
+    def deliver_queue(draft: ContextBuilder, event: ChatEvent) -> None:
         done.append(event.type)
         ACTIONS["deliver_queue"](draft, event)
 

@@ -21,7 +21,7 @@ from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.async_support.background_jobs import SideJob
 from toolcast.chat.context import ChatContext, Streamed
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
     ApproveToolCall,
     Interrupt,
@@ -70,7 +70,7 @@ def test_who_dispatches_from_a_thread_is_told_how() -> None:
 
 
 def test_work_tells_from_any_thread(chats: ChatFace) -> None:
-    async def search(work: Work) -> None:
+    async def search(work: StageTask) -> None:
         if work.concurrent:
             await anyio.to_thread.run_sync(work.tell, ToolSearchSuccess())
         else:
@@ -86,9 +86,9 @@ def test_work_tells_from_any_thread(chats: ChatFace) -> None:
 
 @BACKENDS
 def test_what_a_thread_tells_a_loop_that_is_closed_is_not_heard(backend: Any) -> None:
-    works: list[Work] = []
+    works: list[StageTask] = []
 
-    async def search(work: Work) -> None:
+    async def search(work: StageTask) -> None:
         works.append(work)
 
     async def main() -> AsyncChatMachine:
@@ -184,9 +184,9 @@ def test_a_tool_may_close_the_chat_that_it_runs_for() -> None:
 def test_a_chat_is_closed_with_its_loop_and_begins_nothing_in_it(
     backend: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun: list[Work] = []
+    begun: list[StageTask] = []
 
-    async def search(work: Work) -> None:
+    async def search(work: StageTask) -> None:
         begun.append(work)
         await anyio.sleep_forever()
 
@@ -210,7 +210,7 @@ def test_a_chat_is_closed_with_its_loop_and_begins_nothing_in_it(
 
 
 def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
-    async def search(work: Work) -> None:
+    async def search(work: StageTask) -> None:
         raise asyncio.CancelledError
 
     async def main() -> None:

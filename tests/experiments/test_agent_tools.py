@@ -24,13 +24,13 @@ from toolcast.experiments.config import MemoryLimits
 from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from toolcast.messages import ToolCallPart
-from toolcast.providers.base import Conversation
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.base import RequestInput
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC
 from toolcast.settings import Settings
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
-from toolcast.tools.execution import Job, read_call
+from toolcast.tools.execution import ToolJob, read_call
 from toolcast.transport.cancel_handle import line_here
 
 PLACE = CallPlace("run_1", 3, 2, 0)
@@ -65,7 +65,7 @@ class Called:
         arguments: Arguments,
         place: CallPlace | None = PLACE,
         cancellation: Cancellation | None = None,
-    ) -> Job:
+    ) -> ToolJob:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         job = read_call(ToolCallPart("call_1", name, text), tools)
         context = ToolContext("call_1", name, place, cancellation or Cancellation())
@@ -115,7 +115,7 @@ def test_all_parameters_are_texts_and_required_and_described(tools: dict[str, Ca
 
 def test_the_definitions_are_openai_style(tools: dict[str, CallableTool]) -> None:
     specs = tuple(tool.spec for tool in tools.values())
-    request = OpenAIChatWire(GENERIC).request(Conversation("gpt", (), specs), Settings())
+    request = OpenAIChatAdapter(GENERIC).request(RequestInput("gpt", (), specs), Settings())
     sent = json.loads(request.body)["tools"]
     assert [each["type"] for each in sent] == ["function"] * 6
     assert sent[1]["function"] == {

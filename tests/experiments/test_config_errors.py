@@ -12,9 +12,9 @@ from toolcast.experiments.config_errors import (
     NOWHERE,
     ConfigError,
     ConfigFileNotFound,
-    Fault,
+    ConfigProblem,
+    ConfigSource,
     MissingField,
-    Source,
     UnknownKey,
     WrongType,
     WrongValue,
@@ -29,7 +29,7 @@ CLASSES = [ConfigError, MissingField, WrongType, UnknownKey, WrongValue, ConfigF
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_class_is_toolcasts_and_says_its_text_as_it_is(kind: type[ConfigError]) -> None:
-    error = kind("it's wrong", [Fault(kind, "it's wrong", "a.b", 3)])
+    error = kind("it's wrong", [ConfigProblem(kind, "it's wrong", "a.b", 3)])
     assert isinstance(error, ToolcastError)
     assert str(error) == "it's wrong"
     assert error.faults[0].line == 3
@@ -39,17 +39,17 @@ def test_every_class_is_toolcasts_and_says_its_text_as_it_is(kind: type[ConfigEr
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_an_error_can_be_copied_and_pickled(kind: type[ConfigError], copied: object) -> None:
-    error = kind("wrong", [Fault(kind, "wrong", "a", 1)])
+    error = kind("wrong", [ConfigProblem(kind, "wrong", "a", 1)])
     again = copied(error)  # type: ignore[operator]  # any of the three ways
     assert (type(again), str(again), again.faults) == (kind, "wrong", error.faults)
 
 
 def test_what_is_missing_comes_first_and_then_the_lines() -> None:
     faults = [
-        Fault(WrongValue, "line 9", line=9),
-        Fault(WrongType, "line 2", line=2),
-        Fault(MissingField, "missing"),
-        Fault(UnknownKey, "line 5", line=5),
+        ConfigProblem(WrongValue, "line 9", line=9),
+        ConfigProblem(WrongType, "line 2", line=2),
+        ConfigProblem(MissingField, "missing"),
+        ConfigProblem(UnknownKey, "line 5", line=5),
     ]
     error = error_of(faults)
     assert isinstance(error, KeyError)
@@ -58,9 +58,9 @@ def test_what_is_missing_comes_first_and_then_the_lines() -> None:
 
 
 def test_a_fault_is_told_with_the_nearest_line_that_is_known() -> None:
-    source = Source("c.yaml", {("a",): 3, ("a", "b"): 4})
+    source = ConfigSource("c.yaml", {("a",): 3, ("a", "b"): 4})
     assert fault_at(WrongValue, ("a", "b", 0), "is odd", source).text == "c.yaml, line 4: a.b.0 is odd"
-    assert fault_at(WrongValue, ("a", "x"), "is odd", source) == Fault(
+    assert fault_at(WrongValue, ("a", "x"), "is odd", source) == ConfigProblem(
         WrongValue, "c.yaml, line 3: a.x is odd", "a.x", 3
     )
     assert fault_at(WrongValue, ("z",), "is odd", source).text == "c.yaml: z is odd"

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from toolcast.experiments import line_input as module
 from toolcast.experiments.line_input import DescriptorLines, StreamLines, TypedLines, typed_lines
-from toolcast.transport.cancel_handle import Line
+from toolcast.transport.cancel_handle import CancelHandle
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot wait for a descriptor")
 SOON = 0.0
@@ -267,7 +267,7 @@ def test_a_stream_that_fails_says_so() -> None:
 def test_a_question_that_is_taken_back_is_not_waited_for(pipe: Pipe, kind: str, seconds: float | None) -> None:
     stream = Slow()
     source = typed_lines(pipe.stream if kind == "pipe" else cast("TextIO", stream))
-    line = Line()
+    line = CancelHandle()
     with line:
         threading.Thread(target=line.break_off).start()
         with pytest.raises(ConnectionError, match="the question was taken back"):
@@ -278,7 +278,7 @@ def test_a_question_that_is_taken_back_is_not_waited_for(pipe: Pipe, kind: str, 
 @posix
 def test_an_answer_that_is_there_counts_though_the_line_is_cut(pipe: Pipe) -> None:
     pipe.write(b"there\n")
-    line = Line()
+    line = CancelHandle()
     line.break_off()
     with line:
         assert asked(typed_lines(pipe.stream)) == "there"
@@ -291,7 +291,7 @@ def test_a_line_that_is_not_cut_changes_nothing() -> None:
         waited.append(seconds)
         return next(ready)
 
-    with Line():
+    with CancelHandle():
         module._Wait(None).until(is_ready)
     assert waited == [module._SLICE] * 3
 

@@ -23,7 +23,7 @@ from toolcast.messages import ToolCallPart
 from toolcast.providers.base import HTTPRequest
 from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import read_call
-from toolcast.transport.network import Reply, SystemClock
+from toolcast.transport.network import Response, SystemClock
 
 TOKEN = "123456:AAE-top_secret-token"
 SECRET = TOKEN.partition(":")[2]
@@ -389,7 +389,7 @@ def test_no_look_at_the_objects_shows_the_token(bot: Bot) -> None:
 
 def test_what_a_network_of_the_users_own_says_is_masked() -> None:
     class Talkative:
-        def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Reply:
+        def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
             raise ConnectFailed(f"no way to {request.target}")
 
     network: Any = Talkative()

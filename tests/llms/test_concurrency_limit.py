@@ -38,7 +38,7 @@ from toolcast import (
 )
 from toolcast.events import Event
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.concurrency_limiter import InTurn, Slots, TaskTurn, Turn
+from toolcast.llms.concurrency_limiter import LimitedEvents, Slots, TaskWaiter, Waiter
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
 
@@ -62,7 +62,7 @@ class Queue:
         enter, stuck = Slots.enter, Slots.are_stuck.fget
         assert stuck is not None
 
-        def entering(slots: Slots, turn: Turn) -> None:
+        def entering(slots: Slots, turn: Waiter) -> None:
             enter(slots, turn)
             self.entered.release()
 
@@ -512,11 +512,11 @@ def test_several_as_one_have_a_limit_of_their_own(face: Face) -> None:
 def test_a_turn_of_a_closed_loop_is_passed_by(backend: str) -> None:
     slots = Slots(1)
 
-    async def main() -> TaskTurn:
-        return TaskTurn(slots)
+    async def main() -> TaskWaiter:
+        return TaskWaiter(slots)
 
     slots.enter(anyio.run(main, backend=backend))
-    turn = Turn(slots)
+    turn = Waiter(slots)
     slots.enter(turn)
     assert list(turn.box) == [0]
 
@@ -546,9 +546,9 @@ def test_no_limit_costs_nothing() -> None:
     for limit, kind in ((None, False), (1, True)):
         llm = at_most(limit)
         ask = llm.ask("x", (), None, None, parallel=True)
-        from toolcast.llms.request_state import Call
+        from toolcast.llms.request_state import RequestState
 
-        assert isinstance(llm.source(ask, llm.sync_outside(), Call()), InTurn) is kind
+        assert isinstance(llm.source(ask, llm.sync_outside(), RequestState()), LimitedEvents) is kind
 
 
 def test_every_ready_made_llm_takes_it() -> None:
@@ -565,7 +565,7 @@ def test_every_ready_made_llm_takes_it() -> None:
 # -- the queue by itself ----------------------------------------------------------------------------------------
 
 
-class Waiting(Turn):
+class Waiting(Waiter):
     """A turn that nobody stands behind."""
 
     calls = 0
@@ -630,13 +630,13 @@ TestQueue = QueueMachine.TestCase
 def test_a_slot_without_a_turn_is_put_back() -> None:
     """The queue runs empty between the look at it and the step: somebody was faster."""
 
-    class Emptied(list[Turn]):
+    class Emptied(list[Waiter]):
         looks = iter([True, False])
 
         def __bool__(self) -> bool:
             return next(self.looks)
 
-        def popleft(self) -> Turn:
+        def popleft(self) -> Waiter:
             raise IndexError
 
     slots = Slots(1)

@@ -40,7 +40,7 @@ from toolcast import (
 from toolcast.accumulator import Accumulator
 from toolcast.async_support import sync_driver
 from toolcast.events import Event
-from toolcast.llms.request_state import Call, start_call
+from toolcast.llms.request_state import RequestState, start_call
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}
@@ -188,7 +188,7 @@ def test_all_fail(face: Face) -> None:
 
 def test_after_its_end_a_stream_says_no_more() -> None:
     llm = FallbackLLM([scripted("a", Overloaded("one")), scripted("b", Overloaded("two"))])
-    source = llm.source(llm.ask("Hello", (), None, None, parallel=True), llm.sync_outside(), Call())
+    source = llm.source(llm.ask("Hello", (), None, None, parallel=True), llm.sync_outside(), RequestState())
     run = sync_driver.run
     assert len(run(source.pull())) == 3
     with pytest.raises(Overloaded):

@@ -13,7 +13,7 @@ from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.llms.model_registry import OLLAMA_MODEL, address, chosen, chosen_for_chat
 from toolcast.llms.provider_llms import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
-from toolcast.providers.base import Conversation, Secret
+from toolcast.providers.base import RequestInput, Secret
 from toolcast.settings import Settings
 
 HERE = "http://127.0.0.1:11434"
@@ -109,7 +109,7 @@ def test_what_is_no_host(host: str) -> None:
 @pytest.mark.parametrize("token", [None, "", "mine"])
 def test_a_bearer_only_with_a_token(token: str | None) -> None:
     made = cast("ServiceLLM", chosen("ollama:llama3.2", None, token, {}))
-    request = made.wire.request(Conversation("llama3.2", ()), Settings())
+    request = made.wire.request(RequestInput("llama3.2", ()), Settings())
     assert request.url == f"{HERE}/api/chat"
     assert request.headers.get("authorization") == (Secret("Bearer mine") if token else None)
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.albums import Album
 from toolcast import CallableTool, assistant, user
-from toolcast.llms.request import Ask, as_messages, named_choice
+from toolcast.llms.request import ChatRequest, as_messages, named_choice
 from toolcast.providers.base import NamedTool
 
 
@@ -43,9 +43,9 @@ def test_a_name_becomes_a_named_tool_or_is_refused() -> None:
 
 def test_none_sends_no_tools_and_no_choice() -> None:
     tools = (CallableTool.from_model(Album),)
-    offered = Ask((user("a"),), tools, "auto", parallel=True, stream=True).conversation("m")
+    offered = ChatRequest((user("a"),), tools, "auto", parallel=True, stream=True).conversation("m")
     assert ([tool.name for tool in offered.tools], offered.tool_choice) == (["Album"], "auto")
     assert (offered.model, offered.parallel, offered.stream) == ("m", True, True)
-    kept = Ask((user("a"),), tools, "none").conversation("m")
+    kept = ChatRequest((user("a"),), tools, "none").conversation("m")
     assert (kept.tools, kept.tool_choice) == ((), None)
-    assert Ask((), (), "auto").conversation("m").tool_choice is None
+    assert ChatRequest((), (), "auto").conversation("m").tool_choice is None

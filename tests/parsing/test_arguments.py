@@ -42,7 +42,7 @@ from toolcast.errors import TryAgain
 from toolcast.parsing import arguments, lenient_json
 from toolcast.parsing.arguments import decode_once, read
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.tools.schema import shape_of
 
 
@@ -366,7 +366,7 @@ def test_twice_the_keys_are_twice_the_work(form: Any) -> None:
 
 def grown(form: Any, text: str) -> None:
     """Read every snapshot of a text that comes in pieces."""
-    machine = Growing(plan_for(form))
+    machine = PartialValue(plan_for(form))
     for start in range(0, len(text), 24):
         if machine.feed(text[start : start + 24]):
             assert machine.value is not None

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field, RootModel
 
 from support.growth import pieces_of
 from toolcast.parsing import container_stack
-from toolcast.parsing.container_stack import LONG, ListFrame
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.container_stack import LONG, ListContainer
+from toolcast.parsing.partial_value import PartialValue, plan_for
 
 NUMBERS = list(range(1_000, 1_000 + 2 * LONG))
 
@@ -125,7 +125,7 @@ def test_what_somebody_holds_never_changes(
     written: tuple[Any, Any], sizes: list[int], choices: list[int | None]
 ) -> None:
     type_form, document = written
-    growing = Growing(plan_for(type_form))
+    growing = PartialValue(plan_for(type_form))
     final = plain(plan_for(type_form).validator.validate_python(document))
     kept: list[Kept] = []
     choice = (choices[number % len(choices)] for number in count())
@@ -147,17 +147,17 @@ class Lists:
     """Feeds a long list and watches which list each snapshot is made in."""
 
     def __init__(self, type_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.growing = Growing(plan_for(type_form))
+        self.growing = PartialValue(plan_for(type_form))
         self.reused: list[bool] = []
-        real = ListFrame._again
+        real = ListContainer._again
 
-        def watched(frame: ListFrame) -> list[Any]:
+        def watched(frame: ListContainer) -> list[Any]:
             older = None if frame.lent is None else id(frame.lent[0][0])  # alive as long as the frame has it
             values = real(frame)
             self.reused.append(id(values) == older)
             return values
 
-        monkeypatch.setattr(ListFrame, "_again", watched)
+        monkeypatch.setattr(ListContainer, "_again", watched)
 
     def snapshots(self, document: Any, size: int = 6) -> Iterator[Any]:
         for piece in pieces_of(document, size):
@@ -225,7 +225,7 @@ def test_where_references_are_not_counted_every_list_is_held(held: bool, monkeyp
     assert not any(lists.reused)
     assert all(plain(value) == before for value, before in kept if held)
     monkeypatch.undo()
-    counted = Growing(plan_for(Songs))
+    counted = PartialValue(plan_for(Songs))
     assert [plain(counted.value) for piece in pieces_of(document, 45) if counted.feed(piece)] == [
         before for _, before in kept
     ]
@@ -236,7 +236,7 @@ def test_where_references_are_not_counted_every_list_is_held(held: bool, monkeyp
 
 def grown(type_form: Any, document: Any, size: int = 7, fail_fast: bool = True) -> list[Any]:
     """The snapshots as data, while nobody holds them, after a check that holding them makes no difference."""
-    growing, holding = (Growing(plan_for(type_form), fail_fast=fail_fast) for _ in range(2))
+    growing, holding = (PartialValue(plan_for(type_form), fail_fast=fail_fast) for _ in range(2))
     seen = [plain(growing.value) for piece in pieces_of(document, size) if growing.feed(piece)]
     held = [holding.value for piece in pieces_of(document, size) if holding.feed(piece)]
     assert [plain(value) for value in held] == seen
@@ -281,7 +281,7 @@ def test_open_items_that_turn_out_invalid_stay_as_they_last_looked() -> None:
 
 def test_a_string_grows_at_the_end_of_a_long_list() -> None:
     words = ["w"] * LONG + ["a long word that comes in many pieces", "end"]
-    growing, held = Growing(plan_for(list[str])), []
+    growing, held = PartialValue(plan_for(list[str])), []
     for piece in pieces_of(words, 2):
         if growing.feed(piece):
             held.append((growing.value, list(growing.value)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.shared_data import json_suite, needs_shared
-from toolcast.parsing.lenient_json import Lenient, lenient
+from toolcast.parsing.lenient_json import LenientResult, lenient
 
 FENCE = "took the JSON out of a markdown fence"
 AROUND = "left out the text around the JSON"
@@ -88,7 +88,7 @@ def test_what_is_put_right(text: str, value: Any, repairs: list[str]) -> None:
     assert found is not None
     assert json.loads(found.text) == value
     assert list(found.repairs) == repairs
-    assert lenient(found.text) == Lenient(found.text, ())
+    assert lenient(found.text) == LenientResult(found.text, ())
 
 
 NOTHING = [
@@ -125,7 +125,7 @@ def test_what_is_refused(text: str) -> None:
 
 def test_numbers_stay_as_they_were_written() -> None:
     written = "[1e400, 1.10, -0, 1E+05, " + "9" * 5_000 + "]"
-    assert lenient(f"so: {written}") == Lenient(written, (AROUND,))
+    assert lenient(f"so: {written}") == LenientResult(written, (AROUND,))
 
 
 def test_depth() -> None:
@@ -172,7 +172,7 @@ WORDS = st.text(alphabet="ab é.,:;()`*\n<>!-_/#", max_size=12)
 @given(containers(st.text()), WORDS, WORDS, st.booleans(), st.sampled_from([None, 2]))
 def test_any_value_stays_as_it_is(value: Any, before: str, after: str, ascii: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii, indent=indent)
-    alone = Lenient(text, ())
+    alone = LenientResult(text, ())
     assert lenient(text) == alone
     for around, repairs in ((before + "%s" + after, {AROUND, FENCE}), ("```json\n%s\n```", {FENCE})):
         found = lenient(around % text)
@@ -212,7 +212,7 @@ def test_any_text_gives_strict_json_or_nothing(text: str) -> None:
     if found is not None:
         assert isinstance(json.loads(found.text), (dict, list))
         assert found.text.encode()
-        assert lenient(found.text) == Lenient(found.text, ())
+        assert lenient(found.text) == LenientResult(found.text, ())
 
 
 # -- what it costs --------------------------------------------------------------------------------------------------

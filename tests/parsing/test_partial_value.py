@@ -25,7 +25,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from support.growth import distinct, fed, looks
 from toolcast.parsing.json_stream import JSONStreamError
-from toolcast.parsing.partial_value import MISSING, Done, Growing, NotNull, PathChange, is_partial, plan_for
+from toolcast.parsing.partial_value import MISSING, Done, NotNull, PartialValue, PathChange, is_partial, plan_for
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def test_the_root_stays_a_partial() -> None:
 
 
 def test_no_snapshot_before_the_value_has_begun() -> None:
-    growing = Growing(plan_for(Song))
+    growing = PartialValue(plan_for(Song))
     assert not growing.feed(" ")
     assert growing.value is MISSING
     assert repr(MISSING) == "MISSING"
@@ -177,7 +177,7 @@ class Line:
 
 
 def test_dataclasses_read_none_where_nothing_has_arrived() -> None:
-    growing = Growing(plan_for(Line))
+    growing = PartialValue(plan_for(Line))
     growing.feed('{"start": {"x": 1, "scale": 5, "songs": [{"ti')
     assert repr(growing.value) == str(growing.value) == "Line(start=Point(x=1, songs=[Song()]))"
     assert (growing.value.name, growing.value.start.label) == (None, None)
@@ -456,7 +456,7 @@ def test_what_happened_out_of_sight_is_not_reported_but_remembered() -> None:
         entry: Entry | None = None
         id: Annotated[int, NotNull]
 
-    growing = Growing(plan_for(Outer))
+    growing = PartialValue(plan_for(Outer))
     assert not growing.feed('{"names": ["a", "b"')
     assert (growing.value, growing.changed) == (MISSING, ())
     assert growing.closed_items("names") == ["a", "b"]
@@ -470,7 +470,7 @@ def test_what_happened_out_of_sight_is_not_reported_but_remembered() -> None:
 
 def test_an_object_inside_of_one_that_is_held_back() -> None:
     model = create_model("M", f=(Entry | None, None), g=(Annotated[int | None, NotNull], None))
-    growing = Growing(plan_for(model))
+    growing = PartialValue(plan_for(model))
     assert not growing.feed('{"g": null, "f": {"note": "n", ')
     assert not growing.feed('"id": 1')
     assert not growing.feed(', "note": "m"}')
@@ -480,7 +480,7 @@ def test_an_object_inside_of_one_that_is_held_back() -> None:
 
 def test_what_is_held_back_inside_of_what_shows_again() -> None:
     inner = create_model("Inner", e=(Entry | None, None), g=(Annotated[int, NotNull], ...))
-    growing = Growing(plan_for(list[inner]))
+    growing = PartialValue(plan_for(list[inner]))
     assert growing.feed('[{"e": null')
     assert growing.value == []
     assert growing.feed(', "g": 1, "e": {"note": "x"')
@@ -520,7 +520,7 @@ def test_a_root_of_the_wrong_kind_shows_nothing() -> None:
 
 
 def test_a_number_at_the_root_ends_with_the_text() -> None:
-    growing = Growing(plan_for(int))
+    growing = PartialValue(plan_for(int))
     assert not growing.feed("12")
     assert growing.close()
     assert growing.value == 12
@@ -537,7 +537,7 @@ def test_text_that_ends_too_early() -> None:
 
 
 def test_broken_text_stops_the_snapshots_but_is_kept() -> None:
-    growing = Growing(plan_for(Song))
+    growing = PartialValue(plan_for(Song))
     assert growing.feed('{"title": "a"')
     assert not growing.feed("oops")
     assert growing.broken is not None
@@ -557,7 +557,7 @@ def test_strings_with_everything_in_them() -> None:
 
 
 def test_what_changed() -> None:
-    growing = Growing(plan_for(Album))
+    growing = PartialValue(plan_for(Album))
     assert growing.changed == ()
     growing.feed('{"title": "a", "songs": [{"title": "b"')
     assert growing.changed == ("", "title", "songs", "songs.0", "songs.0.title")
@@ -578,7 +578,7 @@ def test_paths_with_keys_that_hold_a_dot_are_tuples() -> None:
 
 
 def test_changes_are_what_a_page_applies() -> None:
-    growing = Growing(plan_for(Album))
+    growing = PartialValue(plan_for(Album))
     growing.feed('{"title": "ab')
     growing.feed('c", "songs": [{')
     assert growing.changes() == [
@@ -591,7 +591,7 @@ def test_changes_are_what_a_page_applies() -> None:
 
 
 def test_items_come_once_each_when_they_close() -> None:
-    growing = Growing(plan_for(Album))
+    growing = PartialValue(plan_for(Album))
     items: list[Song] = []
     for character in '{"songs": [{"title": "a"}, {"title": "b"}], "title": "t"}':
         growing.feed(character)
@@ -602,7 +602,7 @@ def test_items_come_once_each_when_they_close() -> None:
 
 
 def test_new_text() -> None:
-    growing = Growing(plan_for(Album))
+    growing = PartialValue(plan_for(Album))
     growing.feed('{"title": "ab')
     assert growing.new_text("title") == "ab"
     growing.feed("c\\n")

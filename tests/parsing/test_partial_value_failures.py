@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from support.growth import fed, pieces_of, stopped
 from toolcast.errors import TryAgain
-from toolcast.parsing.partial_value import Growing, is_partial, plan_for
+from toolcast.parsing.partial_value import PartialValue, is_partial, plan_for
 
 
 class Song(BaseModel):
@@ -88,7 +88,7 @@ def test_the_error_has_the_title_of_the_root() -> None:
 
 
 def test_what_arrived_before_the_error_can_be_seen() -> None:
-    growing = Growing(plan_for(Everything))
+    growing = PartialValue(plan_for(Everything))
     with pytest.raises(pydantic.ValidationError):
         growing.feed('{"number": 5, "limited": "ab", "own": 2, ')
     assert repr(growing.value) == "Everything(number=5, limited='ab')"
@@ -238,7 +238,7 @@ class Asking(BaseModel):
 def test_validators_see_the_fields_before_theirs() -> None:
     text = '{"a": {"first": "a", "songs": [{"title": "x"}, {"title": "y"}], "Last": 1, "seen": []}, "b": '
     model = create_model("M", a=(Asking, ...), b=(int, 0))
-    growing = Growing(plan_for(model))
+    growing = PartialValue(plan_for(model))
     last: list[Any] = []
     for character in text:
         if growing.feed(character) and growing.value.a is not None:
@@ -335,7 +335,7 @@ def test_a_validator_runs_three_times_at_most(type_form: Any, document: Any) -> 
 def test_models_within_what_sees_raw_data_show_when_closed() -> None:
     document = {"counted": _COUNTED, "songs": [{"title": "x"}], "more": [_COUNTED]}
     model = create_model("M", f=(SeesRawData, ...), g=(int, 0))
-    growing = Growing(plan_for(model))
+    growing = PartialValue(plan_for(model))
     seen = [repr(growing.value) for piece in pieces_of({"f": document, "g": 1}, 1) if growing.feed(piece)]
     counted = "counted=Counted(text='t', when=1, subs=[])"
     assert list(dict.fromkeys(seen)) == [
@@ -391,7 +391,7 @@ def test_recursive_models_within_what_sees_raw_data() -> None:
 
 
 def test_the_work_for_an_item_does_not_depend_on_the_items_before_it() -> None:
-    growing = Growing(plan_for(list[Counted]))
+    growing = PartialValue(plan_for(list[Counted]))
     growing.feed("[")
     work: list[Counter[str]] = []
     cut: list[int] = []
@@ -414,7 +414,7 @@ def test_the_work_for_an_item_does_not_depend_on_the_items_before_it() -> None:
 
 
 def test_snapshots_share_what_has_closed() -> None:
-    growing = Growing(plan_for(Counted))
+    growing = PartialValue(plan_for(Counted))
     growing.feed('{"subs": [{"title": "a"}, {"title": "b"}], "text": "t')
     first = growing.value
     growing.feed("u")
@@ -433,7 +433,7 @@ def test_the_context_reaches_validators() -> None:
         n: Annotated[int, AfterValidator(add)]
         inner: Inner | None = None
 
-    growing = Growing(plan_for(Inner), context=5)
+    growing = PartialValue(plan_for(Inner), context=5)
     growing.feed('{"inner": {"n": 1, "inner": {"n": 2}}')
     assert (growing.value.inner.n, growing.value.inner.inner.n) == (6, 7)
 

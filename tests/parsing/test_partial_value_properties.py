@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, RootModel, create_model
 
-from toolcast.parsing.partial_value import MISSING, Growing, is_partial, plan_for
+from toolcast.parsing.partial_value import MISSING, PartialValue, is_partial, plan_for
 
 
 class Colour(enum.Enum):
@@ -163,7 +163,7 @@ def _fits(early: Any, late: Any) -> bool:
 def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
     plan = plan_for(type_form)
-    growing = Growing(plan)
+    growing = PartialValue(plan)
     snapshots: list[tuple[Any, str]] = []
     for piece in pieces:
         if growing.feed(piece):
@@ -188,7 +188,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
 def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
     plan = plan_for(type_form)
-    cut, whole = Growing(plan), Growing(plan)
+    cut, whole = PartialValue(plan), PartialValue(plan)
     for piece in pieces:
         cut.feed(piece)
     whole.feed("".join(pieces))
@@ -201,7 +201,7 @@ def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -
 @given(_streams())
 def test_changes_applied_one_by_one_rebuild_the_value(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
-    growing = Growing(plan_for(type_form))
+    growing = PartialValue(plan_for(type_form))
     rebuilt: dict[str, Any] = {}
     for piece in [*pieces, None]:
         visible = growing.close() if piece is None else growing.feed(piece)
@@ -265,7 +265,7 @@ def test_a_validator_runs_three_times_at_most(data: st.DataObject) -> None:
     case = data.draw(st.recursive(st.just(leaf), _deeper, max_leaves=4))
     document = data.draw(case.documents)
     plan = plan_for(case.type)
-    growing = Growing(plan)
+    growing = PartialValue(plan)
     calls.clear()
     for character in json.dumps(document):
         growing.feed(character)
@@ -275,4 +275,4 @@ def test_a_validator_runs_three_times_at_most(data: st.DataObject) -> None:
 
 
 def test_nothing_has_arrived_yet() -> None:
-    assert Growing(plan_for(Cat)).value is MISSING
+    assert PartialValue(plan_for(Cat)).value is MISSING

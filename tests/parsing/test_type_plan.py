@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from support.growth import fed
 from toolcast.parsing import core_schemas
-from toolcast.parsing.partial_value import Done, Growing, NotNull, plan_for
-from toolcast.parsing.type_plan import DictShape, ListShape, ObjectShape, TaggedShape
+from toolcast.parsing.partial_value import Done, NotNull, PartialValue, plan_for
+from toolcast.parsing.type_plan import DictPlan, ListPlan, ObjectPlan, TaggedPlan
 
 T = TypeVar("T")
 
@@ -36,19 +36,19 @@ def test_a_plan_is_made_once() -> None:
 
 def test_a_recursive_type_has_one_shape_each() -> None:
     shape = plan_for(Tree).shape
-    assert isinstance(shape, ObjectShape)
+    assert isinstance(shape, ObjectPlan)
     twigs = shape.nodes["twigs"].shape
-    assert isinstance(twigs, ListShape)
+    assert isinstance(twigs, ListPlan)
     again = twigs.item.shape
-    assert isinstance(again, ObjectShape)
+    assert isinstance(again, ObjectPlan)
     deeper = again.nodes["twigs"].shape
-    assert isinstance(deeper, ListShape)
+    assert isinstance(deeper, ListPlan)
     assert deeper.item.shape is again
 
 
 def test_markers() -> None:
     shape = plan_for(Song).shape
-    assert isinstance(shape, ObjectShape)
+    assert isinstance(shape, ObjectPlan)
     assert shape.awaited == ("title",)
     assert {name: node.grows for name, node in shape.nodes.items()} == {"title": True, "note": False, "seconds": False}
 
@@ -105,16 +105,16 @@ class Box(TypedDict, Generic[T]):
 @pytest.mark.parametrize(
     ("type_form", "shape"),
     [
-        (Song, ObjectShape),
-        (Song | None, ObjectShape),
-        (Box[int], ObjectShape),
-        (list[int], ListShape),
-        (list, ListShape),
-        (RootModel[list[int]], ListShape),
-        (dict[str, int], DictShape),
-        (Annotated[Cat | Dog, Field(discriminator="kind")], TaggedShape),
-        (Annotated[Song, pydantic.AfterValidator(_quiet)], ObjectShape),
-        (Annotated[Song, pydantic.BeforeValidator(_quiet)], ObjectShape),
+        (Song, ObjectPlan),
+        (Song | None, ObjectPlan),
+        (Box[int], ObjectPlan),
+        (list[int], ListPlan),
+        (list, ListPlan),
+        (RootModel[list[int]], ListPlan),
+        (dict[str, int], DictPlan),
+        (Annotated[Cat | Dog, Field(discriminator="kind")], TaggedPlan),
+        (Annotated[Song, pydantic.AfterValidator(_quiet)], ObjectPlan),
+        (Annotated[Song, pydantic.BeforeValidator(_quiet)], ObjectPlan),
         (Annotated[Song, pydantic.PlainValidator(_quiet)], type(None)),
         (Annotated[Song, Done], type(None)),
         (tuple[int, ...], type(None)),
@@ -173,7 +173,7 @@ def test_objects_of_a_form_that_is_not_known_are_shown_when_closed() -> None:
             inner = schema["schema"]
             return {**schema, "schema": {"type": "lax-or-strict", "lax_schema": inner, "strict_schema": inner}}
 
-    growing = Growing(plan_for(list[Wrapped]))
+    growing = PartialValue(plan_for(list[Wrapped]))
     growing.feed('[{"n": 1')
     assert growing.value == []
     growing.feed("}")

@@ -23,7 +23,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Priv
 from support.growth import fed
 from toolcast.parsing import type_plan
 from toolcast.parsing.arguments import read
-from toolcast.parsing.partial_value import Growing, NotNull, is_partial, plan_for
+from toolcast.parsing.partial_value import NotNull, PartialValue, is_partial, plan_for
 
 T = TypeVar("T")
 
@@ -221,7 +221,7 @@ def test_a_closed_model_is_the_one_that_pydantic_makes(
     model: Any, document: Any, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.dumps(document)
-    monkeypatch.setattr(type_plan.Node, "closing", property(lambda node: pytest.fail("Pydantic was asked")))
+    monkeypatch.setattr(type_plan.FieldPlan, "closing", property(lambda node: pytest.fail("Pydantic was asked")))
     made, expected = closed(model, text, size), model.model_validate_json(text)
     same(made, expected)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -263,7 +263,7 @@ def test_a_frozen_model_stays_frozen() -> None:
 
 
 def test_a_built_model_can_be_changed_and_its_values_are_its_own() -> None:
-    growing = Growing(plan_for(list[Settled]))
+    growing = PartialValue(plan_for(list[Settled]))
     growing.feed('[{"title": "a"}, {"title": "b"')
     first = growing.value[0]
     first.title = " c "
@@ -643,7 +643,7 @@ def test_leaves_of_a_strict_model(text: str) -> None:
         same(closed(StrictLeaves, text), expected[0])
 
 
-def _nodes(type_form: Any) -> Iterator[type_plan.Node]:
+def _nodes(type_form: Any) -> Iterator[type_plan.FieldPlan]:
     yield plan_for(type_form)
     yield plan_for(list[type_form]).shape.item
 

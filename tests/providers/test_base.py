@@ -10,12 +10,12 @@ import pytest
 from toolcast.errors import BadRequest
 from toolcast.messages import user
 from toolcast.providers.base import (
-    Conversation,
     HTTPRequest,
     NamedTool,
+    RequestInput,
+    RequestOptions,
     Secret,
     SecretURL,
-    Terms,
     ToolSpec,
     guarded,
     member,
@@ -30,16 +30,16 @@ class Counted:
     """Makes a new object each time it is asked, and remembers what for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Terms, Settings]] = []
+        self.asked: list[tuple[RequestOptions, Settings]] = []
         self.of = once_for_all(self.make)
 
-    def make(self, terms: Terms, settings: Settings) -> object:
+    def make(self, terms: RequestOptions, settings: Settings) -> object:
         self.asked.append((terms, settings))
         return object()
 
 
-def said(text: str = "Hi", **about: Any) -> Conversation:
-    return Conversation(
+def said(text: str = "Hi", **about: Any) -> RequestInput:
+    return RequestInput(
         **{"model": "m", "messages": (user(text),), "tools": (F,), "tool_choice": NamedTool("f"), **about}
     )
 
@@ -53,7 +53,7 @@ def said(text: str = "Hi", **about: Any) -> Conversation:
         pytest.param(said(tools=(ToolSpec("f", "Does f.", {"type": "object"}),)), Settings(), id="an equal tool"),
     ],
 )
-def test_what_is_made_once(conversation: Conversation, settings: Settings) -> None:
+def test_what_is_made_once(conversation: RequestInput, settings: Settings) -> None:
     counted = Counted()
     first = counted.of(said(), Settings())
     assert counted.of(conversation, settings) is first
@@ -72,7 +72,7 @@ def test_what_is_made_once(conversation: Conversation, settings: Settings) -> No
         pytest.param(said(), Settings(temperature=0.5), id="settings"),
     ],
 )
-def test_what_is_made_anew(conversation: Conversation, settings: Settings) -> None:
+def test_what_is_made_anew(conversation: RequestInput, settings: Settings) -> None:
     counted = Counted()
     first = counted.of(said(), Settings())
     assert counted.of(conversation, settings) is not first

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from toolcast.errors import UnsupportedLLMError
-from toolcast.providers.chat_completions.services import SERVICES, Service
+from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.endpoints import address, proof
 
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
@@ -17,7 +17,7 @@ ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AWS_REGION": "eu-west-1"}
 
 
 @every_service
-def test_an_address_needs_no_more_than_was_said(service: Service) -> None:
+def test_an_address_needs_no_more_than_was_said(service: ServiceSpec) -> None:
     found = address(service, None, "m", ENVIRON)
     assert re.fullmatch(r"https?://[^{}]+/chat/completions(\?[^{}]+)?", found)
     assert address(service, found, "m", {}) == found

@@ -11,14 +11,14 @@ import pytest
 
 from toolcast.errors import MalformedEvent
 from toolcast.events import Event, TextDelta, ToolCallDelta
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Conversation, Wire
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import ProviderAdapter, RequestInput
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, SERVICES
 from toolcast.providers.event_fast_path import Envelope
-from toolcast.providers.google.adapter import GoogleWire
-from toolcast.providers.ollama.adapter import OllamaWire
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.google.adapter import GoogleAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 
 TEXTS = ["abcd", 'a"b', "\\", "\n", "é", "\U0001f600", '"}}]}', " ", "x" * 100]
 
@@ -315,7 +315,7 @@ def start(id: str = "call_1", index: int = 0) -> bytes:
 
 
 def decode(pieces: list[bytes]) -> list[Event]:
-    decoder = OpenAIChatWire(GENERIC).decoder(Conversation("m", ()))
+    decoder = OpenAIChatAdapter(GENERIC).decoder(RequestInput("m", ()))
     decoder.feed(b": %s\n\n" % (b"x" * 2_000))  # by now it is clear that these are events
     events = [found for piece in pieces for found in decoder.feed(piece)]
     return events + decoder.close()
@@ -406,7 +406,7 @@ def test_events_that_come_together_are_recognized_one_by_one(together: int, newl
     texts = ['{"a', '":"', *"bcdefghijklmnop", '"}']
     sent = [piece.replace(b"\n", newline) for piece in (start(), *map(event, texts), b"data: [DONE]\n\n")]
     pieces = [b"".join(sent[first : first + together]) for first in range(0, len(sent), together)]
-    decoder = OpenAIChatWire(GENERIC).decoder(Conversation("m", ()))
+    decoder = OpenAIChatAdapter(GENERIC).decoder(RequestInput("m", ()))
     taken_apart: list[Any] = []
     apart = decoder._chunk  # what every other event goes through
     decoder._chunk = lambda chunk, out: taken_apart.append(chunk) or apart(chunk, out)
@@ -427,7 +427,7 @@ def sse(name: str, newline: bytes = b"\n", blanks: int = 0, /, **payload: Any) -
 class Sent(NamedTuple):
     """How a service sends an answer: its first event, one with more text, others, and the last ones."""
 
-    wire: Wire
+    wire: ProviderAdapter
     begun: Callable[[int], bytes]
     more: Callable[[str, int, random.Random], bytes]
     others: Callable[[int, random.Random], bytes]
@@ -451,7 +451,7 @@ def anthropic(start: dict[str, Any], kind: str, field: str) -> Sent:
         return chance.choice((found, sse("ping", type="ping"), b"event: ping\n", b": x\n\n", b"data: noise\n\n"))
 
     return Sent(
-        AnthropicWire(),
+        AnthropicAdapter(),
         lambda number: (
             sse("message_start", type="message_start", message=message) + block("start", 0, content_block=start)
         ),
@@ -472,7 +472,7 @@ def responses(kind: str, item: dict[str, Any]) -> Sent:
         return chance.choice((at("odd", number, delta="abc"), at("in_progress", number), b": x\n\n", b"id: 5\n"))
 
     return Sent(
-        OpenAIResponsesWire(SERVICES["openai"]),
+        OpenAIResponsesAdapter(SERVICES["openai"]),
         lambda number: at("output_item.added", number, item=item),
         more,
         other,
@@ -491,7 +491,7 @@ def gemini() -> Sent:
         return part(number, *parts)
 
     return Sent(
-        GoogleWire(),
+        GoogleAdapter(),
         lambda number: part(number, {"text": "Begun."}),
         lambda text, number, chance: part(number, {"text": text}),
         other,
@@ -510,7 +510,7 @@ def ollama() -> Sent:
         return chance.choice((found, b"\n", b"{}\n", b'{"error": \n', b" "))
 
     return Sent(
-        OllamaWire(),
+        OllamaAdapter(),
         lambda number: line(number, content="Begun."),
         lambda text, number, chance: line(number, content=text),
         other,
@@ -553,7 +553,7 @@ def cut(pieces: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def read(sent: Sent, pieces: list[bytes]) -> list[Event]:
-    decoder = sent.wire.decoder(Conversation("m", ()))
+    decoder = sent.wire.decoder(RequestInput("m", ()))
     return [found for piece in pieces for found in decoder.feed(piece)] + decoder.close()
 
 

@@ -27,8 +27,8 @@ from toolcast.errors import (
 from toolcast.providers.base import Secret
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
-    Fault,
-    Source,
+    ErrorSource,
+    ServiceError,
     http_error,
     read_fault,
     request_id,
@@ -37,7 +37,7 @@ from toolcast.providers.http_errors import (
 )
 from toolcast.testing import Recorded, ReplayNetwork
 
-SOURCE = Source("acme", "m-1", ("ACME_KEY", "OTHER_KEY"), (Secret("sk-secret"),))
+SOURCE = ErrorSource("acme", "m-1", ("ACME_KEY", "OTHER_KEY"), (Secret("sk-secret"),))
 
 
 def error(status: int, body: Any = b"", **headers: str) -> LLMError:
@@ -91,47 +91,59 @@ def test_words_that_say_more_than_the_status(status: int, body: Any, kind: type[
 
 
 BODIES = [
-    ({"error": {"message": "boom", "type": "t", "code": "c"}}, Fault("boom", "t", "c")),
-    ({"error": {"message": "boom", "code": 400}}, Fault("boom", "", "400", status=400)),
-    ({"error": "boom", "code": "c"}, Fault("boom", "", "c")),
-    ({"error": "Down", "message": "boom", "status": 500}, Fault("Down: boom", status=500)),
-    ({"error": True, "message": "boom"}, Fault("boom")),
-    ({"error": ["boom", "bang", 7]}, Fault("boom; bang")),
-    ({"errors": [{"code": 10000, "message": "boom"}], "success": False}, Fault("boom", "", "10000")),
-    ({"errors": [], "message": "boom"}, Fault("boom")),
-    ({"Message": "boom", "statusCode": "503"}, Fault("boom", status=503)),
-    ({"error": {"message": "boom", "code": 9**9, "status": 200}}, Fault("boom", "", str(9**9))),
-    ({"error": {"message": '{"error": {"message": "boom"}}'}}, Fault("boom")),
-    ({"error": {"message": "{boom}"}}, Fault("{boom}")),
-    ({"error": {"message": "boom", "metadata": {"raw": '{"detail": "bang"}'}}}, Fault("boom: bang")),
-    ({"error": {"message": "boom", "metadata": {"raw": None}}}, Fault("boom")),
-    ({"error": {"message": "boom", "failed_generation": "f("}}, Fault("boom", written="f(")),
-    ({"error": {"message": "boom", "details": ["d"], "innererror": {"e": 1}}}, Fault("boom", details='["d"]{"e": 1}')),
-    ({"type": "response.failed", "response": {"error": {"code": "c", "message": "boom"}}}, Fault("boom", "", "c")),
-    ({"type": "response.failed", "response": {"error": None, "status": "failed"}}, Fault("", "failed")),
-    ({"type": "error", "code": "c", "message": "boom", "param": None}, Fault("boom", "error", "c")),
-    ({"type": "error", "error": {"code": "c", "message": "boom"}, "response": {}}, Fault("boom", "", "c")),
-    ({"detail": {"message": "boom", "code": "c"}}, Fault("boom", "", "c")),
-    ({"detail": [{"loc": ["body", 0], "msg": "boom", "input": "x"}, {"msg": "bang"}]}, Fault("body.0: boom; bang")),
-    ([{"error": {"message": "boom"}}], Fault("boom")),
-    ([], Fault()),
-    ({"detail": "boom"}, Fault("boom")),
-    ({"detail": [{"loc": ["x"]}]}, Fault('[{"loc": ["x"]}]')),
-    ({"message": "boom", "request_id": "r"}, Fault("boom", request_id="r")),
-    ({"object": "error", "message": {"a": "é"}, "type": "t"}, Fault('{"a": "é"}', "t")),
-    ({"type": "error", "error": {"type": "t", "message": "boom"}, "request_id": "r"}, Fault("boom", "t", "", "r")),
-    ({"error": {"status": "DOWN", "message": "boom"}}, Fault("boom", "DOWN")),
-    ({"error": {"type": "t"}}, Fault('{"type": "t"}', "t")),
-    ({"error": {}, "message": "boom"}, Fault("boom")),
-    ({}, Fault()),
-    (None, Fault()),
-    (7, Fault()),
-    ("boom", Fault()),
+    ({"error": {"message": "boom", "type": "t", "code": "c"}}, ServiceError("boom", "t", "c")),
+    ({"error": {"message": "boom", "code": 400}}, ServiceError("boom", "", "400", status=400)),
+    ({"error": "boom", "code": "c"}, ServiceError("boom", "", "c")),
+    ({"error": "Down", "message": "boom", "status": 500}, ServiceError("Down: boom", status=500)),
+    ({"error": True, "message": "boom"}, ServiceError("boom")),
+    ({"error": ["boom", "bang", 7]}, ServiceError("boom; bang")),
+    ({"errors": [{"code": 10000, "message": "boom"}], "success": False}, ServiceError("boom", "", "10000")),
+    ({"errors": [], "message": "boom"}, ServiceError("boom")),
+    ({"Message": "boom", "statusCode": "503"}, ServiceError("boom", status=503)),
+    ({"error": {"message": "boom", "code": 9**9, "status": 200}}, ServiceError("boom", "", str(9**9))),
+    ({"error": {"message": '{"error": {"message": "boom"}}'}}, ServiceError("boom")),
+    ({"error": {"message": "{boom}"}}, ServiceError("{boom}")),
+    ({"error": {"message": "boom", "metadata": {"raw": '{"detail": "bang"}'}}}, ServiceError("boom: bang")),
+    ({"error": {"message": "boom", "metadata": {"raw": None}}}, ServiceError("boom")),
+    ({"error": {"message": "boom", "failed_generation": "f("}}, ServiceError("boom", written="f(")),
+    (
+        {"error": {"message": "boom", "details": ["d"], "innererror": {"e": 1}}},
+        ServiceError("boom", details='["d"]{"e": 1}'),
+    ),
+    (
+        {"type": "response.failed", "response": {"error": {"code": "c", "message": "boom"}}},
+        ServiceError("boom", "", "c"),
+    ),
+    ({"type": "response.failed", "response": {"error": None, "status": "failed"}}, ServiceError("", "failed")),
+    ({"type": "error", "code": "c", "message": "boom", "param": None}, ServiceError("boom", "error", "c")),
+    ({"type": "error", "error": {"code": "c", "message": "boom"}, "response": {}}, ServiceError("boom", "", "c")),
+    ({"detail": {"message": "boom", "code": "c"}}, ServiceError("boom", "", "c")),
+    (
+        {"detail": [{"loc": ["body", 0], "msg": "boom", "input": "x"}, {"msg": "bang"}]},
+        ServiceError("body.0: boom; bang"),
+    ),
+    ([{"error": {"message": "boom"}}], ServiceError("boom")),
+    ([], ServiceError()),
+    ({"detail": "boom"}, ServiceError("boom")),
+    ({"detail": [{"loc": ["x"]}]}, ServiceError('[{"loc": ["x"]}]')),
+    ({"message": "boom", "request_id": "r"}, ServiceError("boom", request_id="r")),
+    ({"object": "error", "message": {"a": "é"}, "type": "t"}, ServiceError('{"a": "é"}', "t")),
+    (
+        {"type": "error", "error": {"type": "t", "message": "boom"}, "request_id": "r"},
+        ServiceError("boom", "t", "", "r"),
+    ),
+    ({"error": {"status": "DOWN", "message": "boom"}}, ServiceError("boom", "DOWN")),
+    ({"error": {"type": "t"}}, ServiceError('{"type": "t"}', "t")),
+    ({"error": {}, "message": "boom"}, ServiceError("boom")),
+    ({}, ServiceError()),
+    (None, ServiceError()),
+    (7, ServiceError()),
+    ("boom", ServiceError()),
 ]
 
 
 @pytest.mark.parametrize(("body", "fault"), BODIES)
-def test_bodies(body: Any, fault: Fault) -> None:
+def test_bodies(body: Any, fault: ServiceError) -> None:
     assert read_fault(body) == fault
     assert read_fault(json.dumps(body)) == fault
 
@@ -139,16 +151,16 @@ def test_bodies(body: Any, fault: Fault) -> None:
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("text", ["event: error\ndata: %s\n\n", "data:%s", ": x\r\n\r\nerror: %s\r\n", "\ufeff%s"])
 def test_a_body_that_is_an_event_stream(text: str) -> None:
-    assert read_fault(text % '{"error": {"message": "boom"}}') == Fault("boom")
+    assert read_fault(text % '{"error": {"message": "boom"}}') == ServiceError("boom")
 
 
 def test_a_number_that_no_text_can_hold() -> None:
-    assert read_fault({"message": "boom", "code": 9**5000}) == Fault("boom")
+    assert read_fault({"message": "boom", "code": 9**5000}) == ServiceError("boom")
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "{", "[" * 100_000])
 def test_bodies_that_are_no_json(text: str) -> None:
-    assert read_fault(text) == Fault()
+    assert read_fault(text) == ServiceError()
 
 
 @pytest.mark.fault(27)
@@ -190,14 +202,14 @@ def test_the_key_is_masked(body: bytes) -> None:
 
 
 def test_short_secrets_do_not_eat_the_text() -> None:
-    assert Source("a", secrets=(Secret("a"), Secret(""))).mask("a key") == "a key"
+    assert ErrorSource("a", secrets=(Secret("a"), Secret(""))).mask("a key") == "a key"
 
 
 def test_what_to_try() -> None:
     assert "ACME_KEY or OTHER_KEY" in error(401).message
     assert "'m-1'" in error(404).message
-    assert "Check the model's name and base_url=" in http_error(404, {}, b"", Source("a")).message
-    assert "Pass a valid api_key=" in http_error(401, {}, b"", Source("a")).message
+    assert "Check the model's name and base_url=" in http_error(404, {}, b"", ErrorSource("a")).message
+    assert "Pass a valid api_key=" in http_error(401, {}, b"", ErrorSource("a")).message
     assert "https://elsewhere/" in error(307, location="https://elsewhere/").message
 
 
@@ -616,6 +628,6 @@ def test_deep_bodies() -> None:
 )
 def test_the_advice_fits_the_cause(status: int, body: bytes, advice: str) -> None:
     """One piece of advice each: what helps in one case misleads in another."""
-    said = str(http_error(status, {"location": "https://elsewhere/v1"}, body, Source("p")))
+    said = str(http_error(status, {"location": "https://elsewhere/v1"}, body, ErrorSource("p")))
     assert advice in said
     assert sum(other in said for other in ("Compare the request", "api_key=", "again, or use", "Set base_url")) <= 1

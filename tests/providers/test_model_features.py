@@ -13,7 +13,7 @@ from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.model_features import (
     MODELS,
     USUAL,
-    Row,
+    ModelRow,
     capabilities,
     everything,
     usual,
@@ -30,7 +30,7 @@ def example(pattern: str) -> str:
 
 
 @every_row
-def test_a_row_is_consistent(row: Row) -> None:
+def test_a_row_is_consistent(row: ModelRow) -> None:
     assert row.provider in {*USUAL, *SERVICES}
     told = capabilities(row.provider, example(row.models.split(", ")[0]))
     assert told.known
@@ -41,7 +41,7 @@ def test_a_row_is_consistent(row: Row) -> None:
 
 
 @every_row
-def test_no_row_stands_in_the_shadow_of_another(row: Row) -> None:
+def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
     """A name made from a pattern finds its own row, not one above that would make it useless."""
     for pattern in row.models.split(", "):
         found = next(other for other in MODELS if other.provider == row.provider and other.fits(example(pattern)))
@@ -49,7 +49,7 @@ def test_no_row_stands_in_the_shadow_of_another(row: Row) -> None:
 
 
 @every_row
-def test_a_row_adds_to_what_is_usual(row: Row) -> None:
+def test_a_row_adds_to_what_is_usual(row: ModelRow) -> None:
     told = capabilities(row.provider, example(row.models.split(", ")[0]))
     for name in FACTS:
         own, others = getattr(row.facts, name), getattr(usual(row.provider), name)

@@ -35,7 +35,7 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart
 from toolcast.providers.base import HTTPRequest
-from toolcast.transport.network import AsyncReply, HttpxNetwork, Reply
+from toolcast.transport.network import AsyncResponse, HttpxNetwork, Response
 
 pytestmark = pytest.mark.networked
 
@@ -164,11 +164,11 @@ class Overheard(HttpxNetwork):
         super().__init__()
         self.sent: list[dict[str, Any]] = []
 
-    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Reply:
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         self.sent.append(json.loads(request.body))
         return super().open(request, connect=connect, read=read)
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReply:
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
         self.sent.append(json.loads(request.body))
         return await super().aopen(request, connect=connect, read=read)
 

@@ -88,8 +88,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_all_is_written_out_for_type_checkers() -> None:
-    """`_ROOMS` says what is loaded from where; a type checker reads only a literal `__all__`."""
-    assert list(toolcast.__all__) == sorted([*toolcast._HOME, "__version__"])
+    """`_EXPORTS` says what is loaded from where; a type checker reads only a literal `__all__`."""
+    assert list(toolcast.__all__) == sorted([*toolcast._MODULE_OF, "__version__"])
 
 
 def test_all_is_what_one_sees() -> None:

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from toolcast.errors import SessionTaken, ToolcastError
+from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores import locks
 from toolcast.stores.locks import claim_file
 
@@ -44,7 +44,7 @@ def test_an_owner_that_has_not_yet_said_who_it_is(tmp_path: Path) -> None:
     before = open_files()
     with claim_file(path, "a"):
         path.write_text("")
-        with pytest.raises(SessionTaken, match="open in another process"):
+        with pytest.raises(SessionLocked, match="open in another process"):
             claim_file(path, "a")
     assert open_files() == before
 
@@ -109,7 +109,7 @@ def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as child:
         child.setattr(locks.os, "getpid", lambda: -1)
         claim.release()
-    with pytest.raises(SessionTaken):
+    with pytest.raises(SessionLocked):
         claim_file(path, "a")
     locks._let_go()
     assert not locks._held
@@ -143,7 +143,7 @@ def test_on_windows_the_file_stays(windows: ModuleType, tmp_path: Path) -> None:
     for _ in range(2):
         with windows.claim_file(path, "a"):
             assert path.read_text() == str(os.getpid())
-            with pytest.raises(SessionTaken, match=f"process {os.getpid()}"):
+            with pytest.raises(SessionLocked, match=f"process {os.getpid()}"):
                 windows.claim_file(path, "a")
     assert path.exists()
     assert open_files() == before

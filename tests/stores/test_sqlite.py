@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.errors import SessionTaken, ToolcastError
+from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores import sqlite
 from toolcast.stores.sqlite import SQLiteStore
 
@@ -132,7 +132,7 @@ def test_memory_has_a_store_of_its_own() -> None:
 def test_one_file_by_two_names_has_one_lock(store: SQLiteStore, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(store.path)
-    with SQLiteStore(link) as other, store.claim("a"), pytest.raises(SessionTaken):
+    with SQLiteStore(link) as other, store.claim("a"), pytest.raises(SessionLocked):
         other.claim("a")
 
 

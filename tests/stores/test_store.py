@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.errors import SessionTaken, ToolcastError
+from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
@@ -238,13 +238,13 @@ def test_checked_gives_the_id() -> None:
 
 def test_a_claim_is_one_objects(store: Store) -> None:
     told = rf"'a' is open already, here in process {os.getpid()}: close it"
-    with store.claim("a"), store.claim("b"), pytest.raises(SessionTaken, match=told):
+    with store.claim("a"), store.claim("b"), pytest.raises(SessionLocked, match=told):
         store.claim("a")
     claim = store.claim("a")
     claim.release()
     with store.claim("a"):
         claim.release()  # is no longer its own, and lets nobody in
-        with pytest.raises(SessionTaken):
+        with pytest.raises(SessionLocked):
             store.claim("a")
 
 
@@ -257,7 +257,7 @@ def test_a_forgotten_claim_is_released(store: Store) -> None:
 
 def test_a_claimed_log_is_not_deleted(store: Store) -> None:
     store.append("a", [{}])
-    with store.claim("a"), pytest.raises(SessionTaken):
+    with store.claim("a"), pytest.raises(SessionLocked):
         store.delete("a")
     assert store.ids() == ["a"]
 
@@ -270,7 +270,7 @@ def test_of_many_threads_one_gets_it(store: Store) -> None:
         barrier.wait()
         try:
             got.append(store.claim("a"))
-        except SessionTaken as error:
+        except SessionLocked as error:
             got.append(str(error))
 
     each(8, claim)
@@ -286,7 +286,7 @@ def test_a_claim_goes_round_among_threads_and_is_never_twos(store: Store) -> Non
         while done < 50:
             try:
                 claim = store.claim("a")
-            except SessionTaken:
+            except SessionLocked:
                 continue
             inside.append(1)
             most.append(len(inside))
@@ -336,7 +336,7 @@ def test_what_was_appended_is_there_for_another_object(again: Callable[[], Store
 
 def test_two_objects_on_one_session_are_told_so(again: Callable[[], Store]) -> None:
     one, other = again(), again()
-    with one.claim("a"), pytest.raises(SessionTaken, match=f"process {os.getpid()}"):
+    with one.claim("a"), pytest.raises(SessionLocked, match=f"process {os.getpid()}"):
         other.claim("a")
     other.claim("a").release()
 
@@ -347,7 +347,7 @@ CLAIM = "claim = store.claim('a'); print('claimed', flush=True); sys.stdin.readl
 def test_two_processes_on_one_session_are_told_so(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     with running(kind, tmp_path, CLAIM) as owner:
         assert said(owner) == "claimed"
-        with pytest.raises(SessionTaken, match=rf"'a' is open in process {owner.pid}: .*end that process"):
+        with pytest.raises(SessionLocked, match=rf"'a' is open in process {owner.pid}: .*end that process"):
             again().claim("a")
         again().claim("b").release()
         owner.communicate("go on\n")
@@ -360,7 +360,7 @@ def test_the_death_of_the_owner_frees_it(kind: str, again: Callable[[], Store], 
         owner.kill()
         owner.wait()
         left = list(tmp_path.rglob("*.lock"))
-        with again().claim("a"), pytest.raises(SessionTaken, match=f"process {os.getpid()}"):
+        with again().claim("a"), pytest.raises(SessionLocked, match=f"process {os.getpid()}"):
             again().claim("a")
     assert left  # the dead could not remove it, and it did no harm
     assert sys.platform == "win32" or not list(tmp_path.rglob("*.lock"))

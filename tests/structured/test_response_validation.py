@@ -29,13 +29,13 @@ from toolcast import (
     assistant,
     user,
 )
-from toolcast.structured.response_validation import Reader, reask
+from toolcast.structured.response_validation import ResponseValidator, retry_messages
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import output_tools
 
 
-def reader(output: Any = Album, **options: Any) -> Reader:
-    return Reader({tool.name: tool for tool in output_tools(output)}, **options)
+def reader(output: Any = Album, **options: Any) -> ResponseValidator:
+    return ResponseValidator({tool.name: tool for tool in output_tools(output)}, **options)
 
 
 def answer(*calls: ToolCallPart, text: str = "", stop: Any = "tool_use") -> ChatResponse:
@@ -69,7 +69,7 @@ def test_an_unknown_tool_names_those_there_are() -> None:
     with pytest.raises(UnknownToolError, match="'Albumen'; it was offered: Album, Apology"):
         reader(Album | Apology).read(answer(call(SEA, "Albumen")))
     with pytest.raises(UnknownToolError, match="it was offered: none"):
-        Reader({}).read(answer(call(SEA)))
+        ResponseValidator({}).read(answer(call(SEA)))
 
 
 def test_arguments_that_max_tokens_cut_off() -> None:
@@ -327,7 +327,7 @@ def test_words_are_kept_and_an_empty_answer_is_told_of() -> None:
 def test_an_error_without_faults_is_told_in_its_words() -> None:
     response = answer(call(SEA))
     for error in (TryAgain("shorter, please"), UnknownToolError("shorter, please"), ValidationError("shorter, please")):
-        *history, _, told = reask([user("x")], response, error)
+        *history, _, told = retry_messages([user("x")], response, error)
         assert history == [user("x")]
         assert told.parts[0].content == "shorter, please"
 

@@ -19,7 +19,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from toolcast.agents.engine.engine import Engine
 from toolcast.chat.context import ChatState
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.testing import ScriptedLLM
 
@@ -112,7 +112,7 @@ CHAT_NAMES = ["sync", "asyncio", "trio"]
 class Act:
     """One work that goes on."""
 
-    def __init__(self, order: str, work: Work) -> None:
+    def __init__(self, order: str, work: StageTask) -> None:
         self.order = order
         self.work = work
         self.ended = threading.Event()
@@ -175,7 +175,7 @@ class Stage:
         """Whether no work has begun that nobody has asked for."""
         return self._acts.empty()
 
-    async def _perform(self, order: str, work: Work) -> None:
+    async def _perform(self, order: str, work: StageTask) -> None:
         act = Act(order, work)
         self._acts.put(act)
         await act.play()

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from toolcast.parsing.partial_value import Growing, plan_for
+from toolcast.parsing.partial_value import PartialValue, plan_for
 
 
 def pieces_of(document: Any, size: int) -> Iterator[str]:
@@ -19,9 +19,9 @@ def pieces_of(document: Any, size: int) -> Iterator[str]:
         yield text[start : start + size]
 
 
-def fed(type_form: Any, document: Any, *, size: int = 1, wrapped: bool = False, fail_fast: bool = True) -> Growing:
+def fed(type_form: Any, document: Any, *, size: int = 1, wrapped: bool = False, fail_fast: bool = True) -> PartialValue:
     """A growing value that has got the whole document."""
-    growing = Growing(plan_for(type_form), wrapped=wrapped, fail_fast=fail_fast)
+    growing = PartialValue(plan_for(type_form), wrapped=wrapped, fail_fast=fail_fast)
     for piece in pieces_of(document, size):
         growing.feed(piece)
     return growing
@@ -29,7 +29,7 @@ def fed(type_form: Any, document: Any, *, size: int = 1, wrapped: bool = False, 
 
 def looks(type_form: Any, document: Any, *, size: int = 1, wrapped: bool = False) -> list[str]:
     """How the snapshots look, one for each visible change."""
-    growing = Growing(plan_for(type_form), wrapped=wrapped)
+    growing = PartialValue(plan_for(type_form), wrapped=wrapped)
     return [repr(growing.value) for piece in pieces_of(document, size) if growing.feed(piece)]
 
 
@@ -40,7 +40,7 @@ def distinct(type_form: Any, document: Any, *, size: int = 1, wrapped: bool = Fa
 
 def stopped(type_form: Any, document: Any, *, wrapped: bool = False) -> tuple[list[Any], str]:
     """The errors that stop the stream, and the text up to there."""
-    growing = Growing(plan_for(type_form), wrapped=wrapped)
+    growing = PartialValue(plan_for(type_form), wrapped=wrapped)
     with pytest.raises(pydantic.ValidationError) as caught:
         for piece in pieces_of(document, 1):
             growing.feed(piece)

@@ -32,12 +32,12 @@ import pytest
 from toolcast.accumulator import Accumulator
 from toolcast.errors import StreamTruncated
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone
-from toolcast.providers.base import Conversation, Decoder, Wire
+from toolcast.providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 
 PIECE = 32
 ALIKE, LONG, EDGE, SOME = 3, 500, 50, 30
 
-_ASKED = Conversation("m", ())
+_ASKED = RequestInput("m", ())
 _LINE_ENDS = (b"\n", b"\r", b"\r\n")
 _borders = re.compile(rb"(?<=\n\n)(?=[^\n])")
 
@@ -83,7 +83,7 @@ class Recorded:
     protocol says it, after each of the payloads: none, where only the end of the answer ends them.
     """
 
-    wire: Wire
+    wire: ProviderAdapter
     files: list[Path]
     ends: Callable[[dict[str, Any]], object]
     calls_over: Callable[[Iterable[dict[str, Any]]], Iterable[int]] = lambda payloads: repeat(0)
@@ -194,9 +194,9 @@ def offsets(event: bytes, seed: str) -> Iterable[int]:
     return (*range(EDGE), *random.Random(seed).sample(inside, SOME), *range(inside.stop, len(event)))
 
 
-def copied(decoder: Decoder | bytes) -> Decoder:
+def copied(decoder: ResponseDecoder | bytes) -> ResponseDecoder:
     """A decoder that goes on from here, and leaves this one as it is. `copy.deepcopy` takes five times as long."""
-    copy: Decoder = pickle.loads(decoder if isinstance(decoder, bytes) else pickle.dumps(decoder))
+    copy: ResponseDecoder = pickle.loads(decoder if isinstance(decoder, bytes) else pickle.dumps(decoder))
     return copy
 
 
@@ -204,7 +204,7 @@ def copied(decoder: Decoder | bytes) -> Decoder:
 _START: dict[str, Any] = {"_head": None, "_sniffing": None}
 
 
-def state(decoder: Decoder) -> bytes:
+def state(decoder: ResponseDecoder) -> bytes:
     """All that a decoder knows. Where two of these differ, it may be for the number of objects that hold it."""
     return pickle.dumps(vars(decoder) | _START)
 
@@ -219,7 +219,7 @@ def known(value: Any) -> Any:
     return known(value.__getstate__()) if type(value).__module__.startswith("toolcast") else value
 
 
-def outcome(decoder: Decoder, rest: bytes) -> list[Event]:
+def outcome(decoder: ResponseDecoder, rest: bytes) -> list[Event]:
     return decoder.feed(rest) + decoder.close()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.scripted_screen import ScriptedScreen
 from toolcast import MemoryStore
-from toolcast.apps.repl.conversation import Conversation, Kit
+from toolcast.apps.repl.conversation import Kit, OpenConversation
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.llms.base import FunctionCallingLLM
@@ -28,7 +28,7 @@ def repl_on(
     """A REPL, not yet running."""
     wanted = MODES[mode] if mode else None
     kit = Kit(llm, wanted=wanted, own=as_tools(tuple(tools)), can_ask=screen.is_interactive)
-    return Repl(Conversation(kit, MemoryStore() if store is None else store, session), screen, **options)
+    return Repl(OpenConversation(kit, MemoryStore() if store is None else store, session), screen, **options)
 
 
 def chat(*typed: Any, llm: FunctionCallingLLM, tools: Iterable[Any] = (), **options: Any) -> ScriptedScreen:

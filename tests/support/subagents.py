@@ -22,7 +22,7 @@ from toolcast.messages import Message, ToolCallPart
 from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
-from toolcast.testing.scripted import Asked
+from toolcast.testing.scripted import ScriptedRequest
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.turn import Turn
 
@@ -92,7 +92,7 @@ class Mirror(ScriptedLLM):
     async def _events(
         self, messages: Sequence[Message], tools: Sequence[CallableTool], tool_choice: ToolChoice, settings: Settings
     ) -> AsyncIterator[Event]:
-        asked = Asked(tuple(messages), tuple(tools), tool_choice, settings)
+        asked = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
         for event in self._play(self._reply(messages[-1]), asked):
             yield event
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from support.chunks import call_deltas, delta
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Wire
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import ProviderAdapter
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, OPENAI
-from toolcast.providers.google.adapter import GoogleWire
-from toolcast.providers.mistral.adapter import MistralWire
-from toolcast.providers.ollama.adapter import OllamaWire
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.google.adapter import GoogleAdapter
+from toolcast.providers.mistral.adapter import MistralAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 
 
 @dataclass(frozen=True)
@@ -239,19 +239,19 @@ def ollama_whole(turn: Turn) -> bytes:
 class Protocol(NamedTuple):
     """How one protocol writes a turn. `in_pieces`: arguments are streamed."""
 
-    wire: Callable[[], Wire]
+    wire: Callable[[], ProviderAdapter]
     stream: Callable[[Turn], list[bytes]]
     whole: Callable[[Turn], bytes]
     in_pieces: bool = True
 
 
 PROTOCOLS = {
-    "chat": Protocol(lambda: OpenAIChatWire(GENERIC), chat_stream, chat_whole),
+    "chat": Protocol(lambda: OpenAIChatAdapter(GENERIC), chat_stream, chat_whole),
     "responses": Protocol(
-        lambda: OpenAIResponsesWire(OPENAI), responses_stream, lambda turn: json.dumps(responses_body(turn)).encode()
+        lambda: OpenAIResponsesAdapter(OPENAI), responses_stream, lambda turn: json.dumps(responses_body(turn)).encode()
     ),
-    "anthropic": Protocol(AnthropicWire, anthropic_stream, anthropic_whole),
-    "google": Protocol(GoogleWire, google_stream, google_whole, in_pieces=False),
-    "mistral": Protocol(MistralWire, mistral_stream, mistral_whole, in_pieces=False),
-    "ollama": Protocol(OllamaWire, ollama_stream, ollama_whole, in_pieces=False),
+    "anthropic": Protocol(AnthropicAdapter, anthropic_stream, anthropic_whole),
+    "google": Protocol(GoogleAdapter, google_stream, google_whole, in_pieces=False),
+    "mistral": Protocol(MistralAdapter, mistral_stream, mistral_whole, in_pieces=False),
+    "ollama": Protocol(OllamaAdapter, ollama_stream, ollama_whole, in_pieces=False),
 }

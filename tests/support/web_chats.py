@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from toolcast import Engine
-from toolcast.chat.effects import Work
+from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
     ChatEvent,
     GenerationSuccess,
@@ -25,7 +25,7 @@ TO_READY: tuple[ChatEvent, ...] = (LoadModel("any:model"), ModelLoadSuccess())
 TO_STREAMING: tuple[ChatEvent, ...] = (*TO_READY, QueueMessage("Hello"), ToolSearchSuccess(()), GenerationSuccess())
 
 
-async def never(work: Work) -> None:
+async def never(work: StageTask) -> None:
     """Work that does not end by itself."""
     await anyio.sleep_forever()
 

@@ -22,7 +22,7 @@ from toolcast import (
     system,
     user,
 )
-from toolcast.testing import Asked, ScriptedLLM, use_llm
+from toolcast.testing import ScriptedLLM, ScriptedRequest, use_llm
 
 
 def add(a: int, b: int) -> int:
@@ -89,7 +89,9 @@ def test_a_script_that_is_too_short_says_so(face: Face) -> None:
 def test_what_was_asked_is_remembered(face: Face) -> None:
     scripted = ScriptedLLM("a", settings=Settings(seed=1), system_prompt="Be brief.", model="parrot")
     face.chat(scripted, "x", settings=Settings(temperature=0.5))
-    assert scripted.requests == [Asked((system("Be brief."), user("x")), (), None, Settings(temperature=0.5, seed=1))]
+    assert scripted.requests == [
+        ScriptedRequest((system("Be brief."), user("x")), (), None, Settings(temperature=0.5, seed=1))
+    ]
     assert scripted.metadata == toolcast.LLMMetadata("parrot", "scripted")
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.toolbox import file_search
-from toolcast.toolbox.file_search import FileSearch, glob_fits, pattern_fits
+from toolcast.toolbox.file_search import FileFinder, glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
-from toolcast.toolbox.sandbox_paths import Root
+from toolcast.toolbox.sandbox_paths import SandboxRoot
 from toolcast.tools.context import ToolContext
 
 Output = list[str]
@@ -190,7 +190,7 @@ def test_a_search_that_is_cancelled_ends(folder: Path) -> None:
     context: ToolContext[Any] = ToolContext(tool="search_files")
     context.cancellation.cancel()
     with pytest.raises(TurnCancelled):
-        FileSearch(Root(folder)).search_files(context, "one")
+        FileFinder(SandboxRoot(folder)).search_files(context, "one")
 
 
 def test_a_search_ends_within_a_file(folder: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_search_ends_within_a_file(folder: Path) -> None:
             context.check()
 
     with pytest.raises(TurnCancelled):
-        FileSearch(Root(folder)).search_files(Cancelling(), "nothing", "b.txt")
+        FileFinder(SandboxRoot(folder)).search_files(Cancelling(), "nothing", "b.txt")
     assert len(checks) == 3
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain
-from toolcast.toolbox.file_text import Text, lines_of, text_in
+from toolcast.toolbox.file_text import FileText, lines_of, text_in
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_no_byte_is_changed(data: bytes) -> None:
 
 def test_a_sign_that_the_encoding_lacks() -> None:
     with pytest.raises(TryAgain, match="x is in latin-1, which has no '€'; write it without"):
-        Text("5 €", "latin-1").data("x")
+        FileText("5 €", "latin-1").data("x")
 
 
 @pytest.mark.parametrize(
     ("text", "newline"), [("a", "\n"), ("a\nb\r\n", "\n"), ("a\r\nb\r\nc\n", "\r\n"), ("", "\n"), ("a\rb", "\n")]
 )
 def test_line_ends(text: str, newline: str) -> None:
-    assert Text(text).newline == newline
+    assert FileText(text).newline == newline
 
 
 def test_lines() -> None:
-    assert Text("a\r\nb\n\n").lines == ["a", "b", ""]
+    assert FileText("a\r\nb\n\n").lines == ["a", "b", ""]
     assert lines_of("a\x0b\u2028b") == ["a\x0b\u2028b"]  # no line ends where a search tells lines
     assert lines_of("") == []

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain
 from toolcast.toolbox import sandbox_paths
-from toolcast.toolbox.sandbox_paths import Folder, Root, is_protected, kind_of
+from toolcast.toolbox.sandbox_paths import OpenDirectory, SandboxRoot, is_protected, kind_of
 
 INSIDE, OUTSIDE = b"inside", b"outside"
 
@@ -28,12 +28,12 @@ def from_folders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def root(tmp_path: Path, from_folders: bool) -> Root:
+def root(tmp_path: Path, from_folders: bool) -> SandboxRoot:
     """A root with a folder and a file, beside a file outside."""
     (tmp_path / "base" / "src").mkdir(parents=True)
     (tmp_path / "base" / "src" / "a.txt").write_bytes(INSIDE)
     (tmp_path / "secret.txt").write_bytes(OUTSIDE)
-    return Root(tmp_path / "base")
+    return SandboxRoot(tmp_path / "base")
 
 
 @pytest.fixture(autouse=True)
@@ -47,17 +47,17 @@ def names(folder: str | Path) -> list[str]:
     return sorted(entry.name for entry in Path(folder).iterdir())
 
 
-def read(root: Root, path: str) -> bytes:
+def read(root: SandboxRoot, path: str) -> bytes:
     with root.at(path) as place:
         return place.data()
 
 
-def link(root: Root, name: str, to: str | Path) -> None:
+def link(root: SandboxRoot, name: str, to: str | Path) -> None:
     (Path(root.path) / name).symlink_to(to)
 
 
 @pytest.mark.parametrize("path", ["src/a.txt", "./src//a.txt", "src/../src/a.txt", "src/./a.txt", "{root}/src/a.txt"])
-def test_what_is_below_is_read(root: Root, path: str) -> None:
+def test_what_is_below_is_read(root: SandboxRoot, path: str) -> None:
     assert read(root, path.format(root=root.path)) == INSIDE
 
 
@@ -69,12 +69,12 @@ def test_what_is_below_is_read(root: Root, path: str) -> None:
         *("/etc/hostname", "{root}x/a.txt", "/", "//etc/hostname"),
     ],
 )
-def test_what_is_not_below_is_refused(root: Root, path: str) -> None:
+def test_what_is_not_below_is_refused(root: SandboxRoot, path: str) -> None:
     with pytest.raises(TryAgain, match=r"leads out of the working folder; give a path in it"):
         read(root, path.format(root=root.path))
 
 
-def test_the_error_says_what_was_asked_for_and_not_where_a_link_leads(root: Root) -> None:
+def test_the_error_says_what_was_asked_for_and_not_where_a_link_leads(root: SandboxRoot) -> None:
     link(root, "out", "../secret.txt")
     with pytest.raises(TryAgain) as raised:
         read(root, "out")
@@ -85,7 +85,7 @@ def test_the_error_says_what_was_asked_for_and_not_where_a_link_leads(root: Root
 @pytest.mark.fault(137)
 @pytest.mark.parametrize("to", ["../secret.txt", "../..", "src/../../secret.txt", "{outside}", "/etc/hostname"])
 @pytest.mark.parametrize("behind", ["", "/x"])
-def test_links_do_not_lead_out(root: Root, tmp_path: Path, to: str, behind: str) -> None:
+def test_links_do_not_lead_out(root: SandboxRoot, tmp_path: Path, to: str, behind: str) -> None:
     link(root, "out", to.format(outside=tmp_path / "secret.txt"))
     with pytest.raises(TryAgain, match="leads out"):
         read(root, f"out{behind}")
@@ -101,18 +101,18 @@ def test_links_do_not_lead_out(root: Root, tmp_path: Path, to: str, behind: str)
         ("./src/../src", "way/a.txt"),
     ],
 )
-def test_links_that_stay_below_are_followed(root: Root, to: str, path: str) -> None:
+def test_links_that_stay_below_are_followed(root: SandboxRoot, to: str, path: str) -> None:
     link(root, "way", to.format(root=root.path))
     with root.at(path) as place:
         assert (place.path, place.data()) == ("src/a.txt", INSIDE)
 
 
-def test_an_absolute_link_begins_at_the_root(root: Root) -> None:
+def test_an_absolute_link_begins_at_the_root(root: SandboxRoot) -> None:
     link(root, "src/deep", f"{root.path}/src/a.txt")
     assert read(root, "src/deep") == INSIDE
 
 
-def test_links_that_lead_to_each_other_end(root: Root) -> None:
+def test_links_that_lead_to_each_other_end(root: SandboxRoot) -> None:
     link(root, "one", "two")
     link(root, "two", "one")
     with pytest.raises(TryAgain, match="through more than 40 links"):
@@ -120,7 +120,7 @@ def test_links_that_lead_to_each_other_end(root: Root) -> None:
 
 
 @pytest.mark.parametrize("path", ["way", "way/known", "deep/way"])
-def test_links_do_not_lead_to_what_is_protected(root: Root, path: str) -> None:
+def test_links_do_not_lead_to_what_is_protected(root: SandboxRoot, path: str) -> None:
     """Whoever allowed the path may have seen another link there."""
     for folder in (".ssh", "deep"):
         Path(root.path, folder).mkdir()
@@ -130,7 +130,7 @@ def test_links_do_not_lead_to_what_is_protected(root: Root, path: str) -> None:
         read(root, path)
 
 
-def test_a_protected_file_that_is_named_is_the_affair_of_permissions(root: Root) -> None:
+def test_a_protected_file_that_is_named_is_the_affair_of_permissions(root: SandboxRoot) -> None:
     Path(root.path, ".env").write_bytes(INSIDE)
     assert read(root, ".env") == INSIDE
 
@@ -140,15 +140,15 @@ def test_protected_names() -> None:
     assert not is_protected(".env.example") and not is_protected("environment.py")
 
 
-def test_a_root_that_is_a_link_may_be_named_either_way(tmp_path: Path, root: Root) -> None:
+def test_a_root_that_is_a_link_may_be_named_either_way(tmp_path: Path, root: SandboxRoot) -> None:
     (tmp_path / "linked").symlink_to("base")
-    linked = Root(tmp_path / "linked")
+    linked = SandboxRoot(tmp_path / "linked")
     assert linked.path == root.path
     assert read(linked, f"{tmp_path}/linked/src/a.txt") == read(linked, f"{root.path}/src/a.txt") == INSIDE
 
 
 @pytest.mark.parametrize("path", [".", "", "src/..", "{root}", "way"])
-def test_the_root_itself_is_a_place(root: Root, path: str) -> None:
+def test_the_root_itself_is_a_place(root: SandboxRoot, path: str) -> None:
     link(root, "way", ".")
     with root.at(path.format(root=root.path)) as place:
         assert (place.path, place.is_folder) == (".", True)
@@ -159,30 +159,30 @@ def test_a_root_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("nothing", "file"):
         with pytest.raises(ValueError, match="there is no folder"):
-            Root(tmp_path / name)
+            SandboxRoot(tmp_path / name)
 
 
 def test_a_root_that_is_gone(tmp_path: Path, from_folders: bool) -> None:
     (tmp_path / "base").mkdir()
-    root = Root(tmp_path / "base")
+    root = SandboxRoot(tmp_path / "base")
     (tmp_path / "base").rmdir()
     with pytest.raises(TryAgain, match=r"No such file|there is no"):
         read(root, "a/b")
 
 
 @pytest.mark.parametrize("path", ["nothing", "nothing/below", "src/nothing", "src/nothing/.."])
-def test_what_is_not_there(root: Root, path: str) -> None:
+def test_what_is_not_there(root: SandboxRoot, path: str) -> None:
     with pytest.raises(TryAgain, match=r"there is no (src/)?nothing; list_files tells what there is"):
         read(root, path)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\udcff" * 3 + "\ud800", "x" * 300])
-def test_what_the_system_refuses(root: Root, path: str) -> None:
+def test_what_the_system_refuses(root: SandboxRoot, path: str) -> None:
     with pytest.raises(TryAgain, match="cannot be used: "):
         read(root, path)
 
 
-def test_folders_are_no_files(root: Root) -> None:
+def test_folders_are_no_files(root: SandboxRoot) -> None:
     for path in ("src/a.txt/below", "src/a.txt/.."):
         with pytest.raises(TryAgain, match=r"src/a.txt is a file, and no folder"):
             read(root, path)
@@ -196,7 +196,7 @@ def test_folders_are_no_files(root: Root) -> None:
         place.names()
 
 
-def test_pipes_and_sockets_are_not_opened(root: Root) -> None:
+def test_pipes_and_sockets_are_not_opened(root: SandboxRoot) -> None:
     os.mkfifo(f"{root.path}/pipe")  # whoever opened it would wait for a writer
     with socket.socket(socket.AF_UNIX) as bound:
         here = Path.cwd()
@@ -214,12 +214,12 @@ def test_pipes_and_sockets_are_not_opened(root: Root) -> None:
 def test_kinds() -> None:
     assert kind_of(stat.S_IFCHR) == kind_of(stat.S_IFBLK) == "a device"
     assert kind_of(stat.S_IFLNK) == "a link" and kind_of(stat.S_IFREG | 0o644) == "a file"
-    with pytest.raises(TryAgain, match="null is a device, and no file"), Root("/dev").at("null") as place:
+    with pytest.raises(TryAgain, match="null is a device, and no file"), SandboxRoot("/dev").at("null") as place:
         place.data()
 
 
 @pytest.mark.fault(137)
-def test_a_large_file_is_refused(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_refused(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_paths, "LARGEST", 5)
     with pytest.raises(TryAgain, match=r"src/a.txt has 6 bytes, and only files of up to 5 are read"):
         read(root, "src/a.txt")
@@ -230,13 +230,13 @@ def test_a_large_file_is_refused(root: Root, monkeypatch: pytest.MonkeyPatch) ->
 # Writing.
 
 
-def put(root: Root, path: str, data: bytes) -> str:
+def put(root: SandboxRoot, path: str, data: bytes) -> str:
     with root.at(path, make_folders=True) as place:
         place.put(data)
         return place.path
 
 
-def test_a_file_is_made_with_its_folders(root: Root) -> None:
+def test_a_file_is_made_with_its_folders(root: SandboxRoot) -> None:
     assert put(root, "new/deep/a.txt", b"1") == "new/deep/a.txt"
     assert put(root, "new/deep/b.txt", b"2") == "new/deep/b.txt"
     assert read(root, "new/deep/a.txt") == b"1" and read(root, "new/deep/b.txt") == b"2"
@@ -245,18 +245,18 @@ def test_a_file_is_made_with_its_folders(root: Root) -> None:
     assert stat.S_IMODE(Path(root.path, "new/deep/a.txt").stat().st_mode) == 0o666 & ~umask
 
 
-def test_a_folder_that_somebody_else_makes_first(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = Folder.make_folder
+def test_a_folder_that_somebody_else_makes_first(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = OpenDirectory.make_folder
 
-    def later(folder: Folder, name: str) -> None:
+    def later(folder: OpenDirectory, name: str) -> None:
         make(folder, name)
         make(folder, name)
 
-    monkeypatch.setattr(Folder, "make_folder", later)
+    monkeypatch.setattr(OpenDirectory, "make_folder", later)
     assert put(root, "new/a.txt", b"1") == "new/a.txt"
 
 
-def test_a_file_is_replaced_and_keeps_its_mode(root: Root) -> None:
+def test_a_file_is_replaced_and_keeps_its_mode(root: SandboxRoot) -> None:
     file = Path(root.path, "src/a.txt")
     file.chmod(0o751)
     link(root, "way", "src/a.txt")
@@ -265,20 +265,20 @@ def test_a_file_is_replaced_and_keeps_its_mode(root: Root) -> None:
     assert names(file.parent) == ["a.txt"]
 
 
-def test_without_modes_to_keep(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_modes_to_keep(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "fchmod")
     put(root, "src/a.txt", b"new")
     assert read(root, "src/a.txt") == b"new"
 
 
-def test_a_write_protected_file_stays(root: Root) -> None:
+def test_a_write_protected_file_stays(root: SandboxRoot) -> None:
     Path(root.path, "src/a.txt").chmod(0o444)
     with pytest.raises(TryAgain, match=r"src/a.txt is write-protected"):
         put(root, "src/a.txt", b"new")
     assert read(root, "src/a.txt") == INSIDE
 
 
-def test_a_link_to_nothing_yet_is_written_through_if_it_stays_below(root: Root, tmp_path: Path) -> None:
+def test_a_link_to_nothing_yet_is_written_through_if_it_stays_below(root: SandboxRoot, tmp_path: Path) -> None:
     link(root, "later", "src/later.txt")
     link(root, "out", "../made.txt")
     assert put(root, "later", b"1") == "src/later.txt"
@@ -287,7 +287,7 @@ def test_a_link_to_nothing_yet_is_written_through_if_it_stays_below(root: Root, 
     assert names(tmp_path) == ["base", "secret.txt"]
 
 
-def test_a_file_that_cannot_be_written_is_left_as_it_was(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_is_left_as_it_was(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -302,19 +302,19 @@ def test_a_file_that_cannot_be_written_is_left_as_it_was(root: Root, monkeypatch
 
 def between(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[], object]) -> None:
     """Have something changed after it was looked at, and before it is opened."""
-    look, left = Folder.status, [change]
+    look, left = OpenDirectory.status, [change]
 
-    def status(folder: Folder, looked_at: str) -> Any:
+    def status(folder: OpenDirectory, looked_at: str) -> Any:
         found = look(folder, looked_at)
         if looked_at == name and left:
             left.pop()()
         return found
 
-    monkeypatch.setattr(Folder, "status", status)
+    monkeypatch.setattr(OpenDirectory, "status", status)
 
 
 @pytest.mark.parametrize("to", ["..", "/etc"])
-def test_a_folder_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+def test_a_folder_exchanged_for_a_link(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
     def exchange() -> None:
         Path(root.path, "src").rename(f"{root.path}/old")
         link(root, "src", to)
@@ -325,7 +325,7 @@ def test_a_folder_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.fault(137)
-def test_a_file_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_exchanged_for_a_link(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     def exchange() -> None:
         Path(root.path, "src/a.txt").unlink()
         link(root, "src/a.txt", "../../secret.txt")
@@ -335,14 +335,16 @@ def test_a_file_exchanged_for_a_link(root: Root, monkeypatch: pytest.MonkeyPatch
         read(root, "src/a.txt")
 
 
-def test_a_file_exchanged_for_a_link_where_opening_follows_links(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_exchanged_for_a_link_where_opening_follows_links(
+    root: SandboxRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox_paths, "_FROM_FOLDERS", False)
     monkeypatch.setattr(sandbox_paths, "_SAFELY", 0)
     test_a_file_exchanged_for_a_link(root, monkeypatch)
 
 
-def test_what_was_opened_by_its_path_is_looked_at_again(root: Root, tmp_path: Path) -> None:
-    folder, src = Folder(root.path, root.path, None), Path(root.path, "src")
+def test_what_was_opened_by_its_path_is_looked_at_again(root: SandboxRoot, tmp_path: Path) -> None:
+    folder, src = OpenDirectory(root.path, root.path, None), Path(root.path, "src")
     opened = (src / "a.txt").stat()
     (src / "a.txt").rename(src / "b.txt")
     (src / "a.txt").write_bytes(INSIDE)
@@ -352,7 +354,7 @@ def test_what_was_opened_by_its_path_is_looked_at_again(root: Root, tmp_path: Pa
         folder._look_again(str(tmp_path / "secret.txt"))
 
 
-def test_a_file_exchanged_for_a_pipe_does_not_hang(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_exchanged_for_a_pipe_does_not_hang(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     def exchange() -> None:
         Path(root.path, "src/a.txt").unlink()
         os.mkfifo(f"{root.path}/src/a.txt")
@@ -362,7 +364,9 @@ def test_a_file_exchanged_for_a_pipe_does_not_hang(root: Root, monkeypatch: pyte
         read(root, "src/a.txt")
 
 
-def test_a_folder_moved_away_does_not_take_the_file_elsewhere(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_moved_away_does_not_take_the_file_elsewhere(
+    root: SandboxRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was opened stays what it was: the file is found in the folder that was looked at."""
 
     def exchange() -> None:
@@ -394,7 +398,7 @@ def test_no_path_leads_out(links: dict[str, str], paths: list[str], from_folders
                 Path(top, folder, "a").write_bytes(held)
         for name, to in links.items():
             Path(top, "base", name).symlink_to(to.replace("{top}", top) or ".")
-        root = Root(f"{top}/base")
+        root = SandboxRoot(f"{top}/base")
         for path in (path.replace("{top}", top) for path in paths):
             assert outcome(read, root, path) in (INSIDE, b"", None)
             if not any(".." in text or top in text or "{top}" in text for text in (path, *links.values())):

@@ -26,7 +26,7 @@ from toolcast.events import ToolProgress
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import shell_command
 from toolcast.toolbox.shell_command import Excerpt, command_tool, environment_without_secrets, is_secret
-from toolcast.tools.callable_tool import Asked, CallableTool, ToolOutput
+from toolcast.tools.callable_tool import CallableTool, ToolInvocation, ToolOutput
 from toolcast.tools.context import ToolContext
 
 PATIENCE = 30
@@ -85,7 +85,7 @@ def names(folder: str | Path) -> list[str]:
 
 def run(tool: CallableTool, command: str, tell: Callable[[ToolProgress], object] | None = None) -> ToolOutput:
     context: ToolContext[Any] = ToolContext("1", tool.name, tell=tell)
-    return tool.answer(Asked({"command": command}, tool.read({"command": command})), context)
+    return tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
 
 
 def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress], object]:

@@ -20,9 +20,9 @@ from toolcast.toolbox import fetch, files, sandbox_paths, shell_command
 from toolcast.toolbox.fetch import fetch_tool
 from toolcast.toolbox.file_search import glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
-from toolcast.toolbox.sandbox_paths import Folder
+from toolcast.toolbox.sandbox_paths import OpenDirectory
 from toolcast.toolbox.shell_command import command_tool, environment_without_secrets
-from toolcast.tools.callable_tool import Asked
+from toolcast.tools.callable_tool import ToolInvocation
 from toolcast.tools.context import ToolContext
 
 PATIENCE = 30
@@ -70,13 +70,13 @@ def test_a_file_that_goes_away_while_its_folder_is_read_is_not_listed(
 
 def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Have something happen after a file was read, and before the new one takes its place."""
-    write = Folder.write
+    write = OpenDirectory.write
 
-    def later(folder: Folder, name: str, data: bytes, old: os.stat_result | None) -> None:
+    def later(folder: OpenDirectory, name: str, data: bytes, old: os.stat_result | None) -> None:
         change()
         write(folder, name, data, old)
 
-    monkeypatch.setattr(Folder, "write", later)
+    monkeypatch.setattr(OpenDirectory, "write", later)
 
 
 def test_what_somebody_else_writes_meanwhile_is_not_lost(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_who_left_the_group_is_not_heard_after_the_end(tmp_path: Path, monkeypat
     # The shell ends when the other one has left the group: then that opens the pipe.
     command = "setsid sh -c 'echo > out; cat gate; echo late' & cat out >/dev/null; echo said"
     context: ToolContext[Any] = ToolContext("1", tool.name, tell=told.append)
-    output = tool.answer(Asked({"command": command}, tool.read({"command": command})), context)
+    output = tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
     (tmp_path / "gate").write_bytes(b"")
     reading[0].join(PATIENCE)
     assert not reading[0].is_alive()

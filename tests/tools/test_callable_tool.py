@@ -21,7 +21,15 @@ from pydantic import BaseModel, Field
 from toolcast.errors import OutputTypeError, TryAgain, ValidationError
 from toolcast.messages import ImagePart, ToolResultPart
 from toolcast.providers.base import ToolSpec
-from toolcast.tools.callable_tool import Asked, CallableTool, ToolOutput, as_tool, as_tools, output_tools, tools_of
+from toolcast.tools.callable_tool import (
+    CallableTool,
+    ToolInvocation,
+    ToolOutput,
+    as_tool,
+    as_tools,
+    output_tools,
+    tools_of,
+)
 from toolcast.tools.results import text_of
 
 here: ContextVar[str] = ContextVar("here")
@@ -532,7 +540,7 @@ def test_a_tool_may_say_how_its_result_is_shown() -> None:
         return ToolOutput("x" * 20, "", raw_output=x, is_error=True, images=(image,))
 
     tool = as_tool(fails).with_(output_limit=4)
-    output = tool.answer(Asked('{"x": 1}', tool.read('{"x": 1}'), 100, "c1"))
+    output = tool.answer(ToolInvocation('{"x": 1}', tool.read('{"x": 1}'), 100, "c1"))
     assert output.part() == ToolResultPart("c1", "xxxx... [16 characters left out]", "fails", True, (image,))
     assert (output.raw_output, output.raw_input) == (1, '{"x": 1}')
 

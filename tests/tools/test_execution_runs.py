@@ -26,7 +26,7 @@ from toolcast.messages import ToolCallPart
 from toolcast.tools import execution
 from toolcast.tools.callable_tool import CallableTool, ToolOutput, as_tool, as_tools
 from toolcast.tools.context import ToolContext
-from toolcast.tools.execution import Job, ToolRun, groups, read_call
+from toolcast.tools.execution import ToolJob, ToolRun, groups, read_call
 
 here: ContextVar[str] = ContextVar("here", default="nowhere")
 
@@ -53,7 +53,7 @@ def reading(function: Any) -> CallableTool:
     return as_tool(function).with_(read_only=True)
 
 
-def jobs_of(tools: Sequence[Any], *calls: ToolCallPart) -> list[Job]:
+def jobs_of(tools: Sequence[Any], *calls: ToolCallPart) -> list[ToolJob]:
     offered = {tool.name: tool for tool in as_tools(tools)}
     return [read_call(each, offered) for each in calls]
 
@@ -66,11 +66,11 @@ class Turn:
     cancellation: Cancellation = field(default_factory=Cancellation)
     said: list[ToolProgress] = field(default_factory=list)
 
-    def begin(self, jobs: Sequence[Job], **options: Any) -> ToolRun:
+    def begin(self, jobs: Sequence[ToolJob], **options: Any) -> ToolRun:
         contexts = [ToolContext(job.call.id, job.call.name, "deps", self.cancellation) for job in jobs]
         return ToolRun(jobs, contexts, concurrent=self.concurrent, **options)
 
-    async def run(self, jobs: Sequence[Job], **options: Any) -> list[ToolOutput]:
+    async def run(self, jobs: Sequence[ToolJob], **options: Any) -> list[ToolOutput]:
         for group in groups(jobs):
             run = self.begin(group, **options)
             while said := await run.more():
@@ -430,7 +430,7 @@ def test_a_tool_that_raises_gives_a_result(drive: Drive, which: int, context: bo
 def test_what_is_no_exception_passes(drive: Drive, which: int, context: bool, error: type[BaseException]) -> None:
     tool = failing(error(), context)[which]
 
-    async def main(turn: Turn) -> Job:
+    async def main(turn: Turn) -> ToolJob:
         (job,) = jobs_of([tool], call(tool.__name__))
         with pytest.raises(error):
             await turn.run([job])
@@ -446,7 +446,7 @@ def test_what_is_no_exception_stops_the_others(drive: Drive) -> None:
         context.cancellation.then(stopped.set)
         await anyio.sleep_forever()
 
-    async def main(turn: Turn) -> list[Job]:
+    async def main(turn: Turn) -> list[ToolJob]:
         tool = failing(Stop(), context=True)[0]
         jobs = jobs_of([reading(wait), reading(tool)], call("wait"), call(tool.__name__, "b"))
         with pytest.raises(Stop):
@@ -662,7 +662,7 @@ def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypa
         context.cancellation.then(stopped.set)
         stopped.wait(FOREVER)
 
-    async def main(turn: Turn) -> list[Job]:
+    async def main(turn: Turn) -> list[ToolJob]:
         jobs = jobs_of([reading(wait)], call("wait"), call("wait", "b"))
         run = turn.begin(jobs)
         assert await run.more()
@@ -719,7 +719,7 @@ def test_whoever_cancels_from_another_thread_is_heard(drive: Drive, asynchronous
 
     tool = wait_async if asynchronous else wait
 
-    async def main(turn: Turn) -> Job:
+    async def main(turn: Turn) -> ToolJob:
         (job,) = jobs_of([tool], call(tool.__name__))
         run = turn.begin([job])
         assert await run.more()
@@ -752,7 +752,7 @@ def test_an_async_tool_alone_is_cancelled_without_a_loop() -> None:
 
 
 def test_stop_before_the_beginning(drive: Drive) -> None:
-    async def main(turn: Turn) -> Job:
+    async def main(turn: Turn) -> ToolJob:
         (job,) = jobs_of([double], call("double", x=1))
         run = turn.begin([job])
         await run.stop()
@@ -771,7 +771,7 @@ def test_what_is_abandoned_is_told_and_not_waited_for(drive: Drive) -> None:
         context.emit("begun")
         told.wait(FOREVER)
 
-    async def main(turn: Turn) -> Job:
+    async def main(turn: Turn) -> ToolJob:
         (job,) = jobs_of([wait], call("wait"))
         run = turn.begin([job])
         assert await run.more()

@@ -19,7 +19,7 @@ from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.providers.base import HTTPRequest, Secret
 from toolcast.transport.aiohttp_errors import unanswered, unheard
-from toolcast.transport.network import AsyncReply
+from toolcast.transport.network import AsyncResponse
 from transport.test_transport_errors import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces
 
 PASSWORD = "pw-canary-9876543210"
@@ -44,7 +44,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-async def opened(network: AiohttpNetwork, server: Loopback | str, read: float = 5.0) -> AsyncReply:
+async def opened(network: AiohttpNetwork, server: Loopback | str, read: float = 5.0) -> AsyncResponse:
     return await network.aopen(request_to(server), connect=5.0, read=read)
 
 

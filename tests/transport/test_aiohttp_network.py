@@ -21,7 +21,7 @@ from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, w
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
 from toolcast.providers.base import HTTPRequest
-from toolcast.transport.network import Body, Outside, async_outside
+from toolcast.transport.network import Body, IOBackend, async_backend
 from transport import test_httpx_connections as connections, test_network as door
 from transport.test_network import CHUNKED, Face, get, opened, request_to, rest
 
@@ -104,7 +104,7 @@ def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopba
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), chunk(b"three"), CLOSE)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         body = await opened(outside, server)
         assert await body.read(5.0) == b"one"
         gate.set()
@@ -126,7 +126,7 @@ def test_more_than_the_content_length(face: Face, server: Loopback, network: Aio
     pieces: list[Piece] = [start + b"one and more"] if at_once else [start, gate, b"one and more"]
     server.answer(*pieces, CLOSE)
 
-    async def work(outside: Outside) -> bytes | str:
+    async def work(outside: IOBackend) -> bytes | str:
         try:
             body = await opened(outside, server)
         except StreamInterrupted as error:
@@ -144,7 +144,7 @@ def test_headers_that_come_twice_or_are_no_text(face: Face, server: Loopback, ne
     )
     server.answer(start)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         headers = (await opened(outside, server)).headers
         assert headers == {"x-twice": "a, b", "x-utf": "é", "x-latin": "\ufffd", "content-length": "0"}
 
@@ -157,7 +157,7 @@ def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, netw
     server.answer(RESET)
     server.answer(whole(b"ok"))
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         await get(outside, server)
         body = await outside.open(request, connect=5.0, read=5.0)
         assert await rest(body) == [b"ok"]
@@ -171,7 +171,7 @@ def test_an_upload_that_nobody_takes_is_broken_off(face: Face, network: AiohttpN
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         request = HTTPRequest("POST", url, {}, bytes(50_000_000))
 
-        async def work(outside: Outside) -> int:
+        async def work(outside: IOBackend) -> int:
             with pytest.raises(Timeout) as caught:
                 await outside.open(request, connect=5.0, read=0.05)
             assert caught.value.phase == "first_token"
@@ -190,7 +190,7 @@ def test_no_free_connection_in_time(face: Face, server: Loopback) -> None:
     network = AiohttpNetwork(max_connections=1)
     server.answer(CHUNKED, HOLD)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         first = await opened(outside, server)
         with pytest.raises(Timeout) as caught:
             await outside.open(request_to(server), connect=0.02, read=5.0)
@@ -205,7 +205,7 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
     """Who was cancelled in the moment in which the time was over has been cancelled."""
     server.answer(HOLD)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         task = asyncio.ensure_future(opened(outside, server))
         await asyncio.to_thread(server.wait_requests, 1)
         alarms = [held for held in gc.get_objects() if type(held).__name__ == "Alarm" and held._call]
@@ -221,7 +221,7 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:
     held: list[Body] = []
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
         held.append(await opened(outside, server))
         assert await held[-1].read(5.0) == b"one"
@@ -239,7 +239,7 @@ def test_a_forked_child_opens_its_own_connection(
     server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        outside = async_outside(network)
+        outside = async_backend(network)
         assert await get(outside, server) == (200, b"")
         with monkeypatch.context() as child:
             child.setattr(os, "getpid", lambda: -1)
@@ -254,7 +254,7 @@ def test_a_forked_child_opens_its_own_connection(
 def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> None:
     async def main() -> None:
         network = AiohttpNetwork()
-        assert await get(async_outside(network), server) == (200, b"")
+        assert await get(async_backend(network), server) == (200, b"")
         assert server.open == 1
         del network
         gc.collect()
@@ -264,7 +264,7 @@ def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> No
 
 
 def test_closing_while_another_waits_for_its_answer(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         assert await get(outside, server) == (200, b"")
         server.answer(HOLD)
         task = asyncio.ensure_future(opened(outside, server))
@@ -282,7 +282,7 @@ def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: Aiohtt
     class Lost:
         closed = None
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         connector: Any = network._doors.running()._connector
         assert connector._new(Lost()).kept is None
 
@@ -328,7 +328,7 @@ def test_a_sync_call_is_refused(server: Loopback, network: AiohttpNetwork, backe
 
 
 def test_trio_is_refused(server: Loopback, network: AiohttpNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         with pytest.raises(BadRequest, match="under asyncio, not under trio"):
             await opened(outside, server)
         await network.aclose()

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from async_support.test_deadlines import Loop, alarm_of
-from toolcast.transport.aiohttp_responses import Line, Open
+from toolcast.transport.aiohttp_responses import ActiveAiohttpResponse, ResponseCancelHandle
 
 
 class Content:
@@ -35,9 +35,9 @@ def loop() -> Loop:
     return Loop()
 
 
-def opened(loop: Loop) -> tuple[Open, Content]:
+def opened(loop: Loop) -> tuple[ActiveAiohttpResponse, Content]:
     response: Any = type("Response", (), {"content": Content()})()
-    return Open(response, Line(), alarm_of(loop)), response.content
+    return ActiveAiohttpResponse(response, ResponseCancelHandle(), alarm_of(loop)), response.content
 
 
 def test_a_read_is_given_up_once_nothing_has_come(loop: Loop) -> None:

@@ -19,18 +19,18 @@ from toolcast import FallbackLLM, LLMError, OpenAI, StreamClosed, StreamInterrup
 from toolcast.async_support import sync_driver
 from toolcast.events import TextDelta
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.concurrency_limiter import InTurn
-from toolcast.llms.prompted import SpelledCalls
-from toolcast.llms.request import Ask
+from toolcast.llms.concurrency_limiter import LimitedEvents
+from toolcast.llms.prompted import PromptedEvents
+from toolcast.llms.request import ChatRequest
 from toolcast.llms.request_state import start_call
-from toolcast.llms.response_events import Source
+from toolcast.llms.response_events import ResponseEvents
 from toolcast.messages import user
 from toolcast.providers.base import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
-from toolcast.transport.cancel_handle import Line, line_here, shut
-from toolcast.transport.connection_pool import Lane
+from toolcast.transport.cancel_handle import CancelHandle, line_here, shut
+from toolcast.transport.connection_pool import PooledConnection
 from toolcast.transport.httpx_connections import _cut
-from toolcast.transport.httpx_responses import Open
+from toolcast.transport.httpx_responses import ActiveResponse
 from toolcast.transport.network import HttpxNetwork
 
 PATIENCE = 20.0
@@ -51,16 +51,16 @@ def openai(server: Loopback, **options: Any) -> OpenAI:
     return OpenAI("m-1", api_key="sk-canary", base_url=server.url.removesuffix("/chat"), **options)
 
 
-def asked(llm: FunctionCallingLLM, *, stream: bool = True) -> Source:
+def asked(llm: FunctionCallingLLM, *, stream: bool = True) -> ResponseEvents:
     outside = llm.sync_outside()
-    ask = Ask((user("x"),), settings=llm.merged(None), stream=stream, parallel=True)
+    ask = ChatRequest((user("x"),), settings=llm.merged(None), stream=stream, parallel=True)
     return llm.source(ask, outside, start_call(ask.settings, outside))
 
 
 class Reading(threading.Thread):
     """A thread that reads a source to its end. `some` is set with the first event."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ResponseEvents) -> None:
         super().__init__(daemon=True)
         self.source = source
         self.some = threading.Event()
@@ -187,7 +187,7 @@ def test_a_broken_call_does_not_begin(server: Loopback) -> None:
 
 
 def test_one_that_is_broken_while_it_connects(server: Loopback) -> None:
-    line = Line()
+    line = CancelHandle()
     request = HTTPRequest("POST", server.url, {}, b"{}")
 
     network = HttpxNetwork()
@@ -207,14 +207,14 @@ def test_the_wait_for_the_next_attempt_is_broken_off(server: Loopback) -> None:
     server.answer(whole(b"{}", 503, "retry-after: 50"))
     llm = openai(server)
     waiting = threading.Event()
-    own = Line.sleep
+    own = CancelHandle.sleep
 
-    def sleep(self: Line, seconds: float) -> None:
+    def sleep(self: CancelHandle, seconds: float) -> None:
         waiting.set()
         own(self, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Line, "sleep", sleep)
+        patch.setattr(CancelHandle, "sleep", sleep)
         reading = Reading(asked(llm))
         assert waiting.wait(PATIENCE)
         reading.source.break_off()
@@ -234,7 +234,7 @@ def test_the_wait_for_a_turn_is_broken_off(server: Loopback) -> None:
         sync_driver.run(early.pull())
     source = asked(llm)
     second = Reading(source)
-    assert isinstance(source, InTurn)
+    assert isinstance(source, LimitedEvents)
     while source._turn is None or source._turn.thread not in source._turn.slots.blocked:
         pass
     source.break_off()
@@ -266,7 +266,7 @@ def test_a_model_that_is_held_in_words() -> None:
         def break_off(self) -> None:
             broken.append("off")
 
-    SpelledCalls(Broken(), None, None, accept_damaged=False).break_off()  # type: ignore[arg-type]  # only break_off is called
+    PromptedEvents(Broken(), None, None, accept_damaged=False).break_off()  # type: ignore[arg-type]  # only break_off is called
     assert broken == ["off"]
 
 
@@ -305,7 +305,7 @@ def test_a_reply_of_the_users_own_is_told() -> None:
 
 def test_a_line_reaches_one_thing_at_a_time() -> None:
     told: list[str] = []
-    line = Line()
+    line = CancelHandle()
     assert line_here() is None
     with line:
         assert line_here() is line
@@ -321,7 +321,7 @@ def test_a_line_reaches_one_thing_at_a_time() -> None:
 
 
 def test_a_sleep_that_nobody_breaks() -> None:
-    line = Line()
+    line = CancelHandle()
     line.sleep(0.001)
     assert line.free()
 
@@ -330,7 +330,7 @@ def test_a_connection_that_may_serve_others_is_left_alone() -> None:
     one, other = socket.socketpair()
     with one, other:
         response = httpx.Response(200, extensions={"network_stream": Stream(one)})
-        kept = Open(Lane(httpx.HTTPTransport()), response, iter(()))
+        kept = ActiveResponse(PooledConnection(httpx.HTTPTransport()), response, iter(()))
         response.is_closed = True
         _cut(kept)
         one.sendall(b"x")

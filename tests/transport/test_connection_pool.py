@@ -17,7 +17,7 @@ from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
 from toolcast.providers.base import HTTPRequest, Secret
 from toolcast.transport import connection_pool as module
-from toolcast.transport.connection_pool import EXPIRY, Lane, Lanes, OneLane, place_of
+from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
 from toolcast.transport.network import HttpxNetwork
 
 HERE, THERE = "http://here:80", "http://there:80"
@@ -32,8 +32,8 @@ class Way:
 
 
 @pytest.fixture
-def lanes() -> Lanes:
-    return Lanes(httpx, Way, 20)
+def lanes() -> ConnectionPool:
+    return ConnectionPool(httpx, Way, 20)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def afetch(network: HttpxNetwork, server: Loopback) -> bytes:
 # ---- which
 
 
-def test_the_lane_that_came_back_last_goes_out_first(lanes: Lanes) -> None:
+def test_the_lane_that_came_back_last_goes_out_first(lanes: ConnectionPool) -> None:
     first, second, elsewhere = lanes.pick(HERE), lanes.pick(HERE), lanes.pick(THERE)
     for lane in (second, first, elsewhere):
         assert lanes.put(lane, True) == []
@@ -71,14 +71,14 @@ def test_the_lane_that_came_back_last_goes_out_first(lanes: Lanes) -> None:
     assert lanes.pick(HERE) not in (first, second, elsewhere)
 
 
-def test_a_lane_whose_answer_was_not_read_to_its_end_is_closed(lanes: Lanes) -> None:
+def test_a_lane_whose_answer_was_not_read_to_its_end_is_closed(lanes: ConnectionPool) -> None:
     lane = lanes.pick(HERE)
     assert lanes.put(lane, False) == [lane]
     assert lanes.pick(HERE) is not lane
 
 
 def test_where_no_lane_may_be_added_the_oldest_changes_over() -> None:
-    lanes = Lanes(httpx, Way, 10)
+    lanes = ConnectionPool(httpx, Way, 10)
     oldest, newest, *_ = [lanes.pick(HERE) for _ in range(10)]
     lanes.put(oldest, True)
     lanes.put(newest, True)
@@ -86,7 +86,7 @@ def test_where_no_lane_may_be_added_the_oldest_changes_over() -> None:
     assert oldest.origin == THERE
 
 
-def test_a_tenth_is_kept_and_not_for_long(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenth_is_kept_and_not_for_long(lanes: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     used = [lanes.pick(HERE) for _ in range(5)]
@@ -98,7 +98,7 @@ def test_a_tenth_is_kept_and_not_for_long(lanes: Lanes, monkeypatch: pytest.Monk
     assert lanes.drain() == [other]
 
 
-def test_what_comes_back_after_the_end_is_closed(lanes: Lanes) -> None:
+def test_what_comes_back_after_the_end_is_closed(lanes: ConnectionPool) -> None:
     idle, busy = lanes.pick(HERE), lanes.pick(HERE)
     lanes.put(idle, True)
     assert lanes.drain() == [idle]
@@ -107,7 +107,7 @@ def test_what_comes_back_after_the_end_is_closed(lanes: Lanes) -> None:
 
 def test_a_client_of_the_users_is_the_only_lane_and_stays() -> None:
     with httpx.Client() as client:
-        lanes = OneLane(httpx, client)
+        lanes = SingleConnection(httpx, client)
         lane = lanes.pick(HERE)
         assert lanes.pick(THERE) is lane
         assert lane.way is client
@@ -116,15 +116,15 @@ def test_a_client_of_the_users_is_the_only_lane_and_stays() -> None:
 
 
 def test_how_a_lane_sends() -> None:
-    assert Lane(Way()).send("request") == "request"
+    assert PooledConnection(Way()).send("request") == "request"
 
 
 def test_a_place_is_read_once() -> None:
-    place = place_of(httpx, "http://Example.com:8080/v1?a=b")
+    place = origin_of(httpx, "http://Example.com:8080/v1?a=b")
     assert (place.origin, place.headers["host"], place.login) == ("http://example.com:8080", "example.com:8080", {})
-    assert place_of(httpx, "http://Example.com:8080/v1?a=b") is place
+    assert origin_of(httpx, "http://Example.com:8080/v1?a=b") is place
     with pytest.raises(httpx.InvalidURL):
-        place_of(httpx, "http://[::1/")
+        origin_of(httpx, "http://[::1/")
 
 
 # ---- over a server
@@ -248,7 +248,7 @@ def test_a_lane_whose_package_is_missing() -> None:
         raise ImportError("Using SOCKS proxy, but the 'socksio' package is not installed.")
 
     with pytest.raises(ConnectFailed, match="no connection is made: Using SOCKS proxy, but the 'socksio' package"):
-        Lanes(httpx, make, 1).pick("http://host")
+        ConnectionPool(httpx, make, 1).pick("http://host")
 
 
 @pytest.mark.fault(37)
@@ -308,7 +308,7 @@ def test_a_users_client_looks_at_redirects(server: Loopback) -> None:
 
 
 def test_a_connection_to_an_address_is_for_one_name_only() -> None:
-    origins = {place_of(httpx, "https://127.0.0.1/", name).origin for name in (None, "a.example", "b.example")}
+    origins = {origin_of(httpx, "https://127.0.0.1/", name).origin for name in (None, "a.example", "b.example")}
     assert len(origins) == 3
 
 

@@ -20,8 +20,8 @@ from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
 from toolcast.providers.base import HTTPRequest, Secret
 from toolcast.transport.aiohttp_network import AiohttpNetwork
-from toolcast.transport.httpx_connections import AsyncDoor
-from toolcast.transport.network import AsyncReply, HttpxNetwork
+from toolcast.transport.httpx_connections import AsyncConnections
+from toolcast.transport.network import AsyncResponse, HttpxNetwork
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")
@@ -52,13 +52,13 @@ def request_to(server: Loopback | str) -> HTTPRequest:
     return HTTPRequest("POST", url, {"X-Api-Key": Secret(KEY)}, b"{}")
 
 
-async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncReply:
+async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncResponse:
     return await network.aopen(request_to(server), connect=5.0, read=5.0)
 
 
 def pool(network: HttpxNetwork) -> list[Any]:
     """The connections that httpcore believes in, in the running loop."""
-    door: AsyncDoor = network._doors.running()
+    door: AsyncConnections = network._doors.running()
     assert not door.open
     assert door._room.value == door._lanes.most
     assert door._lanes._count == len(door._lanes._idle)
@@ -409,7 +409,7 @@ def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, 
     async def main() -> None:
         server.answer(CHUNKED, HOLD)
         reply: Any = await aopen(network, server)
-        door: AsyncDoor = network._doors.running()
+        door: AsyncConnections = network._doors.running()
         door.open.clear()
         await door._undo((reply._kept.lane, reply._kept.response))
         assert pool(network) == []

@@ -29,21 +29,21 @@ from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.network import (
     Body,
     HttpxNetwork,
+    IOBackend,
     Network,
-    Outside,
     SystemClock,
-    async_outside,
+    async_backend,
     read_body,
-    sync_outside,
+    sync_backend,
 )
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")
-Work = Callable[[Outside], Awaitable[Any]]
+Work = Callable[[IOBackend], Awaitable[Any]]
 
 
 class Face:
-    """A way to run what awaits an `Outside`."""
+    """A way to run what awaits an `IOBackend`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,12 +52,12 @@ class Face:
 
     def __call__(self, network: Network, work: Work) -> Any:
         if self.name == "sync":
-            return sync_driver.run(work(sync_outside(network)))
+            return sync_driver.run(work(sync_backend(network)))
 
         async def main() -> Any:
             if self.is_async:
-                return await work(async_outside(network))
-            return sync_driver.run(work(sync_outside(network)))
+                return await work(async_backend(network))
+            return sync_driver.run(work(sync_backend(network)))
 
         return anyio.run(main, backend=self.backend)
 
@@ -87,7 +87,7 @@ def request_to(server: Loopback | str, **headers: str) -> HTTPRequest:
     return HTTPRequest("POST", url, {"X-Api-Key": Secret(KEY), **headers}, b'{"model": "m"}')
 
 
-async def opened(outside: Outside, server: Loopback | str, seconds: float = 5.0) -> Body:
+async def opened(outside: IOBackend, server: Loopback | str, seconds: float = 5.0) -> Body:
     return await outside.open(request_to(server), connect=seconds, read=seconds)
 
 
@@ -98,7 +98,7 @@ async def rest(body: Body) -> list[bytes]:
     return pieces
 
 
-async def get(outside: Outside, server: Loopback | str) -> tuple[int, bytes]:
+async def get(outside: IOBackend, server: Loopback | str) -> tuple[int, bytes]:
     """Status and whole body."""
     body = await opened(outside, server)
     return body.status, b"".join(await rest(body))
@@ -108,7 +108,7 @@ def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network:
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), END)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         body = await opened(outside, server)
         assert (body.status, body.headers["content-type"]) == (200, "text/event-stream")
         assert await body.read(5.0) == b"one"
@@ -125,7 +125,7 @@ def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network:
 
 
 def test_a_connection_is_used_again(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         for _ in range(3):
             server.answer(CHUNKED, chunk(b"one"), END)
             assert await get(outside, server) == (200, b"one")
@@ -191,7 +191,7 @@ def test_answers_on_the_way_are_passed_over(face: Face, server: Loopback, networ
 
 @pytest.mark.fault(38)
 def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         for _ in range(2):
             server.answer(whole(b"ok", 200, "connection: close"), CLOSE)
             assert await get(outside, server) == (200, b"ok")
@@ -203,7 +203,7 @@ def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: L
 def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), RESET)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         body = await opened(outside, server)
         with pytest.raises(StreamInterrupted):
             await rest(body)
@@ -252,7 +252,7 @@ def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: s
 def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
     request = HTTPRequest("POST", server.url, {name: Secret(KEY + value)}, b"")
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         await outside.open(request, connect=1.0, read=1.0)
 
     with pytest.raises(BadRequest, match=repr(name)) as caught:
@@ -267,12 +267,12 @@ def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNet
 def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(HOLD)
 
-    async def silent(outside: Outside) -> None:
+    async def silent(outside: IOBackend) -> None:
         with pytest.raises(Timeout) as caught:
             await outside.open(request_to(server), connect=5.0, read=0.05)
         assert caught.value.phase == "first_token"
 
-    async def stalled(outside: Outside) -> None:
+    async def stalled(outside: IOBackend) -> None:
         body = await outside.open(request_to(server), connect=5.0, read=None if face.is_async else 0.05)
         assert await body.read(5.0) == b"one"
         with pytest.raises(TimeoutError):
@@ -303,7 +303,7 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
         *(chunk(packed[:4000]), gate, chunk(packed[4000:]), END),
     )
 
-    async def work(outside: Outside) -> bytes:
+    async def work(outside: IOBackend) -> bytes:
         body = await opened(outside, server)
         first = await body.read(5.0)
         gate.set()
@@ -314,7 +314,7 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
 
 @pytest.mark.fault(13)
 def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: Outside) -> Any:
+    async def work(outside: IOBackend) -> Any:
         assert await get(outside, server) == (200, b"")
         return await get(outside, server)
 
@@ -332,7 +332,7 @@ def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, netwo
 
 
 def test_closing_early_gives_the_connection_back(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         for reads in (0, 1):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
             body = await opened(outside, server)
@@ -354,7 +354,7 @@ def test_a_forgotten_answer_gives_the_connection_back(
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         held: list[Any] = [await opened(outside, server)]
         if reads:
             assert await held[0].read(5.0) == b"one"
@@ -372,7 +372,7 @@ def test_a_forgotten_answer_gives_the_connection_back(
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: HttpxNetwork) -> None:
     held: list[Body] = []
 
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
         held.append(await opened(outside, server))
         assert await held[-1].read(5.0) == b"one"
@@ -388,7 +388,7 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
 
 
 def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: Outside) -> None:
+    async def work(outside: IOBackend) -> None:
         for _ in range(2):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
             body = await opened(outside, server)
@@ -419,7 +419,7 @@ def test_a_child_leaves_its_parents_connections_alone(
 ) -> None:
     async def main() -> None:
         server.answer(whole(b"one"))
-        body = await opened(async_outside(network), server)
+        body = await opened(async_backend(network), server)
         with monkeypatch.context() as child:
             child.setattr(os, "getpid", lambda: -1)
             network.close()
@@ -432,11 +432,11 @@ def test_the_real_clock() -> None:
     clock = SystemClock()
     assert clock.now() <= clock.now()
     assert clock.time() > 1.7e9
-    for outside in (sync_outside(HttpxNetwork(), clock), async_outside(HttpxNetwork(), clock)):
+    for outside in (sync_backend(HttpxNetwork(), clock), async_backend(HttpxNetwork(), clock)):
         assert outside.now() <= outside.now()
         assert outside.time() > 1.7e9
-    sync_driver.run(sync_outside(HttpxNetwork()).sleep(0.0))
-    anyio.run(async_outside(HttpxNetwork()).sleep, 0.0)
+    sync_driver.run(sync_backend(HttpxNetwork()).sleep(0.0))
+    anyio.run(async_backend(HttpxNetwork()).sleep, 0.0)
 
 
 @pytest.mark.parametrize(("limit", "read"), [(100, b"abcdef"), (4, b"abcdef"), (3, b"abcd"), (0, b"ab"), (2, b"abcd")])

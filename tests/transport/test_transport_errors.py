@@ -22,7 +22,7 @@ from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, w
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.providers.base import HTTPRequest, Secret
-from toolcast.transport.network import AsyncReply, HttpxNetwork
+from toolcast.transport.network import AsyncResponse, HttpxNetwork
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")
@@ -53,7 +53,7 @@ def request_to(server: Loopback | str) -> HTTPRequest:
     return HTTPRequest("POST", url, {"X-Api-Key": Secret(KEY)}, b"{}")
 
 
-async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncReply:
+async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncResponse:
     return await network.aopen(request_to(server), connect=5.0, read=5.0)
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from toolcast import (
     AgentEvent,
-    Answer,
+    ApprovalDecision,
     AsyncTurnStream,
     Engine,
     Message,
@@ -64,8 +64,8 @@ async def turns_awaited(engine: Engine) -> None:
         assert_type(event, AgentEvent[Album])
 
 
-def approvals(request: PermissionRequest) -> Answer:
-    assert_type(request.allow(), Answer)
+def approvals(request: PermissionRequest) -> ApprovalDecision:
+    assert_type(request.allow(), ApprovalDecision)
     return request.edit({"path": "notes.txt"})
 
 

@@ -483,7 +483,7 @@ def test_two_terminals_with_one_session(tmp_path: Path) -> None:
             with Session.resume("mine", Engine(llm), store) as session:
                 print(session.engine.history[-1].text)
             """
-        assert "mine" in play(resume, server, opening=OPENING).failed_with("SessionTaken")
+        assert "mine" in play(resume, server, opening=OPENING).failed_with("SessionLocked")
         first.kill()
         first.communicate()
         assert play(resume, server, opening=OPENING).went_well() == ["Hello."]

@@ -34,10 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit code. 0: all was answered; 1: a turn failed, in a pipe; 130: Ctrl-C."""
-    from .repl.startup import Options, Terminal, opened
+    from .repl.startup import ReplOptions, Terminal, opened
 
-    names = Options.__dataclass_fields__
-    options = Options(**{name: value for name, value in vars(arguments).items() if name in names})
+    names = ReplOptions.__dataclass_fields__
+    options = ReplOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what cannot be read or shown is no reason to stop

@@ -25,14 +25,14 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     try:
-        from .web.startup import Options, serve
+        from .web.startup import WebOptions, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
         message = "toolcast web needs starlette and uvicorn: pip install 'toolcast[web]'"
         raise ImportError(message, name=error.name) from error
-    names = Options.__dataclass_fields__
-    options = Options(**{name: value for name, value in vars(arguments).items() if name in names})
+    names = WebOptions.__dataclass_fields__
+    options = WebOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     if options.is_open:
         print(
             f"toolcast: {options.host} can be reached by others: whoever has the address of the page can use the chat "

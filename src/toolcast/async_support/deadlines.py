@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 
 
-class Alarm:
+class Deadline:
     """The time limits of waits that come one after the other, in one event loop of asyncio."""
 
     __slots__ = ("_call", "_loop", "_timer", "_until")

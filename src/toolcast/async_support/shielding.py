@@ -26,7 +26,7 @@ import anyio
 
 from ..errors import WouldSuspend
 from . import sync_driver
-from .deadlines import Alarm
+from .deadlines import Deadline
 from .exception_groups import ungrouped
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Patience:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._alarm = Alarm(loop)
+        self._alarm = Deadline(loop)
         self._task: asyncio.Task[Any] | None = None
         self._over = False
         self._begun = False

@@ -1,6 +1,6 @@
 """What the rows of the chat machine (chat_transitions.py) do: its actions.
 
-An action writes the next context into a `Draft`, and orders work there.
+An action writes the next context into a `ContextBuilder`, and orders work there.
 Whatever is done, each call of the last answer keeps its place, and gets one result, in call order.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from ..agents.engine.history import CUT_OFF, GONE_ON, Ids, denied, says_something, unanswered
-from ..approvals import Answer, PermissionRequest
+from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import TextDelta
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from ..providers.content_parts import valid_arguments
@@ -48,7 +48,7 @@ class Effect:
     run: int
 
 
-class Draft:
+class ContextBuilder:
     """The context that comes out in the end, while the actions of a row write it."""
 
     __slots__ = ("context", "effects")
@@ -77,12 +77,12 @@ class Draft:
         self.context = replace(self.context, messages=(*self.context.messages, message))
 
 
-def enqueue(draft: Draft, event: QueueMessage) -> None:
+def enqueue(draft: ContextBuilder, event: QueueMessage) -> None:
     """Keep what is said until the chat is ready."""
     draft.context = replace(draft.context, queue=(*draft.context.queue, event.message))
 
 
-def deliver_queue(draft: Draft, event: ChatEvent) -> None:
+def deliver_queue(draft: ContextBuilder, event: ChatEvent) -> None:
     """Say all that waited, and begin a turn. Calls that failed are not run any more."""
     failed = draft.context.last_error
     _close(draft, f"The tool failed: {failed.message}" if failed else "The tool failed.", GONE_ON)
@@ -92,48 +92,48 @@ def deliver_queue(draft: Draft, event: ChatEvent) -> None:
     )
 
 
-def set_model(draft: Draft, event: LoadModel) -> None:
+def set_model(draft: ContextBuilder, event: LoadModel) -> None:
     """Note which model is wanted."""
     draft.context = replace(draft.context, model=event.model_id, load_progress=0.0, last_error=None)
 
 
-def note_progress(draft: Draft, event: ModelLoadProgress) -> None:
+def note_progress(draft: ContextBuilder, event: ModelLoadProgress) -> None:
     """Note how much of the model is there."""
     draft.context = replace(draft.context, load_progress=event.progress)
 
 
-def note_loaded(draft: Draft, event: ModelLoadSuccess) -> None:
+def note_loaded(draft: ContextBuilder, event: ModelLoadSuccess) -> None:
     """Note that all of the model is there."""
     draft.context = replace(draft.context, load_progress=100.0)
 
 
-def begin_anew(draft: Draft, event: ChatEvent) -> None:
+def begin_anew(draft: ContextBuilder, event: ChatEvent) -> None:
     """Forget the failure, and give the turn as many rounds as it had at first."""
     draft.context = replace(draft.context, last_error=None, retry=None, rounds=0)
 
 
-def start_loading(draft: Draft, event: ChatEvent) -> None:
+def start_loading(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the model is loaded."""
     draft.start("load_model")
 
 
-def start_tool_search(draft: Draft, event: ChatEvent) -> None:
+def start_tool_search(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the tools that fit are found."""
     draft.start("search_tools")
 
 
-def keep_tools(draft: Draft, event: ToolSearchSuccess) -> None:
+def keep_tools(draft: ContextBuilder, event: ToolSearchSuccess) -> None:
     """Note the tools that were found."""
     draft.context = replace(draft.context, tools=tuple(event.tools))
 
 
-def start_generating(draft: Draft, event: ChatEvent) -> None:
+def start_generating(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the model is asked."""
     draft.context = replace(draft.context, streamed=NOTHING_STREAMED, stop_reason=None)
     draft.start("generate")
 
 
-def drop_interrupted(draft: Draft, event: ChatEvent) -> None:
+def drop_interrupted(draft: ContextBuilder, event: ChatEvent) -> None:
     """Take out what was written of the answer that is asked for once more."""
     context = draft.context
     last = len(context.messages) - 1
@@ -145,13 +145,13 @@ def drop_interrupted(draft: Draft, event: ChatEvent) -> None:
         )
 
 
-def append_chunk(draft: Draft, event: StreamChunk) -> None:
+def append_chunk(draft: ContextBuilder, event: StreamChunk) -> None:
     """Keep a piece of the answer."""
     piece = TextDelta(event.content) if isinstance(event.content, str) else event.content
     draft.context = replace(draft.context, streamed=draft.context.streamed.added(piece))
 
 
-def append_assistant_message(draft: Draft, event: StreamComplete) -> None:
+def append_assistant_message(draft: ContextBuilder, event: StreamComplete) -> None:
     """Put the answer into the messages."""
     answer = answer_of(draft.context, event)
     if says_something(answer):
@@ -162,12 +162,12 @@ def append_assistant_message(draft: Draft, event: StreamComplete) -> None:
     )
 
 
-def refuse_cut_calls(draft: Draft, event: StreamComplete) -> None:
+def refuse_cut_calls(draft: ContextBuilder, event: StreamComplete) -> None:
     """Calls of an answer that was cut off are not run."""
     _close(draft, CUT_OFF, CUT_OFF)
 
 
-def keep_partial_text(draft: Draft, event: ChatEvent) -> None:
+def keep_partial_text(draft: ContextBuilder, event: ChatEvent) -> None:
     """Keep what was written of an answer that broke off, and mark it."""
     context = draft.context
     text = context.streamed.text if len(context.streamed) else ""
@@ -177,7 +177,7 @@ def keep_partial_text(draft: Draft, event: ChatEvent) -> None:
     draft.context = replace(draft.context, streamed=NOTHING_STREAMED)
 
 
-def await_approval(draft: Draft, event: StreamComplete) -> None:
+def await_approval(draft: ContextBuilder, event: StreamComplete) -> None:
     """Note the calls that somebody must be asked about: in doubt, all of them."""
     answer, asked = answer_of(draft.context, event), event.pending
     calls = _sound(answer, draft.context.messages).tool_calls
@@ -187,7 +187,7 @@ def await_approval(draft: Draft, event: StreamComplete) -> None:
     draft.context = replace(draft.context, pending=asked)
 
 
-def approve(draft: Draft, event: ApproveToolCall) -> None:
+def approve(draft: ContextBuilder, event: ApproveToolCall) -> None:
     """Note which calls may run by now, and with which arguments."""
     requests = meant(draft.context, event)
     answers = tuple([_allowed(request, event) for request in requests])
@@ -195,19 +195,19 @@ def approve(draft: Draft, event: ApproveToolCall) -> None:
     draft.context = replace(draft.context, answers=(*draft.context.answers, *answers), pending=waiting)
 
 
-def call_tool(draft: Draft, event: ChatEvent) -> None:
+def call_tool(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the calls run that may."""
     waiting = {request.call_id for request in draft.context.pending}
     draft.context = replace(draft.context, running=tuple([call.id for call in _open(draft) if call.id not in waiting]))
     draft.start("call_tools")
 
 
-def count_round(draft: Draft, event: ChatEvent) -> None:
+def count_round(draft: ContextBuilder, event: ChatEvent) -> None:
     """Note that tools are used once more in this turn."""
     draft.context = replace(draft.context, rounds=draft.context.rounds + 1)
 
 
-def append_tool_response_message(draft: Draft, event: ToolCallSuccess) -> None:
+def append_tool_response_message(draft: ContextBuilder, event: ToolCallSuccess) -> None:
     """Put the result of a call into the messages, at its place in call order."""
     context, result = draft.context, event.result
     draft.context = replace(draft.context, pending=still_pending(context, event))
@@ -220,7 +220,7 @@ def append_tool_response_message(draft: Draft, event: ToolCallSuccess) -> None:
         draft.context = replace(draft.context, remembered=event.remembered)
 
 
-def append_tool_rejection_message(draft: Draft, event: RejectToolCall) -> None:
+def append_tool_rejection_message(draft: ContextBuilder, event: RejectToolCall) -> None:
     """Have the model read that the calls were not allowed."""
     requests = meant(draft.context, event)
     for request in requests:
@@ -231,58 +231,58 @@ def append_tool_rejection_message(draft: Draft, event: RejectToolCall) -> None:
     )
 
 
-def close_calls(draft: Draft, event: ChatEvent) -> None:
+def close_calls(draft: ContextBuilder, event: ChatEvent) -> None:
     """Reject every call that has no result: those that run have begun, and may have had their effect."""
     _close(draft, BROKEN_OFF, denied("the user interrupted"))
 
 
-def note_failure(draft: Draft, event: Failure) -> None:
+def note_failure(draft: ContextBuilder, event: Failure) -> None:
     """Note what failed, and why."""
     draft.fail(_STAGES[type(event)], event.error, event.retryable)
 
 
-def note_limit(draft: Draft, event: ChatEvent) -> None:
+def note_limit(draft: ContextBuilder, event: ChatEvent) -> None:
     """Note that the turn has used tools as often as it may."""
     rounds = draft.context.max_rounds
     draft.fail("tool_search", f"tools were used {rounds} times in this turn; RETRY_TOOL_SEARCH goes on with it")
 
 
-def can_be_loaded_again(draft: Draft, event: ChatEvent) -> None:
+def can_be_loaded_again(draft: ContextBuilder, event: ChatEvent) -> None:
     """Note that the model was not loaded because nobody wanted it any more."""
     draft.fail("model_load", "loading was stopped; LOAD_MODEL begins it again")
 
 
-def can_search_again(draft: Draft, event: ChatEvent) -> None:
+def can_search_again(draft: ContextBuilder, event: ChatEvent) -> None:
     """Note that the turn can go on with the tool search."""
     draft.context = replace(draft.context, retry="tool_search")
 
 
-def can_generate_again(draft: Draft, event: ChatEvent) -> None:
+def can_generate_again(draft: ContextBuilder, event: ChatEvent) -> None:
     """Note that the turn can go on with the answer."""
     draft.context = replace(draft.context, retry="generation")
 
 
-def cancel_loading(draft: Draft, event: ChatEvent) -> None:
+def cancel_loading(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that loading ends."""
     draft.cancel()
 
 
-def cancel_tool_search(draft: Draft, event: ChatEvent) -> None:
+def cancel_tool_search(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the search ends."""
     draft.cancel()
 
 
-def cancel_generation(draft: Draft, event: ChatEvent) -> None:
+def cancel_generation(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the model is not asked any more."""
     draft.cancel()
 
 
-def cancel_stream(draft: Draft, event: ChatEvent) -> None:
+def cancel_stream(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the answer is not listened to any more."""
     draft.cancel()
 
 
-def cancel_tool_call(draft: Draft, event: ChatEvent) -> None:
+def cancel_tool_call(draft: ContextBuilder, event: ChatEvent) -> None:
     """Order that the tools that run end."""
     draft.cancel()
 
@@ -293,7 +293,7 @@ BROKEN_OFF: Final = (
 )
 
 
-def _open(draft: Draft) -> tuple[ToolCallPart, ...]:
+def _open(draft: ContextBuilder) -> tuple[ToolCallPart, ...]:
     return unanswered(draft.context.messages)
 
 
@@ -308,13 +308,13 @@ def _sound(answer: Message, history: Sequence[Message]) -> Message:
     return Message("assistant", tuple(parts))
 
 
-def _allowed(request: PermissionRequest, event: ApproveToolCall) -> Answer:
+def _allowed(request: PermissionRequest, event: ApproveToolCall) -> ApprovalDecision:
     if event.arguments is not None:
         return request.edit(event.arguments)
     return request.allow_session() if event.for_session else request.allow()
 
 
-def _close(draft: Draft, begun: str, others: str) -> None:
+def _close(draft: ContextBuilder, begun: str, others: str) -> None:
     """Answer the calls that have no result: those that have `begun`, and the others."""
     running = draft.context.running
     for call in _open(draft):
@@ -323,7 +323,7 @@ def _close(draft: Draft, begun: str, others: str) -> None:
     draft.context = replace(draft.context, running=(), pending=(), answers=())
 
 
-def _answer_call(draft: Draft, result: ToolResultPart) -> None:
+def _answer_call(draft: ContextBuilder, result: ToolResultPart) -> None:
     """Put a result behind the answer that its call stands in, in the order of the calls."""
     messages = draft.context.messages
     end = len(messages)

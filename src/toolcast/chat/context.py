@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from ..accumulator import Accumulator
 from ..agents.engine.history import unanswered
-from ..approvals import Answer, PermissionRequest
+from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
@@ -132,7 +132,7 @@ class ChatContext:
     streamed: Streamed = NOTHING_STREAMED
     stop_reason: StopReason | None = None
     pending: tuple[PermissionRequest, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ApprovalDecision, ...] = ()
     running: tuple[str, ...] = ()
     remembered: tuple[Mapping[str, Any], ...] = ()
     rounds: int = 0
@@ -239,7 +239,7 @@ _READ: Final[Mapping[str, Any]] = {
     "tools": tuple,
     "streamed": _streamed,
     "pending": _each(PermissionRequest.from_dict),
-    "answers": _each(Answer.from_dict),
+    "answers": _each(ApprovalDecision.from_dict),
     "running": tuple,
     "remembered": tuple,
     "usage": Usage.from_dict,

@@ -1,6 +1,6 @@
 """The work that the chat machine orders, done on the core: load a model, find tools, ask and listen, call tools.
 
-Each is one function of a `Work`, written once in async syntax: it reads the context as it was when the work was
+Each is one function of a `StageTask`, written once in async syntax: it reads the context as it was when the work was
 ordered, and tells events. Others may take their place, one by one, which is how a test goes through a chat step by
 step. Work that is cancelled tells nothing any more, and its connection is closed at once.
 """
@@ -16,11 +16,11 @@ from itertools import takewhile
 from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
-from ..agents.engine.config import Setup
-from ..agents.engine.conversation import Transcript
+from ..agents.engine.config import EngineConfig
+from ..agents.engine.conversation import Conversation
 from ..agents.engine.history import estimated_tokens, unanswered
-from ..agents.engine.limits import Limits
-from ..agents.engine.model_request import Round
+from ..agents.engine.limits import TurnLimits
+from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, jobs_of, kept, requests_for
 from ..agents.permissions.rules import Rule
 from ..agents.tool_search.search import Asking, ToolSearch
@@ -31,9 +31,9 @@ from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAg
 from ..events import AgentEvent, Event, ToolProgress
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart, ToolResultPart
-from ..tools.execution import Job
-from ..transport.network import Outside
-from ..usage import Spending
+from ..tools.execution import ToolJob
+from ..transport.network import IOBackend
+from ..usage import BudgetTracker
 from .actions import Order
 from .context import ChatContext
 from .events import (
@@ -62,11 +62,11 @@ FAILURES: Final[Mapping[Order, type[Failure]]] = {
 """What it is called when work fails."""
 
 
-class Work:
+class StageTask:
     """Work that goes on: its number, the context it was ordered in, and `tell`, which says what came of it."""
 
     def __init__(
-        self, run: int, context: ChatContext, hear: Callable[[Work, WorkEvent], object], *, concurrent: bool
+        self, run: int, context: ChatContext, hear: Callable[[StageTask, WorkEvent], object], *, concurrent: bool
     ) -> None:
         self.run: int = run
         self.context: ChatContext = context
@@ -98,12 +98,12 @@ class Work:
             self._home = current_loop(), get_ident()
         await self._interruptible.run(partial(perform, self))
 
-    def outside(self, llm: FunctionCallingLLM) -> Outside:
+    def outside(self, llm: FunctionCallingLLM) -> IOBackend:
         """The way to the model, from where the work goes on."""
         return llm.async_outside() if self.concurrent else llm.sync_outside()
 
 
-Perform: TypeAlias = Callable[[Work], Awaitable[None]]
+Perform: TypeAlias = Callable[[StageTask], Awaitable[None]]
 """Does work, and tells what came of it. What it raises is told as the failure of its stage."""
 
 
@@ -115,11 +115,15 @@ def is_loop_ending(error: BaseException) -> bool:
     return asyncio is not None and isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling() > 0
 
 
-class CoreWork:
+class EngineStages:
     """The work as it is done on the core: with the tools, permissions and limits of `setup`."""
 
     def __init__(
-        self, setup: Setup, spending: Spending, search: ToolSearch, llms: Callable[[str], FunctionCallingLLM]
+        self,
+        setup: EngineConfig,
+        spending: BudgetTracker,
+        search: ToolSearch,
+        llms: Callable[[str], FunctionCallingLLM],
     ) -> None:
         self._setup = setup
         self._spending = spending
@@ -134,7 +138,7 @@ class CoreWork:
             "call_tools": partial(self._timed, self.call_tools),
         }
 
-    async def _timed(self, perform: Perform, work: Work) -> None:
+    async def _timed(self, perform: Perform, work: StageTask) -> None:
         """Do work, whose seconds are counted."""
         now = work.outside(self._setup.llm).now
         self._spending.begin(now())
@@ -143,7 +147,7 @@ class CoreWork:
         finally:
             self._spending.end(now())
 
-    async def load_model(self, work: Work) -> None:
+    async def load_model(self, work: StageTask) -> None:
         """Fetch and start the model, where it runs here."""
         llm, loading = self._llm(work.context), _Loading(work)
         if work.concurrent:
@@ -154,7 +158,7 @@ class CoreWork:
             llm.load(loading.told)
         work.tell(ModelLoadSuccess())
 
-    async def search_tools(self, work: Work) -> None:
+    async def search_tools(self, work: StageTask) -> None:
         """Find the tools that fit what was said."""
         llm = self._llm(work.context)
         asking = Asking(llm, work.concurrent, work.cancellation, self._spending.add)
@@ -166,7 +170,7 @@ class CoreWork:
             )
         work.tell(ToolSearchSuccess(tuple(names)))
 
-    async def generate(self, work: Work) -> None:
+    async def generate(self, work: StageTask) -> None:
         """Ask the model, and tell its answer as it comes. What is too long for it is sent shortened from then on."""
         setup, transcript = self._setup_for(work.context), self._transcript(work.context)
         limit = None if setup.compaction is None else setup.compaction.at
@@ -186,7 +190,7 @@ class CoreWork:
         begins = len(long) > 0 and list(history[: len(long)]) == long
         return [*short, *history[len(long) :]] if begins else history
 
-    async def _shorten(self, work: Work, transcript: Transcript) -> bool:
+    async def _shorten(self, work: StageTask, transcript: Conversation) -> bool:
         """Whether the history is shorter now."""
         compaction, history = self._setup.compaction, self._transcript(work.context).history
         if compaction is None or not await transcript.compact(compaction, work.concurrent, self._spending.add):
@@ -194,14 +198,14 @@ class CoreWork:
         self._shortened = history, tuple(transcript.history)
         return True
 
-    async def _listen(self, work: Work, setup: Setup, transcript: Transcript) -> None:
+    async def _listen(self, work: StageTask, setup: EngineConfig, transcript: Conversation) -> None:
         outside = work.outside(setup.llm)
-        Limits(setup, self._spending).ask(outside.now())
+        TurnLimits(setup, self._spending).ask(outside.now())
         there = {call.id for message in transcript.history for call in message.tool_calls}
         for call in [call for message in work.context.messages for call in message.tool_calls]:
             if call.id not in there:
                 transcript.ids.of(call.id)  # what is left out of a shortened history keeps its id
-        answer = Round(setup, transcript, None, outside)
+        answer = ModelRequest(setup, transcript, None, outside)
         if not work.concurrent:
             work.cancellation.then(answer.break_off)
         begun = False
@@ -217,7 +221,7 @@ class CoreWork:
             await answer.close()
         work.tell(self._complete(transcript, answer))
 
-    def _complete(self, transcript: Transcript, answer: Round) -> StreamComplete:
+    def _complete(self, transcript: Conversation, answer: ModelRequest) -> StreamComplete:
         """The answer as the history keeps it, and which of its calls somebody must be asked about."""
         response = answer.response
         calls = response.message.tool_calls
@@ -226,7 +230,7 @@ class CoreWork:
         pending = requests_for(self._setup, transcript, message.tool_calls) if uses else ()
         return StreamComplete(message, pending, response.stop_reason, answer.cost)
 
-    async def call_tools(self, work: Work) -> None:
+    async def call_tools(self, work: StageTask) -> None:
         """Run the calls that may run, and tell their results as they come. What a tool raises is a failure."""
         context = work.context
         setup, transcript = self._setup, self._transcript(context)
@@ -248,18 +252,18 @@ class CoreWork:
                 await phase.stop()
         results.end()
 
-    def _limit(self, work: Work, calls: Sequence[ToolCallPart]) -> None:
+    def _limit(self, work: StageTask, calls: Sequence[ToolCallPart]) -> None:
         """Raise where these calls are too many, or the same over and over in this turn."""
         turn = list(takewhile(lambda message: message.role != "user", reversed(work.context.messages)))
         waiting = {call.id for call in unanswered(work.context.messages)}
         made = [call for message in reversed(turn) for call in message.tool_calls if call.id not in waiting]
         now = work.outside(self._setup.llm).now()
-        limits = Limits(self._setup, Spending())
+        limits = TurnLimits(self._setup, BudgetTracker())
         limits.call(made, now)
         limits.spending = self._spending
         limits.call(calls, now)
 
-    def _allowed_by_now(self, transcript: Transcript, context: ChatContext) -> dict[str, Any]:
+    def _allowed_by_now(self, transcript: Conversation, context: ChatContext) -> dict[str, Any]:
         """The rules that hold for the session, and who is still to be asked then, if that has changed."""
         rules = tuple([rule.to_dict() for rule in transcript.remembered])
         if len(rules) == len(context.remembered):
@@ -277,13 +281,13 @@ class CoreWork:
             self._made[name] = self._llms(name)
         return self._made[name]
 
-    def _setup_for(self, context: ChatContext) -> Setup:
+    def _setup_for(self, context: ChatContext) -> EngineConfig:
         """The setup with the model and the tools of this moment."""
         tools = [self._setup.by_name[name] for name in context.tools if name in self._setup.by_name]
         return replace(self._setup, llm=self._llm(context), tools=tuple(tools))
 
-    def _transcript(self, context: ChatContext) -> Transcript:
-        transcript = Transcript(context.messages)
+    def _transcript(self, context: ChatContext) -> Conversation:
+        transcript = Conversation(context.messages)
         transcript.remembered = [Rule.from_dict(rule) for rule in context.remembered]
         return transcript
 
@@ -291,7 +295,9 @@ class CoreWork:
 class _Results:
     """What tools that run say, told to the chat. What one of them raised is told in the end, as a failure."""
 
-    def __init__(self, work: Work, transcript: Transcript, jobs: Sequence[Job], allowed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, work: StageTask, transcript: Conversation, jobs: Sequence[ToolJob], allowed: Mapping[str, Any]
+    ) -> None:
         self._work = work
         self._added = iter(transcript.added)  # one message for each result, in the order in which they are told
         self._jobs = {job.call.id: job for job in jobs}
@@ -323,7 +329,7 @@ class _Results:
 class _Loading:
     """Tells how much of a model is there, once for each percent; ends the loading of one that nobody wants any more."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: StageTask) -> None:
         self._work = work
         self._percent = -1
 

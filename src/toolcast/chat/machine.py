@@ -31,7 +31,7 @@ from ..llms.provider_llms import llm
 from ..option_types import require, require_callable
 from .actions import Effect, Order
 from .context import STATES, ChatContext, ChatState, differences, read_snapshot
-from .effects import FAILURES, CoreWork, Perform, Work, is_loop_ending
+from .effects import FAILURES, EngineStages, Perform, StageTask, is_loop_ending
 from .events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, said, told
 from .transitions import ACTIONS, Action, transition
 
@@ -130,7 +130,7 @@ class _Chat:
         setup = engine.setup
         permissions = Permissions("auto") if setup.permissions is UNGUARDED else setup.permissions
         setup = replace(setup, permissions=replace(permissions, approve="later"))
-        core = CoreWork(setup, engine.transcript.spending, search or LexicalSearch(limit=OFFERED), llms)
+        core = EngineStages(setup, engine.transcript.spending, search or LexicalSearch(limit=OFFERED), llms)
         self.engine: Engine = engine
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}
         if unknown := self._perform.keys() - core.performs.keys():
@@ -146,7 +146,7 @@ class _Chat:
         self._events: deque[ChatEvent] = deque()  # what listeners have dispatched
         self._busy = self._closed = False
         self._listeners: dict[object, Listener] = {}
-        self._works: list[Work] = []
+        self._works: list[StageTask] = []
         self._waits: list[_Wait] = []
         self._waiters = Waiters()
 
@@ -254,7 +254,7 @@ class _Chat:
         if effect.order == "cancel":
             self._cancel(effect.run)
             return
-        work = Work(effect.run, self.context, self._hear, concurrent=self._concurrent)
+        work = StageTask(effect.run, self.context, self._hear, concurrent=self._concurrent)
         main = partial(self._do, work, effect.order)
         self._works.append(work)
         try:
@@ -263,7 +263,7 @@ class _Chat:
             self._fail(work, effect.order, error)
             self._works.remove(work)
 
-    async def _do(self, work: Work, order: Order) -> None:
+    async def _do(self, work: StageTask, order: Order) -> None:
         try:
             await work.do(self._perform[order])
         except Interrupted:
@@ -278,7 +278,7 @@ class _Chat:
         finally:
             self._works.remove(work)
 
-    def _fail(self, work: Work, order: Order, error: BaseException) -> None:
+    def _fail(self, work: StageTask, order: Order, error: BaseException) -> None:
         """Tell that work has failed. What is no error of ours may be a bug, and is logged with all of it."""
         begun = order == "generate" and self.state == "streaming_response"
         kind: type[Failure] = StreamError if begun else FAILURES[order]
@@ -288,7 +288,7 @@ class _Chat:
         words = str(error) if known else f"{type(error).__name__}: {error}".removesuffix(": ")
         work.tell(kind(words or type(error).__name__, retryable=getattr(error, "retryable", not known)))
 
-    def _hear(self, work: Work, event: WorkEvent) -> None:
+    def _hear(self, work: StageTask, event: WorkEvent) -> None:
         """Take what work tells. Nobody wants to know it of a chat that is closed, or of what was given up meanwhile."""
         with self._lock:
             if not self._closed and not work.cancellation.cancelled:

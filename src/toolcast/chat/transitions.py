@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..states import Table
 from .actions import (
-    Draft,
+    ContextBuilder,
     Effect,
     append_assistant_message,
     append_chunk,
@@ -113,7 +113,7 @@ class Transition(NamedTuple):
 
 # An event is of the type that the row stands under, so that each function knows the type of its own.
 Guard: TypeAlias = Callable[[ChatContext, Any], bool]
-Action: TypeAlias = Callable[[Draft, Any], None]
+Action: TypeAlias = Callable[[ContextBuilder, Any], None]
 
 _NO_ACTIONS: Final[Mapping[str, Action]] = {}
 
@@ -138,7 +138,7 @@ def transition(
     row = _row(TABLE[state].get(type(event), ()), context, event)
     if row is None:
         return Transition(state, context, ignored=True)
-    draft, path = Draft(context), list[ChatState]()
+    draft, path = ContextBuilder(context), list[ChatState]()
     while row is not None:
         for act in row.actions:
             actions.get(act.__name__, act)(draft, event)

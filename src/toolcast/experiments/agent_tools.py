@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 from ..async_support.background_jobs import start_job
 from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
-from ..transport.cancel_handle import Line
+from ..transport.cancel_handle import CancelHandle
 from .memory import RunMemory
 from .operators import OperatorChannel
 
@@ -171,7 +171,7 @@ class _Message:
     """A message on its way; cutting the `line` takes it back, as far as the channel can."""
 
     def __init__(self, operator: OperatorChannel, message: str, place: CallPlace) -> None:
-        self.line: Line = Line()
+        self.line: CancelHandle = CancelHandle()
         self.answer: str = ""
         self._operator = operator
         self._message = message

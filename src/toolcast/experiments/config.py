@@ -28,7 +28,17 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..errors import UnsupportedLLMError
-from .config_errors import NOWHERE, Fault, Source, UnknownKey, WrongValue, error_of, fault_at, faults_of, missing
+from .config_errors import (
+    NOWHERE,
+    ConfigProblem,
+    ConfigSource,
+    UnknownKey,
+    WrongValue,
+    error_of,
+    fault_at,
+    faults_of,
+    missing,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -237,14 +247,14 @@ def is_of_ollama(model_name: str, has_host: bool) -> bool:
     return provider == "ollama" or is_bare or (has_host and provider in _FAMILIES)
 
 
-def config_of(mapping: Mapping[str, Any], source: Source = NOWHERE) -> ExperimentConfig:
+def config_of(mapping: Mapping[str, Any], source: ConfigSource = NOWHERE) -> ExperimentConfig:
     """The experiment that `mapping` says. Raises a `ConfigError` that tells all that is wrong.
 
     `source` is where it was read, for the error. Only a model of Ollama needs `ollama_client_config`.
     """
     try:
         config = ExperimentConfig.model_validate(mapping)
-        faults: list[Fault] = []
+        faults: list[ConfigProblem] = []
     except ValidationError as error:
         config, faults = None, list(faults_of(error, ExperimentConfig, source))
     faults += (*_without_service(mapping, source), *_slips(mapping, source))
@@ -253,7 +263,7 @@ def config_of(mapping: Mapping[str, Any], source: Source = NOWHERE) -> Experimen
     return config
 
 
-def _without_service(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
+def _without_service(mapping: Mapping[str, Any], source: ConfigSource) -> Iterator[ConfigProblem]:
     """Yield the fault that `model_name` names no service, or that nothing says where the model's Ollama is."""
     model_name: object = mapping.get("model_name")
     if not isinstance(model_name, str):
@@ -267,7 +277,7 @@ def _without_service(mapping: Mapping[str, Any], source: Source) -> Iterator[Fau
         yield missing("ollama_client_config", ExperimentConfig, source)
 
 
-def _slips(mapping: Mapping[str, Any], source: Source) -> Iterator[Fault]:
+def _slips(mapping: Mapping[str, Any], source: ConfigSource) -> Iterator[ConfigProblem]:
     """Options that are written almost like one of Ollama's."""
     options: object = mapping.get("model_options")
     for name in cast("Mapping[object, object]", options) if isinstance(options, Mapping) else ():

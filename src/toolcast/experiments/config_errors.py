@@ -38,7 +38,7 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """Where a configuration was read: the name of the file, and the line of each key in it, from 1."""
 
     file: str = ""
@@ -55,11 +55,11 @@ class Source:
         return f"{where}: " if where else ""
 
 
-NOWHERE: Final = Source()
+NOWHERE: Final = ConfigSource()
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConfigProblem:
     """One thing that is wrong. `key` is dotted, `line` counts from 1 and is 0 where there is none."""
 
     kind: type[ConfigError]
@@ -71,9 +71,9 @@ class Fault:
 class ConfigError(ToolcastError):
     """A configuration that cannot be used. `faults` are all that were found."""
 
-    def __init__(self, message: str = "", faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, message: str = "", faults: Sequence[ConfigProblem] = ()) -> None:
         super().__init__(message)
-        self.faults: tuple[Fault, ...] = tuple(faults)
+        self.faults: tuple[ConfigProblem, ...] = tuple(faults)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""  # KeyError's own would put it in quotes
@@ -99,29 +99,29 @@ class ConfigFileNotFound(ConfigError, FileNotFoundError):
     """There is no such file."""
 
 
-def error_of(faults: Sequence[Fault]) -> ConfigError:
+def error_of(faults: Sequence[ConfigProblem]) -> ConfigError:
     """The one error that tells all of `faults`."""
     ordered = sorted(faults, key=lambda fault: (fault.kind is not MissingField, fault.line))
     return ordered[0].kind("\n".join(fault.text for fault in ordered), ordered)
 
 
-def faults_of(error: ValidationError, model: type[BaseModel], source: Source) -> Iterator[Fault]:
+def faults_of(error: ValidationError, model: type[BaseModel], source: ConfigSource) -> Iterator[ConfigProblem]:
     """The faults that Pydantic has found in what was to be a `model`."""
     for details in error.errors(include_url=False):
         yield _fault(details, tuple(part for part in details["loc"] if part != "[key]"), model, source)
 
 
-def missing(key: str, model: type[BaseModel], source: Source) -> Fault:
+def missing(key: str, model: type[BaseModel], source: ConfigSource) -> ConfigProblem:
     """The fault that the required field `key` is not there."""
     told = f" to {source.file}" if source.file else ""
     text = f"Missing required field in configuration: {key}. Add it{told}, for example: {_example((key,), model)}"
-    return Fault(MissingField, text, key)
+    return ConfigProblem(MissingField, text, key)
 
 
-def fault_at(kind: type[ConfigError], place: Place, what: str, source: Source = NOWHERE) -> Fault:
+def fault_at(kind: type[ConfigError], place: Place, what: str, source: ConfigSource = NOWHERE) -> ConfigProblem:
     """The fault that `what` is said of the key at `place`."""
     key, line = ".".join(map(str, place)), source.line(place)
-    return Fault(kind, source.told(line) + visible(f"{key} {what}"), key, line)
+    return ConfigProblem(kind, source.told(line) + visible(f"{key} {what}"), key, line)
 
 
 def shortened(text: str) -> str:
@@ -142,7 +142,7 @@ _TYPES: Final = {
 """What a value must be, by the type of Pydantic's error."""
 
 
-def _fault(details: ErrorDetails, place: Place, model: type[BaseModel], source: Source) -> Fault:
+def _fault(details: ErrorDetails, place: Place, model: type[BaseModel], source: ConfigSource) -> ConfigProblem:
     kind, value = details["type"], details["input"]
     if kind == "missing":
         return missing(".".join(map(str, place)), model, source)

@@ -19,9 +19,9 @@ from .config_errors import (
     NOWHERE,
     ConfigError,
     ConfigFileNotFound,
-    Fault,
+    ConfigProblem,
+    ConfigSource,
     Place,
-    Source,
     WrongType,
     WrongValue,
     error_of,
@@ -38,7 +38,7 @@ def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
     return config_of(mapping, source)
 
 
-def read_mapping(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], Source]:
+def read_mapping(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], ConfigSource]:
     """What the file at `path` says, unchecked but for being a mapping, and the line of every key."""
     path = Path(path)
     file, text = str(path), _text(path)
@@ -59,7 +59,7 @@ def _text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         told = f"There is no configuration {path}. Look at the path; it is relative to {Path.cwd()}"
-        error = ConfigFileNotFound(told, [Fault(ConfigFileNotFound, told)])
+        error = ConfigFileNotFound(told, [ConfigProblem(ConfigFileNotFound, told)])
         error.errno, error.filename = errno.ENOENT, str(path)
         raise error from None
     except UnicodeDecodeError as error:
@@ -67,10 +67,10 @@ def _text(path: Path) -> str:
 
 
 def _refuse(kind: type[ConfigError], text: str) -> NoReturn:
-    raise error_of([Fault(kind, text)])
+    raise error_of([ConfigProblem(kind, text)])
 
 
-def _read_yaml(text: str, file: str) -> tuple[Any, Source]:
+def _read_yaml(text: str, file: str) -> tuple[Any, ConfigSource]:
     try:
         from .yaml_files import read_yaml
     except ModuleNotFoundError as error:
@@ -81,26 +81,26 @@ def _read_yaml(text: str, file: str) -> tuple[Any, Source]:
     return read_yaml(text, file)
 
 
-def _read_json(text: str, file: str) -> tuple[Any, Source]:
+def _read_json(text: str, file: str) -> tuple[Any, ConfigSource]:
     if not text.strip():
         return None, NOWHERE
     try:
         value = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         told = f"{file}, line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
-        raise error_of([Fault(WrongValue, told, "", error.lineno)]) from error
+        raise error_of([ConfigProblem(WrongValue, told, "", error.lineno)]) from error
     except ValueError as error:
         _refuse(WrongValue, f"{file}: {error}")
-    lines, faults = dict[Place, int](), list[Fault]()
+    lines, faults = dict[Place, int](), list[ConfigProblem]()
     for place, line in _json_lines(text):
         if place in lines:
             faults.append(
-                fault_at(WrongValue, place, "is there twice. Take one of them out", Source(file, {place: line}))
+                fault_at(WrongValue, place, "is there twice. Take one of them out", ConfigSource(file, {place: line}))
             )
         lines[place] = line
     if faults:
         raise error_of(faults)
-    return value, Source(file, lines)
+    return value, ConfigSource(file, lines)
 
 
 def _no_number(name: str) -> NoReturn:

@@ -24,14 +24,14 @@ from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
-from ..llms.request import Ask
+from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..providers.base import Mode, SecretURL, ToolChoice
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace, logger
 from ..tools.callable_tool import CallableTool
 from ..tools.results import REFUSES_TOOLS, told
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from .agent_tools import CallPlace
 from .config import ExperimentConfig
 from .event_log import JsonlLogger
@@ -95,7 +95,7 @@ class CycleOrchestrator:
         self._prompt: tuple[Message, ...] = ()
         self._work_began = 0.0
         self._running = self._stopping = False
-        self._steps: Mapping[State, Callable[[Outside], Awaitable[str]]] = {
+        self._steps: Mapping[State, Callable[[IOBackend], Awaitable[str]]] = {
             "load_state": self._load_state,
             "assemble_prompt": self._assemble_prompt,
             "invoke_llm": self._invoke_llm,
@@ -135,7 +135,7 @@ class CycleOrchestrator:
         """Have the run end with the cycle that is open. From any thread."""
         self._stopping = True
 
-    async def _run(self, outside: Outside, *, all_cycles: bool) -> RunState:
+    async def _run(self, outside: IOBackend, *, all_cycles: bool) -> RunState:
         self._must_be_able()
         if self.is_done:
             return self.run_state
@@ -171,7 +171,7 @@ class CycleOrchestrator:
 
     # The states.
 
-    async def _load_state(self, outside: Outside) -> str:
+    async def _load_state(self, outside: IOBackend) -> str:
         self._work_began = outside.now()
         state = self.run_state
         if not state.is_open:
@@ -183,17 +183,17 @@ class CycleOrchestrator:
         ended = cycle.limit or (cycle.answer is not None and not cycle.answer.tool_calls)
         return "reflection_left" if ended else "loaded"
 
-    async def _assemble_prompt(self, outside: Outside) -> str:
+    async def _assemble_prompt(self, outside: IOBackend) -> str:
         limit = self._limit_reached(outside)
         if limit is not None:
             return self._limited(limit)
         self._prompt = self._services.llm.extended(self._assembler.build_prompt(self.run_state))
         return "assembled"
 
-    async def _invoke_llm(self, outside: Outside) -> str:
+    async def _invoke_llm(self, outside: IOBackend) -> str:
         llm, began = self._services.llm, outside.now()
         tools, settings = self._offered_now, self._timed(outside)
-        ask = Ask(self._prompt, tools, self._choice, settings, self._choice is None, mode=self._mode)
+        ask = ChatRequest(self._prompt, tools, self._choice, settings, self._choice is None, mode=self._mode)
         try:
             response = await llm.answer(ask, outside)
         except Timeout:
@@ -210,13 +210,13 @@ class CycleOrchestrator:
         self._log_answer(response, outside.now() - began)
         return "answered"
 
-    async def _parse_response(self, outside: Outside) -> str:
+    async def _parse_response(self, outside: IOBackend) -> str:
         answer = self.run_state.cycle.answer
         assert answer is not None
         kind, _ = self._parser.parse_response(answer)
         return "tools_called" if kind == "TOOL_CALL" else "reflected"
 
-    async def _dispatch_tool(self, outside: Outside) -> str:
+    async def _dispatch_tool(self, outside: IOBackend) -> str:
         cycle = self.run_state.cycle
         while cycle.waiting:
             call, began = cycle.waiting[0], outside.now()
@@ -225,7 +225,7 @@ class CycleOrchestrator:
             self._log("TOOL_CALL", payload=payload, measures={"seconds": _rounded(outside.now() - began)})
         return "results_appended"
 
-    async def _finalize_cycle(self, outside: Outside) -> str:
+    async def _finalize_cycle(self, outside: IOBackend) -> str:
         cycle = self.run_state.cycle
         ended_by: EndedBy = cycle.limit or "reflection"
         reflection = ""
@@ -249,7 +249,7 @@ class CycleOrchestrator:
         self._log("CYCLE_END", payload={"final_reflection": reflection, "metrics": cycle.metrics}, measures=measures)
         return "finalized"
 
-    async def _terminate_or_continue(self, outside: Outside) -> str:
+    async def _terminate_or_continue(self, outside: IOBackend) -> str:
         return "completed" if self.is_done or self._stopping else "more_cycles"
 
     @property
@@ -260,7 +260,7 @@ class CycleOrchestrator:
 
     # Limits.
 
-    def _limit_reached(self, outside: Outside) -> EndedBy | None:
+    def _limit_reached(self, outside: IOBackend) -> EndedBy | None:
         limits, cycle = self.config.limits, self.run_state.cycle
         if cycle.steps >= limits.max_steps:
             return "max_steps"
@@ -275,11 +275,11 @@ class CycleOrchestrator:
         self._log("ERROR", payload=payload)
         return "limited"
 
-    def _seconds_left(self, outside: Outside) -> float:
+    def _seconds_left(self, outside: IOBackend) -> float:
         most = self.config.limits.max_seconds
         return inf if most is None else self._work_began + most - outside.now()
 
-    def _timed(self, outside: Outside) -> Settings:
+    def _timed(self, outside: IOBackend) -> Settings:
         """The settings of the next request, which must be over when the cycle's time is up."""
         left = self._seconds_left(outside)
         timeouts = self._settings.timeouts
@@ -346,7 +346,7 @@ class CycleOrchestrator:
         index = len(cycle.answer.tool_calls) - len(cycle.waiting)
         return CallPlace(self.run_state.run_id, self.run_state.cycle_number, cycle.steps, index)
 
-    async def _similarity(self, reflection: str, outside: Outside) -> Similarity:
+    async def _similarity(self, reflection: str, outside: IOBackend) -> Similarity:
         monitor, number = self._services.monitor, self.run_state.cycle_number
         if monitor is None:
             return Similarity()

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
 from ..providers import endpoints
 from ..providers.base import HTTPRequest, Secret, SecretURL, guarded, member
-from ..providers.chat_completions.services import SERVICES, Service
+from ..providers.chat_completions.services import SERVICES, ServiceSpec
 from ..providers.google import adapter as google
 from ..providers.http_adapter import Address, check_header, encoded, endpoint, http_request
 from ..providers.http_errors import BODY_LIMIT, http_error
@@ -30,7 +30,7 @@ from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
-from ..transport.transport_errors import strip
+from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 
 PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "ollama"}))
@@ -82,7 +82,7 @@ class EndpointEmbedder:
                 return self._asked(place, request, len(texts))
             except LLMError as error:
                 error.provider, error.model = error.provider or self._provider, error.model or self._model
-                strip(error, request, before)
+                scrub_exception(error, request, before)
                 wait = self._wait_after(error, used)
                 if wait is None:
                     raise
@@ -181,7 +181,7 @@ def _ollama(base_url: str | None, key: Secret | None) -> _Place:
     return _Place(Address("ollama", SecretURL(endpoint(host, "/api/embed")), key, {}, key_env=ollama.KEY_ENV), _OLLAMA)
 
 
-def _compatible(row: Service, model: str, base_url: str | None, key: Secret | None) -> _Place:
+def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret | None) -> _Place:
     # `address` knows chat completions only: they have the embeddings beside them.
     url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", endpoints.address(row, base_url, model, os.environ))
     header, found = endpoints.proof(row, key.reveal() if key else None, os.environ)

@@ -24,9 +24,9 @@ from weakref import finalize
 from pydantic_core import to_json
 
 from ..closing import Closing
-from ..errors import SessionTaken, ToolcastError
+from ..errors import SessionLocked, ToolcastError
 from ..stores.locks import claim_file
-from ..stores.store import Claim
+from ..stores.store import SessionLease
 from .json_safe import is_plain, json_safe
 from .log_events import EventType, LogEvent
 from .log_reading import BOM, LogError, LogMissing, event_of, lines_of, read_log
@@ -199,7 +199,7 @@ class JsonlLogger(Closing):
             self.next_sequence = event.sequence + 1
 
 
-def _opened(path: Path) -> tuple[Claim, int]:
+def _opened(path: Path) -> tuple[SessionLease, int]:
     """The right to write to the log at `path`, and its open file, made if it is not there."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,11 +212,11 @@ def _opened(path: Path) -> tuple[Claim, int]:
         raise
 
 
-def _claimed(path: Path) -> Claim:
+def _claimed(path: Path) -> SessionLease:
     lock = path.with_name(f"{path.name}.lock")
     try:
         return claim_file(lock, path.name)
-    except SessionTaken as error:
+    except SessionLocked as error:
         owner = _owner(lock)
         here = "here in this process" if owner == os.getpid() else f"in process {owner}" if owner else "elsewhere"
         raise LogTaken(

@@ -28,7 +28,7 @@ from ..metadata import Progress
 from ..providers.base import HTTPRequest, SecretURL
 from ..providers.http_adapter import http_request
 from ..settings import Settings
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from .config import ExperimentConfig, ModelOptions
 from .config_errors import NOWHERE, UnknownKey, error_of, fault_at
 
@@ -125,7 +125,7 @@ def _refuse(names: set[str], service: str) -> None:
         raise error_of(faults)
 
 
-async def _check(llm: FunctionCallingLLM, outside: Outside, progress: Progress | None) -> None:
+async def _check(llm: FunctionCallingLLM, outside: IOBackend, progress: Progress | None) -> None:
     if isinstance(llm, Ollama):
         await _find(llm, outside)
     elif outside.concurrent:
@@ -136,7 +136,7 @@ async def _check(llm: FunctionCallingLLM, outside: Outside, progress: Progress |
         llm.load(progress)
 
 
-async def _find(llm: Ollama, outside: Outside) -> None:
+async def _find(llm: Ollama, outside: IOBackend) -> None:
     """Return if Ollama has the model, or does not say what it has."""
     asked = llm.preview(llm.ask("?", (), None, None, parallel=False))
     assert asked is not None  # a service's LLM sends a request
@@ -155,7 +155,7 @@ async def _find(llm: Ollama, outside: Outside) -> None:
         _look_up(llm.model, _names(body, before, request), before)
 
 
-async def _fetched(request: HTTPRequest, llm: Ollama, outside: Outside) -> tuple[int, bytes]:
+async def _fetched(request: HTTPRequest, llm: Ollama, outside: IOBackend) -> tuple[int, bytes]:
     """Status and body of the answer; a refusal other than 404 is raised."""
     reply = await outside.open(request, connect=_CONNECT, read=_READ)
     try:

@@ -12,16 +12,16 @@ from typing import Any
 import yaml
 
 from ..terminal_text import visible
-from .config_errors import ConfigError, Fault, Place, Source, WrongValue, error_of, fault_at, shortened
+from .config_errors import ConfigError, ConfigProblem, ConfigSource, Place, WrongValue, error_of, fault_at, shortened
 
 
 class BadYAML(ConfigError, yaml.YAMLError):
     """A text that is no YAML."""
 
 
-def read_yaml(text: str, file: str) -> tuple[Any, Source]:
+def read_yaml(text: str, file: str) -> tuple[Any, ConfigSource]:
     """What `text` says, and the lines of its keys. Raises `BadYAML`, or `WrongValue` for a key that is there twice."""
-    faults = list[Fault]()
+    faults = list[ConfigProblem]()
     try:
         loader: Any = yaml.SafeLoader(text)
         root = loader.get_single_node()
@@ -31,17 +31,17 @@ def read_yaml(text: str, file: str) -> tuple[Any, Source]:
         raise _unreadable(error, text, file) from error
     if faults:
         raise error_of(faults)
-    return value, Source(file, lines)
+    return value, ConfigSource(file, lines)
 
 
-def _lines(root: yaml.Node, faults: list[Fault], file: str) -> Iterator[tuple[Place, int]]:
+def _lines(root: yaml.Node, faults: list[ConfigProblem], file: str) -> Iterator[tuple[Place, int]]:
     """Each place and its line. What is wrong with the nodes on the way there is added to `faults`."""
     seen = set[int]()
     open_nodes: list[tuple[yaml.Node, Place, tuple[int, ...]]] = [(root, (), ())]
     while open_nodes:
         node, place, around = open_nodes.pop()
         if id(node) in around:
-            source = Source(file, {place: _line(node)})
+            source = ConfigSource(file, {place: _line(node)})
             faults.append(fault_at(WrongValue, place, "holds itself. Write what it stands for instead of *", source))
         if id(node) in seen:
             continue  # an alias: what it stands for has its own lines
@@ -51,7 +51,7 @@ def _lines(root: yaml.Node, faults: list[Fault], file: str) -> Iterator[tuple[Pl
             inner = (*place, key)
             if isinstance(key, str) and key in keys:
                 told = "is there twice. Take one of them out"
-                faults.append(fault_at(WrongValue, inner, told, Source(file, {inner: line})))
+                faults.append(fault_at(WrongValue, inner, told, ConfigSource(file, {inner: line})))
             keys.add(str(key))
             yield inner, line
             open_nodes.append((value, inner, (*around, id(node))))
@@ -85,4 +85,4 @@ def _unreadable(error: Exception, text: str, file: str) -> BadYAML:
         where = f", line {line}"
     advice = "Look there for a missing colon or quote, a tab, or lines that are indented differently"
     told = visible(f"{file}{where}: this is no YAML: {problem}. {advice}")
-    return BadYAML(told, [Fault(BadYAML, told, "", line)])
+    return BadYAML(told, [ConfigProblem(BadYAML, told, "", line)])

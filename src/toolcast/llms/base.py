@@ -4,8 +4,8 @@
 each whole or streamed, sync or async. A custom LLM implements `metadata` and one async iterator, `_events`;
 the ready-made ones (ready_made.py) are a service's dialect behind the network instead.
 
-What is asked is one frozen value, `Ask` (asking.py). Each public method makes one and hands it to the same few lines,
-written once in async syntax; the sync methods drive those without an event loop.
+What is asked is one frozen value, `ChatRequest` (asking.py). Each public method makes one and hands it to the same few
+lines, written once in async syntax; the sync methods drive those without an event loop.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..events import ChatResponse, Event
 from ..messages import Message, ToolCallPart, system as system_message
 from ..metadata import LLMMetadata, Progress
 from ..option_types import require_optional, require_text
-from ..providers.base import Decoder, HTTPRequest, Mode, ToolChoice
+from ..providers.base import HTTPRequest, Mode, ResponseDecoder, ToolChoice
 from ..settings import NOTHING_SET, Settings
 from ..structured.response_validation import AgentChatResponse
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
-from ..transport.network import Clock, Network, Outside, SystemClock, async_outside, sync_outside
+from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
 from ..transport.networks import network_of
-from .concurrency_limiter import InTurn, Turns
+from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
-from .request import Ask, Messages, Tools, as_messages, named_choice
-from .request_state import Call, IteratedEvents, start_call
-from .response_events import Source
+from .request import ChatRequest, Messages, Tools, as_messages, named_choice
+from .request_state import IteratorEvents, RequestState, start_call
+from .response_events import ResponseEvents
 
 NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
 """What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
@@ -66,7 +66,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
         self._network = network_of(network)
         self.max_concurrency: int | None = max_concurrency
-        self._turns: Turns | None = None if max_concurrency is None else Turns(max_concurrency)
+        self._turns: ConcurrencyLimiter | None = (
+            None if max_concurrency is None else ConcurrencyLimiter(max_concurrency)
+        )
 
     @property
     @abstractmethod
@@ -262,10 +264,10 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         settings: Settings | None,
         *,
         parallel: bool,
-    ) -> Ask:
+    ) -> ChatRequest:
         """One frozen question: messages with the system prompt, tools, and the settings of all places merged."""
         made = as_tools(tools)
-        return Ask(
+        return ChatRequest(
             self.extended(as_messages(messages)),
             tuple(made),
             named_choice(tool_choice, [tool.name for tool in made]),
@@ -284,19 +286,19 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             found = found if nearer is None else nearer.over(found)
         return NOTHING_SET if found is None else found
 
-    def source(self, ask: Ask, outside: Outside, call: Call) -> Source:
+    def source(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer; those of the LLM that stands in for all, where there is one, in its usual mode."""
         other = replacement()
         if other is None:
             return self.opened(ask, outside, call)
         return other.opened(replace(ask, mode=None), outside, call)
 
-    def opened(self, ask: Ask, outside: Outside, call: Call) -> Source:
+    def opened(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer of this very LLM, once it is its turn."""
         source = self._held(ask, outside, call)
-        return source if self._turns is None else InTurn(source, self._turns, outside, call, self.known)
+        return source if self._turns is None else LimitedEvents(source, self._turns, outside, call, self.known)
 
-    async def answer(self, ask: Ask, outside: Outside, call: Call | None = None) -> ChatResponse:
+    async def answer(self, ask: ChatRequest, outside: IOBackend, call: RequestState | None = None) -> ChatResponse:
         """One whole answer."""
         if call is not None:
             return await self._folded(ask, outside, call)
@@ -309,7 +311,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         account.end(call.usage, call.attempts, output=response)
         return response
 
-    async def _folded(self, ask: Ask, outside: Outside, call: Call) -> ChatResponse:
+    async def _folded(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ChatResponse:
         source = self.source(ask, outside, call)
         folded = Accumulator()
         try:
@@ -320,15 +322,15 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             await source.close()
         return folded.response(request_id=source.request_id, **self.known)
 
-    def preview(self, ask: Ask) -> HTTPRequest | None:
+    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send; None for an LLM that sends none."""
         return None
 
-    def decoder(self, ask: Ask) -> Decoder:
+    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
         """What reads the body of an answer to `ask`."""
         raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
 
-    def mode(self, ask: Ask) -> Mode:
+    def mode(self, ask: ChatRequest) -> Mode:
         """How the model is held to the tools: as `ask` wants it, or else in this LLM's usual way."""
         if ask.mode is None:
             return self._usual_mode(ask)
@@ -339,13 +341,13 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             )
         return ask.mode
 
-    def sync_outside(self) -> Outside:
+    def sync_outside(self) -> IOBackend:
         """All that a call of a caller without an event loop awaits."""
-        return sync_outside(self._network, self.clock)
+        return sync_backend(self._network, self.clock)
 
-    def async_outside(self) -> Outside:
+    def async_outside(self) -> IOBackend:
         """All that a call under an event loop awaits."""
-        return async_outside(self._network, self.clock)
+        return async_backend(self._network, self.clock)
 
     @property
     def known(self) -> Mapping[str, Any]:
@@ -362,41 +364,41 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         await self._network.aclose()
         self._network.close()
 
-    def _usual_mode(self, ask: Ask) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> Mode:
         return "tool_call"
 
-    def _held(self, ask: Ask, outside: Outside, call: Call) -> Source:
+    def _held(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer, by a model that is held to the tools in the mode of this ask."""
         if not ask.tools:
             return self._open(ask, outside, call)
         mode = self.mode(ask)
         if mode != "prompted":
             return self._open(ask.held(mode), outside, call)
-        from .prompted import SpelledCalls, in_words, spelled
+        from .prompted import PromptedEvents, spelled, to_prompted_request
 
-        source = self._open(in_words(ask), outside, call)
+        source = self._open(to_prompted_request(ask), outside, call)
         calls = spelled(ask)
-        return source if calls is None else SpelledCalls(source, calls, call, accept_damaged=ask.accept_damaged)
+        return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=ask.accept_damaged)
 
-    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
+    def _open(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
-        return IteratedEvents(events, outside, call, parallel=ask.parallel)
+        return IteratorEvents(events, outside, call, parallel=ask.parallel)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:
             return messages
         return [system_message(self.system_prompt), *messages]
 
-    async def _predict(self, ask: Ask, outside: Outside, error_on_no_tool_call: bool) -> AgentChatResponse:
+    async def _predict(self, ask: ChatRequest, outside: IOBackend, error_on_no_tool_call: bool) -> AgentChatResponse:
         response = await self.answer(ask, outside)
         calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
         outputs = await run_tools(ask.tools, calls, concurrent=outside.concurrent)
         return AgentChatResponse(response, tuple(outputs))
 
-    def _event_stream(self, ask: Ask) -> EventStream:
+    def _event_stream(self, ask: ChatRequest) -> EventStream:
         outside = self.sync_outside()
         return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)
 
-    def _async_event_stream(self, ask: Ask) -> AsyncEventStream:
+    def _async_event_stream(self, ask: ChatRequest) -> AsyncEventStream:
         outside = self.async_outside()
         return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)

@@ -20,9 +20,9 @@ from typing import Any
 
 from ..errors import CallError, LimitExceeded, StreamClosed, Timeout
 from ..events import Event, Finish
-from ..transport.network import Outside
-from .request_state import Call
-from .response_events import Source
+from ..transport.network import IOBackend
+from .request_state import RequestState
+from .response_events import ResponseEvents
 
 _LATE = "too many answers of this LLM were under way, and none ended in time; allow more max_concurrency, or more time"
 _STUCK = (
@@ -31,16 +31,23 @@ _STUCK = (
 )
 
 
-class InTurn:
+class LimitedEvents:
     """The events of one answer that waits for its turn before it begins."""
 
-    def __init__(self, source: Source, turns: Turns, outside: Outside, call: Call, known: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        source: ResponseEvents,
+        turns: ConcurrencyLimiter,
+        outside: IOBackend,
+        call: RequestState,
+        known: Mapping[str, Any],
+    ) -> None:
         self._source = source
         self._turns = turns
         self._outside = outside
         self._call = call
         self._known = known
-        self._turn: Turn | None = None
+        self._turn: Waiter | None = None
         self._broken = False
 
     @property
@@ -79,9 +86,9 @@ class InTurn:
     def __del__(self) -> None:
         self._leave()
 
-    async def _enter(self) -> Turn:
+    async def _enter(self) -> Waiter:
         """The turn, once it has come."""
-        kind = TaskTurn if self._outside.concurrent else Turn
+        kind = TaskWaiter if self._outside.concurrent else Waiter
         self._turn = turn = kind(self._turns.here())
         turn.slots.enter(turn)
         if self._broken:
@@ -103,7 +110,7 @@ class InTurn:
             self._turn.slots.leave(self._turn)
 
 
-class Turns:
+class ConcurrencyLimiter:
     """The turns of one LLM: `limit` at once, in each process. A forked child does not wait for its parent's threads."""
 
     def __init__(self, limit: int) -> None:
@@ -118,7 +125,7 @@ class Turns:
         return self._slots.get(pid) or self._slots.setdefault(pid, Slots(self._limit))
 
 
-class Turn:
+class Waiter:
     """A thread's place in the queue, and then its slot, in `box`. `thread` is where it was last worked on."""
 
     def __init__(self, slots: Slots) -> None:
@@ -145,7 +152,7 @@ class Turn:
         self._lock.release()
 
 
-class TaskTurn(Turn):
+class TaskWaiter(Waiter):
     """A task's place, in the event loop that runs here."""
 
     def __init__(self, slots: Slots) -> None:
@@ -177,17 +184,17 @@ class Slots:
     """The slots, by number, and the turns that wait for one."""
 
     def __init__(self, limit: int) -> None:
-        self._holders: list[Turn | None] = [None] * limit
+        self._holders: list[Waiter | None] = [None] * limit
         self._free = deque(range(limit))
-        self._queue: deque[Turn] = deque()
-        self.blocked: dict[int, Turn] = {}  # the threads that wait, and for what
+        self._queue: deque[Waiter] = deque()
+        self.blocked: dict[int, Waiter] = {}  # the threads that wait, and for what
 
-    def enter(self, turn: Turn) -> None:
+    def enter(self, turn: Waiter) -> None:
         """Take the last place of the queue, and perhaps a slot at once."""
         self._queue.append(turn)
         self._pair()
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, turn: Waiter) -> None:
         """Give back the slot, or the place in the queue. Harmless when repeated."""
         turn.gone = True
         try:
@@ -221,7 +228,7 @@ class Slots:
             if turn.gone:
                 self._take_back(turn)
 
-    def _take_back(self, turn: Turn) -> None:
+    def _take_back(self, turn: Waiter) -> None:
         with suppress(IndexError):
             slot = turn.box.pop()
             self._holders[slot] = None

@@ -2,7 +2,7 @@
 
 Each has an async counterpart. What they do is written once, as coroutines of their common base; the sync surface
 drives those without an event loop, the async surface returns them to be awaited. What happens between two waits is
-written in the flow they are given (`Source`, `Objects`), and nothing is read ahead of what was asked for.
+written in the flow they are given (`ResponseEvents`, `ObjectEvents`), and nothing is read ahead of what was asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import StreamBusy
 from ..events import ChatResponse, Event
 from ..parsing.path_changes import Path, PathChange
 from ..usage import Usage
-from .response_events import Collect, Objects, Source
+from .response_events import ObjectEvents, ResponseEvents, ViewReducer
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -27,7 +27,7 @@ E = TypeVar("E")
 class _EventState:
     """The common base of both event streams."""
 
-    def __init__(self, source: Source, known: Mapping[str, Any], now: Callable[[], float]) -> None:
+    def __init__(self, source: ResponseEvents, known: Mapping[str, Any], now: Callable[[], float]) -> None:
         self._account = Account("chat", lambda: known, now)
         self._source = source
         self._known = known
@@ -150,7 +150,7 @@ class AsyncEventStream(_EventState, AsyncClosing):
 class _ObjectState(Generic[T]):
     """The common base of both object streams."""
 
-    def __init__(self, flow: Objects) -> None:
+    def __init__(self, flow: ObjectEvents) -> None:
         self._flow = flow
         self._owner: str | None = None
 
@@ -329,7 +329,7 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
 class _View:
     """One way to look at a stream: what `collect` finds after each event."""
 
-    def __init__(self, flow: Objects, collect: Collect) -> None:
+    def __init__(self, flow: ObjectEvents, collect: ViewReducer) -> None:
         self._flow = flow
         self._collect = collect
         self._found: list[Any] = []

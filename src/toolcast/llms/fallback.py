@@ -16,16 +16,16 @@ from ..errors import CallError
 from ..events import Event, Failover, Routing, UsageReport
 from ..messages import Message
 from ..metadata import LLMMetadata
-from ..providers.base import Decoder, HTTPRequest, Mode, ToolChoice
+from ..providers.base import HTTPRequest, Mode, ResponseDecoder, ToolChoice
 from ..settings import Settings
 from ..tools.callable_tool import CallableTool
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
 from .http_llm import events_of
 from .provider_llms import as_llm
-from .request import Ask
-from .request_state import Call, by
-from .response_events import Source
+from .request import ChatRequest
+from .request_state import RequestState, by
+from .response_events import ResponseEvents
 
 _PREAMBLE = frozenset((UsageReport, Routing, Failover))  # nothing of an answer yet
 
@@ -66,20 +66,20 @@ class FallbackLLM(FunctionCallingLLM):
         """`settings` over this LLM's. Those of the model that is asked, and `Configs.settings`, go under them then."""
         return (settings or Settings()).over(self.settings)
 
-    def preview(self, ask: Ask) -> HTTPRequest | None:
+    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send to the current model."""
         return self.current.preview(self.ask_of(self.current, ask))
 
-    def decoder(self, ask: Ask) -> Decoder:
+    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
         """What reads the body of the current model's answer to `ask`."""
         return self.current.decoder(self.ask_of(self.current, ask))
 
-    def mode(self, ask: Ask) -> Mode:
+    def mode(self, ask: ChatRequest) -> Mode:
         """How the current model is held to the tools. Raises where any of them cannot be held as `ask` wants it."""
         modes: list[Mode] = [llm.mode(self.ask_of(llm, ask)) for llm in self.llms]
         return modes[self.preferred]
 
-    def ask_of(self, llm: FunctionCallingLLM, ask: Ask) -> Ask:
+    def ask_of(self, llm: FunctionCallingLLM, ask: ChatRequest) -> ChatRequest:
         """`ask` as `llm` hears it: with its settings, and its system prompt where there is none here."""
         messages = ask.messages if self.system_prompt else llm.extended(ask.messages)
         return replace(ask, messages=messages, settings=llm.merged(ask.settings))
@@ -106,7 +106,7 @@ class FallbackLLM(FunctionCallingLLM):
         vars(self).update(state)
         super().__init__(settings=self.settings, system_prompt=self.system_prompt, max_concurrency=self.max_concurrency)
 
-    def _held(self, ask: Ask, outside: Outside, call: Call) -> Source:
+    def _held(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
         return _FirstAnswer(self, ask, outside, call)  # in which each model is held to the tools in its own way
 
     def _events(
@@ -116,7 +116,9 @@ class FallbackLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        return events_of(self, Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True))
+        return events_of(
+            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
+        )
 
 
 class _FirstAnswer:
@@ -125,7 +127,7 @@ class _FirstAnswer:
     A `Routing` comes with the first events of its model, or with the `Failover` that led to it.
     """
 
-    def __init__(self, owner: FallbackLLM, ask: Ask, outside: Outside, call: Call) -> None:
+    def __init__(self, owner: FallbackLLM, ask: ChatRequest, outside: IOBackend, call: RequestState) -> None:
         self.request_id: str | None = None
         self._owner = owner
         self._ask = ask
@@ -135,7 +137,7 @@ class _FirstAnswer:
         self._first = self._number = 0
         self._asked = 0
         self._told = Routing("", "")
-        self._source: Source | None = None
+        self._source: ResponseEvents | None = None
         self._answered = False
         self._broken = False
 
@@ -204,7 +206,7 @@ class _FirstAnswer:
 class _Through:
     """A model's own network, by the clock of the whole call."""
 
-    def __init__(self, llm: FunctionCallingLLM, outside: Outside) -> None:
+    def __init__(self, llm: FunctionCallingLLM, outside: IOBackend) -> None:
         own = llm.async_outside() if outside.concurrent else llm.sync_outside()
         self.concurrent: bool = outside.concurrent
         self.open = own.open

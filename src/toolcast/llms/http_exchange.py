@@ -1,6 +1,6 @@
 """One conversation with one service: a request, retried until its first event, read to its end.
 
-Everything is awaited from an `Outside`, so the same lines serve a caller with an event loop and one without.
+Everything is awaited from an `IOBackend`, so the same lines serve a caller with an event loop and one without.
 Once an event has been handed out nothing is retried: what a caller has seen is never told twice.
 """
 
@@ -18,16 +18,16 @@ from typing import Final, Protocol, TypeVar
 
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from ..events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
-from ..providers.base import Conversation, Decoder, HTTPRequest, Secret, Wire
+from ..providers.base import HTTPRequest, ProviderAdapter, RequestInput, ResponseDecoder, Secret
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..settings import Settings
 from ..terminal_text import visible
-from ..transport.cancel_handle import Line
-from ..transport.network import Body, Outside
-from ..transport.transport_errors import strip
+from ..transport.cancel_handle import CancelHandle
+from ..transport.network import Body, IOBackend
+from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE
-from .request_state import Call, FirstCall, by
+from .request_state import RequestState, SingleCallFilter, by
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to no
 _SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
 
 
-class Service(Protocol):
+class HTTPService(Protocol):
     """What an exchange needs of the LLM it is made for."""
 
     @property
@@ -52,20 +52,25 @@ class Service(Protocol):
         """Hears of every request before it is sent."""
         ...
 
-    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
         """The wire, once the service can be spoken to."""
         ...
 
-    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+    async def authorize(self, request: HTTPRequest, outside: IOBackend) -> HTTPRequest:
         """`request` with what proves who is asking."""
         ...
 
 
-class Exchange:
+class HTTPExchange:
     """The events of one answer, from the request to the last byte."""
 
     def __init__(
-        self, service: Service, conversation: Conversation, settings: Settings, outside: Outside, call: Call
+        self,
+        service: HTTPService,
+        conversation: RequestInput,
+        settings: Settings,
+        outside: IOBackend,
+        call: RequestState,
     ) -> None:
         self.request_id: str | None = None
         self._service = service
@@ -76,10 +81,10 @@ class Exchange:
         self._deadline = inf if call.deadline is None else call.deadline
         self._outside = outside
         self._call = call
-        self._line = Line()
+        self._line = CancelHandle()
         self._body: Body | None = None
-        self._decoder: Decoder | None = None
-        self._wire: Wire | None = None
+        self._decoder: ResponseDecoder | None = None
+        self._wire: ProviderAdapter | None = None
         self._request: HTTPRequest | None = None
         self._first_token_by: float | None = None  # None: there is no such limit, or it was kept
         self._handed_out = False
@@ -87,7 +92,7 @@ class Exchange:
         self._now = outside.now
         self._asked = 0.0
         self._room = LONGEST
-        self._only = None if conversation.parallel else FirstCall()
+        self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
         self._usage = NO_USAGE
         self._received: bytearray | None = None  # the start of the body, where it is logged
@@ -116,7 +121,7 @@ class Exchange:
             except (LLMError, TimeoutError) as error:
                 data = b""  # this frame, and those the error has been through, hold what may be the key
                 failure = self._named(error)
-                strip(failure, self._request, before)
+                scrub_exception(failure, self._request, before)
                 await self._drop()
                 await self._retry_or_raise(failure)
             except BaseException:
@@ -188,7 +193,7 @@ class Exchange:
         except Timeout as error:
             raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
-    async def _refusal(self, wire: Wire, body: Body) -> LLMError:
+    async def _refusal(self, wire: ProviderAdapter, body: Body) -> LLMError:
         content = bytearray()
         while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
             content += data

@@ -22,19 +22,29 @@ from ..events import Event
 from ..messages import Message
 from ..metadata import Capabilities, LLMMetadata, best_mode
 from ..option_types import require, require_callable
-from ..providers.base import Conversation, Decoder, HTTPRequest, Mode, Secret, SecretURL, ToolChoice, Wire, guarded
+from ..providers.base import (
+    HTTPRequest,
+    Mode,
+    ProviderAdapter,
+    RequestInput,
+    ResponseDecoder,
+    Secret,
+    SecretURL,
+    ToolChoice,
+    guarded,
+)
 from ..providers.tool_calls.json_text import ForcedDecoder
 from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tools.callable_tool import CallableTool
 from ..tools.foreign_options import unknown_options
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
-from .http_exchange import Exchange, with_headers
-from .prompted import in_words, spelled
-from .request import Ask
-from .request_state import Call, every_event, start_call
-from .response_events import Source
+from .http_exchange import HTTPExchange, with_headers
+from .prompted import spelled, to_prompted_request
+from .request import ChatRequest
+from .request_state import RequestState, every_event, start_call
+from .response_events import ResponseEvents
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -46,7 +56,7 @@ _PROOFS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-k
 """The headers that a service may take in place of its own key."""
 
 
-class Options(TypedDict, total=False):
+class LLMOptions(TypedDict, total=False):
     """What every ready-made LLM takes besides its model."""
 
     api_key: str | None
@@ -61,7 +71,7 @@ class Options(TypedDict, total=False):
     capabilities: Capabilities | None
 
 
-class NoOptions(TypedDict):
+class NoLLMOptions(TypedDict):
     """No keyword at all: what type checkers allow, where at run time any keyword gets an error that helps."""
 
 
@@ -75,7 +85,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     provider: ClassVar[str]
     modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "json_schema", "prompted")
-    _options: ClassVar[Sequence[str]] = tuple(Options.__annotations__)
+    _options: ClassVar[Sequence[str]] = tuple(LLMOptions.__annotations__)
 
     def __init__(
         self,
@@ -91,7 +101,7 @@ class ServiceLLM(FunctionCallingLLM):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
-        **unknown: Unpack[NoOptions],
+        **unknown: Unpack[NoLLMOptions],
     ) -> None:
         texts = {"api_key": type(api_key), "base_url": type(base_url)}
         has_headers = headers is None or isinstance(cast("object", headers), Mapping)
@@ -121,7 +131,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._auth = auth
         self._lost: tuple[str, ...] = ()
         self._capabilities = capabilities
-        self._made: Wire | None = None
+        self._made: ProviderAdapter | None = None
         self._warned: set[str] = set()
 
     @property
@@ -150,13 +160,13 @@ class ServiceLLM(FunctionCallingLLM):
         return _known(self.model, provider, self._capabilities)
 
     @property
-    def wire(self) -> Wire:
+    def wire(self) -> ProviderAdapter:
         """The service's dialect."""
         if self._made is None:
             self._made = self._new_wire()
         return self._made
 
-    def _new_wire(self) -> Wire:
+    def _new_wire(self) -> ProviderAdapter:
         if self._lost:
             what = f"a pickle contains no credentials, and these were left out: {', '.join(self._lost)}"
             raise AuthFailed(f"{what}. Create the LLM in the process that uses it. Nothing was sent.")
@@ -173,7 +183,7 @@ class ServiceLLM(FunctionCallingLLM):
                 self._warned.add(note)
                 logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
-    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
         """The wire; raises `AuthFailed` where the service needs a key and there is none."""
         wire, names = self.wire, self._required_key()
         proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
@@ -183,7 +193,7 @@ class ServiceLLM(FunctionCallingLLM):
             raise AuthFailed(message, provider=wire.provider)
         return wire
 
-    async def authorize(self, request: HTTPRequest, outside: Outside) -> HTTPRequest:
+    async def authorize(self, request: HTTPRequest, outside: IOBackend) -> HTTPRequest:
         """`request` with the headers of `auth`, if there is one."""
         if self._auth is None:
             return request
@@ -202,11 +212,11 @@ class ServiceLLM(FunctionCallingLLM):
         finally:
             del given
 
-    def preview(self, ask: Ask) -> HTTPRequest | None:
+    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send."""
         return self.wire.request(self._out(ask), ask.settings)
 
-    def decoder(self, ask: Ask) -> Decoder:
+    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
         """What reads the body of an answer to `ask`."""
         decoder = self.wire.decoder(self._out(ask))
         calls = spelled(ask) if self.mode(ask) == "prompted" else None
@@ -214,24 +224,24 @@ class ServiceLLM(FunctionCallingLLM):
             return decoder
         return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
 
-    def _usual_mode(self, ask: Ask) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> Mode:
         return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
 
-    def _out(self, ask: Ask) -> Conversation:
+    def _out(self, ask: ChatRequest) -> RequestInput:
         """What `ask` becomes on its way to the wire."""
         mode = self.mode(ask)
-        return (in_words(ask) if mode == "prompted" else ask.held(mode)).conversation(self.model)
+        return (to_prompted_request(ask) if mode == "prompted" else ask.held(mode)).conversation(self.model)
 
     def _required_key(self) -> tuple[str, ...] | None:
         """The variables that may hold the key without which nobody is answered; None where none is needed."""
         return None
 
     @abstractmethod
-    def _make_wire(self) -> Wire:
+    def _make_wire(self) -> ProviderAdapter:
         """The service's dialect, for this model and key."""
 
-    def _open(self, ask: Ask, outside: Outside, call: Call) -> Source:
-        return Exchange(self, ask.conversation(self.model), ask.settings, outside, call)
+    def _open(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
+        return HTTPExchange(self, ask.conversation(self.model), ask.settings, outside, call)
 
     def _events(
         self,
@@ -240,7 +250,9 @@ class ServiceLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        return events_of(self, Ask(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True))
+        return events_of(
+            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
+        )
 
     def secret(self, *names: str) -> Secret | None:
         """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
@@ -288,7 +300,7 @@ class ServiceLLM(FunctionCallingLLM):
         )
 
 
-def events_of(llm: FunctionCallingLLM, ask: Ask) -> AsyncIterator[Event]:
+def events_of(llm: FunctionCallingLLM, ask: ChatRequest) -> AsyncIterator[Event]:
     """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
     outside = llm.async_outside()
     return every_event(llm.opened(ask, outside, start_call(ask.settings, outside)))

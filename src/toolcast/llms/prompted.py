@@ -1,7 +1,7 @@
 """How a model is held to its tools in words alone, for any LLM: the `prompted` mode, of which no wire has to know.
 
 The tools leave the question and go into the messages (`in_words`); what the answer's text spells are the calls
-(`SpelledCalls`).
+(`PromptedEvents`).
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ from dataclasses import replace
 from ..events import Event
 from ..providers.tool_calls.json_text import CallsInText, form_of
 from ..providers.tool_calls.prompted import PromptedCalls, prompted
-from .request import Ask
-from .request_state import Call
-from .response_events import Source
+from .request import ChatRequest
+from .request_state import RequestState
+from .response_events import ResponseEvents
 
 
-def in_words(ask: Ask) -> Ask:
+def to_prompted_request(ask: ChatRequest) -> ChatRequest:
     """`ask` without tools: what they are stands in its messages."""
     form = form_of(ask.conversation(""))
     messages = ask.messages if form is None else prompted(ask.messages, form)
     return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
 
 
-def spelled(ask: Ask) -> PromptedCalls | None:
+def spelled(ask: ChatRequest) -> PromptedCalls | None:
     """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
     conversation = ask.conversation("")
     form = form_of(conversation)
     return None if form is None else PromptedCalls(form, conversation.calls_before)
 
 
-class SpelledCalls:
+class PromptedEvents:
     """The events of `source`, text that spells calls replaced by the calls."""
 
-    def __init__(self, source: Source, calls: PromptedCalls, call: Call, *, accept_damaged: bool) -> None:
+    def __init__(
+        self, source: ResponseEvents, calls: PromptedCalls, call: RequestState, *, accept_damaged: bool
+    ) -> None:
         self._source = source
         self._read = CallsInText(calls, accept_damaged=accept_damaged)
         self._call = call

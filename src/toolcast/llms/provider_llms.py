@@ -20,19 +20,19 @@ from typing_extensions import Unpack
 
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..metadata import Capabilities, LLMMetadata, Progress
-from ..providers.base import Conversation, HTTPRequest, Mode, Secret, Wire, guarded
+from ..providers.base import HTTPRequest, Mode, ProviderAdapter, RequestInput, Secret, guarded
 from ..settings import Settings
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .defaults import Configs
-from .http_llm import Options, ServiceLLM, first_set
-from .request import Ask
+from .http_llm import LLMOptions, ServiceLLM, first_set
+from .request import ChatRequest
 
 if TYPE_CHECKING:
-    from ..providers.anthropic.adapter import AnthropicWire
-    from ..providers.chat_completions.services import Service as Row
-    from ..providers.llama_cpp.adapter import LlamaCppWire
-    from ..providers.llama_cpp.grammar import Limits
+    from ..providers.anthropic.adapter import AnthropicAdapter
+    from ..providers.chat_completions.services import ServiceSpec as Row
+    from ..providers.llama_cpp.adapter import LlamaCppAdapter
+    from ..providers.llama_cpp.grammar import SchemaLimits
     from .local.server import LocalServer, ServerOptions
 
 
@@ -56,7 +56,7 @@ class OpenAICompatible(ServiceLLM):
 
     provider = "openai-compatible"
 
-    def __init__(self, model: str, *, service: str | None = None, **options: Unpack[Options]) -> None:
+    def __init__(self, model: str, *, service: str | None = None, **options: Unpack[LLMOptions]) -> None:
         super().__init__(model, **_taken(options))
         self.service = service
 
@@ -88,7 +88,7 @@ class OpenAICompatible(ServiceLLM):
         host = urlsplit(self.base_url or "").hostname
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
-    def _make_wire(self) -> Wire:
+    def _make_wire(self) -> ProviderAdapter:
         from ..providers.endpoints import address, proof
 
         row = self._row
@@ -100,11 +100,11 @@ class OpenAICompatible(ServiceLLM):
         url = address(row, self._given_url, self.model, os.environ)
         return self._dialect(replace(row, key_header=header), Secret(key) if key else None, url, headers)
 
-    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
         """The wire to this service, at the address of its chat completions."""
-        from ..providers.chat_completions.adapter import OpenAIChatWire
+        from ..providers.chat_completions.adapter import OpenAIChatAdapter
 
-        return OpenAIChatWire(row, api_key=key, base_url=url, headers=headers)
+        return OpenAIChatAdapter(row, api_key=key, base_url=url, headers=headers)
 
 
 class OpenAI(OpenAICompatible):
@@ -112,7 +112,7 @@ class OpenAI(OpenAICompatible):
 
     provider = "openai"
 
-    def __init__(self, model: str, **options: Unpack[Options]) -> None:
+    def __init__(self, model: str, **options: Unpack[LLMOptions]) -> None:
         super().__init__(model, service="openai", **_taken(options))
 
 
@@ -125,15 +125,15 @@ class OpenAIResponses(OpenAICompatible):
 
     provider = "openai"
 
-    def __init__(self, model: str, *, service: str = "openai", **options: Unpack[Options]) -> None:
+    def __init__(self, model: str, *, service: str = "openai", **options: Unpack[LLMOptions]) -> None:
         super().__init__(model, service=service, **_taken(options))
 
-    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> Wire:
-        from ..providers.openai.responses import OpenAIResponsesWire
+    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
+        from ..providers.openai.responses import OpenAIResponsesAdapter
 
         # `address` knows chat completions only: behind an address of the Responses API it has put their path.
         url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
-        return OpenAIResponsesWire(row, api_key=key, base_url=url, headers=headers)
+        return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
 
 
 class Anthropic(ServiceLLM):
@@ -146,18 +146,18 @@ class Anthropic(ServiceLLM):
 
         return KEY_ENV
 
-    def _usual_mode(self, ask: Ask) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> Mode:
         mode = super()._usual_mode(ask)
-        if mode != "json_schema" or cast("AnthropicWire", self.wire).can_hold(ask.conversation(self.model)):
+        if mode != "json_schema" or cast("AnthropicAdapter", self.wire).can_hold(ask.conversation(self.model)):
             return mode
         return "tool_call"  # which cannot be forced then, but it can be asked for again
 
-    def _make_wire(self) -> Wire:
-        from ..providers.anthropic.adapter import KEY_ENV, AnthropicWire
+    def _make_wire(self) -> ProviderAdapter:
+        from ..providers.anthropic.adapter import KEY_ENV, AnthropicAdapter
 
         named, token = KEY_ENV
         key = self.secret(named)
-        return AnthropicWire(
+        return AnthropicAdapter(
             api_key=key,
             bearer=None if key else self.secret(token),
             base_url=self._given_url or first_set(("ANTHROPIC_BASE_URL",)),
@@ -174,7 +174,7 @@ class Google(ServiceLLM):
 
     provider = "google"
 
-    def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[Options]) -> None:
+    def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[LLMOptions]) -> None:
         super().__init__(model, **_taken(options))
         self.api_version: str = api_version
 
@@ -183,10 +183,10 @@ class Google(ServiceLLM):
 
         return KEY_ENV
 
-    def _make_wire(self) -> Wire:
-        from ..providers.google.adapter import GoogleWire
+    def _make_wire(self) -> ProviderAdapter:
+        from ..providers.google.adapter import GoogleAdapter
 
-        return GoogleWire(
+        return GoogleAdapter(
             api_key=self.secret(*self._required_key()),
             base_url=self._given_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
             headers=self._headers,
@@ -204,11 +204,11 @@ class Mistral(ServiceLLM):
 
         return MISTRAL.key_env
 
-    def _make_wire(self) -> Wire:
-        from ..providers.mistral.adapter import MISTRAL, MistralWire
+    def _make_wire(self) -> ProviderAdapter:
+        from ..providers.mistral.adapter import MISTRAL, MistralAdapter
 
         base_url = self._given_url or first_set(MISTRAL.url_env)
-        return MistralWire(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
+        return MistralAdapter(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
 
 
 class Ollama(ServiceLLM):
@@ -216,11 +216,11 @@ class Ollama(ServiceLLM):
 
     provider = "ollama"
 
-    def _make_wire(self) -> Wire:
-        from ..providers.ollama.adapter import KEY_ENV, OllamaWire, ollama_url
+    def _make_wire(self) -> ProviderAdapter:
+        from ..providers.ollama.adapter import KEY_ENV, OllamaAdapter, ollama_url
 
         base_url = self._given_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
-        return OllamaWire(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
+        return OllamaAdapter(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
 
 
 class LlamaCpp(ServiceLLM):
@@ -241,7 +241,7 @@ class LlamaCpp(ServiceLLM):
         model: str | Path = "smollm2",
         *,
         server: ServerOptions | None = None,
-        limits: Limits | None = None,
+        limits: SchemaLimits | None = None,
         native_tools: bool = False,
         **options: Unpack[LocalOptions],
     ) -> None:
@@ -273,7 +273,7 @@ class LlamaCpp(ServiceLLM):
         if progress is not None:
             progress(1, 1)
 
-    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
         from anyio import to_thread
 
@@ -285,17 +285,17 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return wire
 
-    def _usual_mode(self, ask: Ask) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> Mode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
 
-    def _start(self) -> LlamaCppWire:
+    def _start(self) -> LlamaCppAdapter:
         """Return the wire of the running server, whose address is new each time it starts."""
         server = self._server()
         server.ready()
         if self._made is None or self._served_at != server.base_url:
             self._served_at = server.base_url
             self._made = self._dialect(server.base_url, server.api_key)
-        return cast("LlamaCppWire", self._made)
+        return cast("LlamaCppAdapter", self._made)
 
     def _server(self, progress: Progress | None = None) -> LocalServer:
         from .local.server import running
@@ -304,16 +304,16 @@ class LlamaCpp(ServiceLLM):
         path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
         return running(path, self._server_options)
 
-    def _make_wire(self) -> Wire:
+    def _make_wire(self) -> ProviderAdapter:
         return self._dialect("http://127.0.0.1/v1", None)
 
-    def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppWire:
-        from ..providers.llama_cpp.adapter import LlamaCppWire
+    def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppAdapter:
+        from ..providers.llama_cpp.adapter import LlamaCppAdapter
 
-        return LlamaCppWire(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
+        return LlamaCppAdapter(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
-async def fetched(request: HTTPRequest, outside: Outside) -> bytes:
+async def fetched(request: HTTPRequest, outside: IOBackend) -> bytes:
     """Return the body of a short answer."""
     body = await outside.open(request, connect=10, read=60)
     try:
@@ -377,7 +377,7 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
     return UnsupportedLLMError(f"{name!r} names no LLM: {advice}{of_ollama}")
 
 
-def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
+def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
     Providers are `openai`, `openai-responses`, `anthropic`, `google`, `mistral`, `ollama`, `local`, and every row of
@@ -385,7 +385,7 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     """
     provider, _, model = name.partition(":")
     if provider == "local":
-        remote = Options.__annotations__.keys() - LocalOptions.__annotations__.keys()
+        remote = LLMOptions.__annotations__.keys() - LocalOptions.__annotations__.keys()
         own = {option: value for option, value in _taken(options).items() if option not in remote}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     if not model or provider not in providers():
@@ -395,7 +395,7 @@ def llm(name: str, **options: Unpack[Options]) -> FunctionCallingLLM:
     return make(model, **_taken(options))
 
 
-def _taken(options: Options) -> Options:
+def _taken(options: LLMOptions) -> LLMOptions:
     """Return a copy of a function's `**options` and empty them: no frame of a traceback may hold a key."""
     taken = options.copy()
     cast("dict[str, Any]", options).clear()

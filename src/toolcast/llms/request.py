@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from ..message_dicts import message_from
 from ..messages import Message, user
-from ..providers.base import Conversation, Mode, NamedTool, ToolChoice
+from ..providers.base import Mode, NamedTool, RequestInput, ToolChoice
 from ..settings import Settings
 from ..tools.callable_tool import CallableTool
 
@@ -23,7 +23,7 @@ Tools: TypeAlias = Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ChatRequest:
     """What is asked of an LLM, once. `mode`: how it is held to the tools; None leaves that to the LLM.
 
     `accept_damaged`: an answer with a damaged event is read as if nothing were missing.
@@ -38,17 +38,17 @@ class Ask:
     mode: Mode | None = None
     accept_damaged: bool = False
 
-    def conversation(self, model: str) -> Conversation:
+    def conversation(self, model: str) -> RequestInput:
         """This, as a wire takes it."""
         tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
         about = (self.parallel, self.stream, self.mode, self.accept_damaged)
-        return Conversation(model, self.messages, tools, choice, *about)
+        return RequestInput(model, self.messages, tools, choice, *about)
 
-    def held(self, mode: Mode) -> Ask:
+    def held(self, mode: Mode) -> ChatRequest:
         """This, with the mode settled."""
         parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
-        return Ask(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
+        return ChatRequest(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
 
     @property
     def forces(self) -> bool:

@@ -14,9 +14,9 @@ from ..async_support.exception_groups import ungrouped
 from ..errors import Attempt, CallError, StreamTruncated
 from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..settings import Settings
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
-from .response_events import Source
+from .response_events import ResponseEvents
 
 if TYPE_CHECKING:
     from ..async_support.shielding import Loop
@@ -25,7 +25,7 @@ logger: Final = logging.getLogger("toolcast")
 
 
 @dataclass(slots=True)
-class Call:
+class RequestState:
     """What all requests of one call share: the time that is left, the retries that are left, and the record."""
 
     deadline: float | None = None
@@ -50,12 +50,12 @@ class Call:
         return error
 
 
-def start_call(settings: Settings, outside: Outside) -> Call:
+def start_call(settings: Settings, outside: IOBackend) -> RequestState:
     """A new call, its total time counted from now."""
-    return Call(deadline=by(outside.now(), settings.timeouts.total))
+    return RequestState(deadline=by(outside.now(), settings.timeouts.total))
 
 
-async def every_event(source: Source) -> AsyncIterator[Event]:
+async def every_event(source: ResponseEvents) -> AsyncIterator[Event]:
     """The events of `source` one by one; in the end it is closed."""
     try:
         while events := await source.pull():
@@ -70,14 +70,14 @@ def by(now: float, seconds: float | None) -> float | None:
     return None if seconds is None else now + seconds
 
 
-class IteratedEvents:
+class IteratorEvents:
     """The events of an LLM that is one async iterator, a user's own for example."""
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], outside: Outside, call: Call, *, parallel: bool) -> None:
+    def __init__(self, events: AsyncIterator[Event], outside: IOBackend, call: RequestState, *, parallel: bool) -> None:
         self._events = events
-        self._only = None if parallel else FirstCall()
+        self._only = None if parallel else SingleCallFilter()
         self._outside = outside
         self._loop: Loop | None = None
         self._call = call
@@ -143,7 +143,7 @@ class IteratedEvents:
             self._call.record(error, self._usage, None)
 
 
-class FirstCall:
+class SingleCallFilter:
     """Leaves out the events of every tool call after the first, with a warning if there were any."""
 
     def __init__(self) -> None:

@@ -9,11 +9,11 @@ from ..events import ChatResponse, Event
 from ..parsing.path_changes import Path
 from ..usage import Usage
 
-Collect: TypeAlias = Callable[[], list[Any]]
+ViewReducer: TypeAlias = Callable[[], list[Any]]
 """What one view of a stream found in the last event; after the end, what is still owed."""
 
 
-class Source(Protocol):
+class ResponseEvents(Protocol):
     """Where the events of one answer come from."""
 
     @property
@@ -37,7 +37,7 @@ class Source(Protocol):
         ...
 
 
-class Objects(Protocol):
+class ObjectEvents(Protocol):
     """One structured call in progress. `step` works on what is here; what is awaited waits for more."""
 
     ended: bool
@@ -58,7 +58,7 @@ class Objects(Protocol):
 
     def step(self) -> bool: ...
     def field_state(self, path: Path) -> str: ...
-    def view(self, kind: str, path: Path | None = None) -> Collect: ...
+    def view(self, kind: str, path: Path | None = None) -> ViewReducer: ...
     async def fill(self) -> None: ...
     async def wait(self) -> bool: ...
     async def newest(self) -> bool: ...

@@ -21,7 +21,7 @@ from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
 from .partial_instances import Shells, assign, new, shelled
-from .type_plan import DictShape, ListShape, Node, ObjectShape, Slot, TaggedShape
+from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
 
 
 class _Missing:
@@ -45,7 +45,7 @@ LONG: Final = 200
 """From this length on a list is worth a look at who holds it."""
 
 
-class TooEarly(Exception):
+class FieldNotReady(Exception):
     """A validator may ask for fields that have not arrived yet."""
 
 
@@ -58,26 +58,26 @@ class Company(NamedTuple):
     taken: list[Any]
 
 
-class Frame:
+class Container:
     """What all frames have: `values`, what has closed, and `place`, the key in the frame around it.
 
     Containers open and close all the time, so what most of them never set stands in the class.
     """
 
     values: Any
-    arriving: Node | None = None
+    arriving: FieldPlan | None = None
     key: Any = None
     loc: Any = None
-    outer: tuple[Node, ...] = ()  # the tagged unions that this is a member of, outermost first
+    outer: tuple[FieldPlan, ...] = ()  # the tagged unions that this is a member of, outermost first
     tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
     certain: bool = True  # the arriving value will be used, whatever the container may yet hold
     odd: bool = False  # something came in another shape than planned: only the whole text tells
     bad: bool = False  # something in here did not validate, so neither will this
     bare: type | None = None  # the class of the snapshots, where the values are all that is in them
 
-    def __init__(self, parent: Frame | None, node: Node, start: int, firm: bool = True) -> None:
-        self.parent: Frame | None = parent
-        self.node: Node = node
+    def __init__(self, parent: Container | None, node: FieldPlan, start: int, firm: bool = True) -> None:
+        self.parent: Container | None = parent
+        self.node: FieldPlan = node
         self.start: int = start
         self.place: Any = parent.key if parent else None
         self.shells: Shells = node.shells
@@ -100,11 +100,11 @@ class Frame:
         """What came under keys that no field claims."""
         return {}
 
-    def asks(self, node: Node) -> str | None:
+    def asks(self, node: FieldPlan) -> str | None:
         """The name of the arriving field, if its validators may ask for the fields before it."""
         return None
 
-    def in_company(self, node: Node, text: str, inner: list[Any], *, closing: bool) -> Company | None:
+    def in_company(self, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Company | None:
         """What gives the validators of the arriving field the fields before it; None if they do not ask."""
         return None
 
@@ -120,10 +120,10 @@ class Frame:
         return shelled(values, self.shells) if self.shells else values
 
 
-class Base(Frame):
+class RootContainer(Container):
     """Around the whole value. `wrapped`: the text is an object that holds it under the key `value`."""
 
-    def __init__(self, root: Node, wrapped: bool) -> None:
+    def __init__(self, root: FieldPlan, wrapped: bool) -> None:
         super().__init__(None, root, 0)
         self._root = root
         self.wrapped: bool = wrapped
@@ -142,7 +142,7 @@ class Base(Frame):
         return super().meet(name)
 
 
-class ObjectFrame(Frame):
+class ObjectContainer(Container):
     """An open model, dataclass or TypedDict. A key that comes again takes the place of the first."""
 
     key: str  # from the first `meet` on
@@ -150,12 +150,12 @@ class ObjectFrame(Frame):
     certain: bool
     bare: type | None
 
-    def __init__(self, parent: Frame, node: Node, shape: ObjectShape, start: int, firm: bool) -> None:
+    def __init__(self, parent: Container, node: FieldPlan, shape: ObjectPlan, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm and shape.firm)
-        self.shape: ObjectShape = shape
+        self.shape: ObjectPlan = shape
         self.bare = None if self.shells else shape.bare
         self.values: dict[str, Any] = {}
-        self.slot: Slot | None = None
+        self.slot: FieldSlot | None = None
         self._ranks: dict[str, int] = {}
         self._extra: dict[str, Any] | None = {} if shape.keeps_extra else None
 
@@ -168,7 +168,7 @@ class ObjectFrame(Frame):
             self.choose(slot)
         return False
 
-    def choose(self, slot: Slot) -> None:
+    def choose(self, slot: FieldSlot) -> None:
         """The next value goes to this field."""
         self.slot = slot
         self.key = slot.name
@@ -177,7 +177,7 @@ class ObjectFrame(Frame):
         if slot.name in self.values or not slot.firm:
             self._meet_again(slot)
 
-    def _meet_again(self, slot: Slot) -> None:
+    def _meet_again(self, slot: FieldSlot) -> None:
         """Of two names of a field the one listed first wins, of one name the later value."""
         if slot.name in self.values and self._ranks.get(slot.name, slot.rank) < slot.rank:
             self.arriving = None
@@ -191,16 +191,16 @@ class ObjectFrame(Frame):
         else:
             self.values[self.key] = value
 
-    def asks(self, node: Node) -> str | None:
+    def asks(self, node: FieldPlan) -> str | None:
         return self.slot.name if node.informed and self.slot is not None else None
 
-    def in_company(self, node: Node, text: str, inner: list[Any], *, closing: bool) -> Company | None:
+    def in_company(self, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Company | None:
         name = self.asks(node)
         if name is None:
             return None
         before = self.shape.before(name)
         if self.bad or any(other not in self.values for other in before):
-            raise TooEarly
+            raise FieldNotReady
         parts = [f"{json.dumps(other)}:{number}," for number, other in enumerate(before, len(inner))]
         values = [*inner, *(self.values[other] for other in before)]
         return Company(
@@ -230,15 +230,15 @@ class ObjectFrame(Frame):
         return shelled(values, self.shells) if self.shells else values
 
 
-class DictFrame(Frame):
+class DictContainer(Container):
     """An open dict, by its validated keys."""
 
     loc: str  # from the first `meet` on
-    arriving: Node | None
+    arriving: FieldPlan | None
 
-    def __init__(self, parent: Frame, node: Node, shape: DictShape, start: int, firm: bool) -> None:
+    def __init__(self, parent: Container, node: FieldPlan, shape: DictPlan, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm)
-        self.shape: DictShape = shape
+        self.shape: DictPlan = shape
         self.values: dict[Any, Any] = {}
 
     def meet(self, name: str) -> bool:
@@ -248,7 +248,7 @@ class DictFrame(Frame):
         return self.shape.keys is not None
 
 
-class ListFrame(Frame):
+class ListContainer(Container):
     """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all.
 
     Of a long list each snapshot would copy thousands of pointers to add one. So the lists of the last two snapshots
@@ -258,11 +258,11 @@ class ListFrame(Frame):
 
     key: int
     loc: int
-    arriving: Node | None
+    arriving: FieldPlan | None
     lent: tuple[list[list[Any]], int] | None = None  # the older: a box with the list, how much of it was closed
     newer: tuple[list[list[Any]], int] | None = None
 
-    def __init__(self, parent: Frame, node: Node, shape: ListShape, start: int, firm: bool) -> None:
+    def __init__(self, parent: Container, node: FieldPlan, shape: ListPlan, start: int, firm: bool) -> None:
         super().__init__(parent, node, start, firm)
         self.values: list[Any] = []
         self.key = self.loc = 0
@@ -296,19 +296,19 @@ class ListFrame(Frame):
         return box[0]
 
 
-def open_frame(parent: Frame, node: Node, start: int) -> Frame:
+def open_frame(parent: Container, node: FieldPlan, start: int) -> Container:
     """The frame of a container that has just opened."""
     shape = node.shape
     firm = parent.firm and parent.certain and node.firm
-    if type(shape) is ObjectShape:
-        return ObjectFrame(parent, node, shape, start, firm)
-    if type(shape) is ListShape:
-        return ListFrame(parent, node, shape, start, firm)
-    assert type(shape) is DictShape
-    return DictFrame(parent, node, shape, start, firm)
+    if type(shape) is ObjectPlan:
+        return ObjectContainer(parent, node, shape, start, firm)
+    if type(shape) is ListPlan:
+        return ListContainer(parent, node, shape, start, firm)
+    assert type(shape) is DictPlan
+    return DictContainer(parent, node, shape, start, firm)
 
 
-class Skipped:
+class OpaqueContainer:
     """A container that is not taken apart: the changes inside it pass by."""
 
     def __init__(self, start: int) -> None:
@@ -324,16 +324,16 @@ class Skipped:
         return self.depth > 0
 
 
-class Undecided(Skipped):
+class UndiscriminatedUnion(OpaqueContainer):
     """An object of a tagged union before its tag is known. What it held is walked again when it is."""
 
-    def __init__(self, start: int, shape: TaggedShape, outer: tuple[Node, ...], tags: tuple[Any, ...]) -> None:
+    def __init__(self, start: int, shape: TaggedPlan, outer: tuple[FieldPlan, ...], tags: tuple[Any, ...]) -> None:
         super().__init__(start)
         self.shape = shape
         self.outer = outer
         self.tags: tuple[Any, ...] = tags
         self.held: list[Change] = []
-        self.member: Node | None = None
+        self.member: FieldPlan | None = None
         self._at_tag = False
         self._pieces: list[str] = []
 

@@ -66,7 +66,7 @@ _key_before = re.compile(r"[\"'”’]\s*:\s*\Z").search
 _member_after = re.compile(r"\s*,\s*[\"'“‘]").match
 
 
-class Lenient(NamedTuple):
+class LenientResult(NamedTuple):
     """The JSON text that a text held, and the repairs it took, as text.
 
     It is strict JSON but for its numbers: `NaN`, `Infinity` and what overflows a float are for the reader to refuse.
@@ -76,7 +76,7 @@ class Lenient(NamedTuple):
     repairs: tuple[str, ...]
 
 
-def lenient(text: str) -> Lenient | None:
+def lenient(text: str) -> LenientResult | None:
     """The one JSON object or array that `text` holds; None where there is none, several, or only a part of one."""
     try:
         found, outside = _strict_inside(text) or _search(text)
@@ -86,18 +86,18 @@ def lenient(text: str) -> Lenient | None:
         return None
     if len(chosen) > 1:
         around.append(f"took one of {len(chosen)} equal values")
-    return Lenient(chosen[0].text, (*around, *chosen[0].repairs))
+    return LenientResult(chosen[0].text, (*around, *chosen[0].repairs))
 
 
 class _NoValueError(Exception):
     """Nothing may be taken from this text."""
 
 
-class _ProseError(Exception):
+class NotJSONError(Exception):
     """This bracket is one of the prose."""
 
 
-def _strict_inside(text: str) -> tuple[list[Lenient], list[str]] | None:
+def _strict_inside(text: str) -> tuple[list[LenientResult], list[str]] | None:
     """Return what `_search` does if there is nothing to repair between the first bracket and the last; else None.
 
     So a long answer in a fence costs little more than one without.
@@ -110,13 +110,13 @@ def _strict_inside(text: str) -> tuple[list[Lenient], list[str]] | None:
         return None
     with suppress(ValueError, TypeError):  # the second for half a surrogate pair
         from_json(text[start:end])
-        return [Lenient(text[start:end], ())], [text[:start], text[end:]]
+        return [LenientResult(text[start:end], ())], [text[:start], text[end:]]
     return None
 
 
-def _search(text: str) -> tuple[list[Lenient], list[str]]:
+def _search(text: str) -> tuple[list[LenientResult], list[str]]:
     """All values of `text`, and what stands before, between and behind them."""
-    found: list[Lenient] = []
+    found: list[LenientResult] = []
     outside: list[str] = []
     prose: list[tuple[str, int]] = []  # what closes its open brackets, and how many values there were before each
     pos = end = 0
@@ -128,7 +128,7 @@ def _search(text: str) -> tuple[list[Lenient], list[str]]:
         if text[pos] in _CLOSER:
             now = _Reading(text, pos)
             if _is_value(now):
-                found.append(Lenient("".join(now.out), tuple(now.repairs)))
+                found.append(LenientResult("".join(now.out), tuple(now.repairs)))
                 outside.append(text[end:pos])
                 end = now.pos
             else:
@@ -148,7 +148,7 @@ def _close_in_prose(prose: list[tuple[str, int]], closer: str, count: int) -> No
         raise _NoValueError
 
 
-def _chosen(found: list[Lenient]) -> list[Lenient]:
+def _chosen(found: list[LenientResult]) -> list[LenientResult]:
     """The values that the text means: its objects, if there are any, and all of them equal."""
     chosen = [value for value in found if value.text[0] == "{"] or found
     if len({value.text for value in chosen}) != 1:
@@ -195,13 +195,13 @@ def _is_value(now: _Reading) -> bool:
     try:
         while step is not None:
             step = step(now)
-    except _ProseError:
+    except NotJSONError:
         return False
     return True
 
 
 def _misfit(now: _Reading) -> NoReturn:
-    raise _NoValueError if now.is_json else _ProseError
+    raise _NoValueError if now.is_json else NotJSONError
 
 
 def _next_char(now: _Reading) -> str:

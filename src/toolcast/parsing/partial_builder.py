@@ -20,29 +20,39 @@ from typing import Any, Final
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from .arguments import decode_once
-from .container_stack import MISSING, Base, DictFrame, Frame, ObjectFrame, Skipped, TooEarly, Undecided, open_frame
+from .container_stack import (
+    MISSING,
+    Container,
+    DictContainer,
+    FieldNotReady,
+    ObjectContainer,
+    OpaqueContainer,
+    RootContainer,
+    UndiscriminatedUnion,
+    open_frame,
+)
 from .json_stream import OBJECT, Change
 from .partial_instances import shelled
 from .path_changes import GROWN, OPENED, SEALED, SET, UNSEEN, Record, Steps, Text, followed, located, location
-from .type_plan import Node, Slot, TaggedShape, taken
+from .type_plan import FieldPlan, FieldSlot, TaggedPlan, taken
 
 _HELD: Final = object()  # in place of a value: it did not validate, or nobody can say yet
 
 
-class Walk:
+class PartialBuilder:
     """The open frames of one growing value. `frame` is the innermost, `records` what the last `take` did."""
 
-    def __init__(self, plan: Node, *, wrapped: bool, fail_fast: bool, context: Any) -> None:
+    def __init__(self, plan: FieldPlan, *, wrapped: bool, fail_fast: bool, context: Any) -> None:
         self.kept: Text = Text()
-        self.base: Base = Base(plan, wrapped)
-        self.frame: Frame = self.base
+        self.base: RootContainer = RootContainer(plan, wrapped)
+        self.frame: Container = self.base
         self.records: list[Record] = []
         self.error: ValidationError | None = None  # what stopped everything
         self.awaiting: int = 0  # open frames that NotNull fields may hold back
         self._plan = plan
         self._fail_fast = fail_fast
         self._context = context
-        self._aside: Skipped | None = None  # what the changes go to while a container is not taken apart
+        self._aside: OpaqueContainer | None = None  # what the changes go to while a container is not taken apart
         self._string = ""  # the open string value, without what is in `_pieces`
         self._pieces: list[str] | None = None  # None: nobody wants the open string
         self._growing = False  # the open string is shown
@@ -89,16 +99,18 @@ class Walk:
         if frame.parent is None and change[0] == OBJECT and self.base.unwrap():
             return
         if node is None:
-            self._aside = Skipped(change[1])
+            self._aside = OpaqueContainer(change[1])
         else:
             self._enter(node, change[0], change[1], (), ())
 
-    def _enter(self, node: Node, bracket: int, start: int, outer: tuple[Node, ...], tags: tuple[Any, ...]) -> None:
+    def _enter(
+        self, node: FieldPlan, bracket: int, start: int, outer: tuple[FieldPlan, ...], tags: tuple[Any, ...]
+    ) -> None:
         shape = node.shape
         if shape is None or shape.bracket != bracket:
-            self._aside = Skipped(start)
-        elif isinstance(shape, TaggedShape):
-            self._aside = Undecided(start, shape, (*outer, node), tags)
+            self._aside = OpaqueContainer(start)
+        elif isinstance(shape, TaggedPlan):
+            self._aside = UndiscriminatedUnion(start, shape, (*outer, node), tags)
         else:
             parent = self.frame
             frame = self.frame = open_frame(parent, node, start)
@@ -115,7 +127,7 @@ class Walk:
         if aside.passes(change):
             return
         self._aside = None
-        if isinstance(aside, Undecided) and aside.member is not None:
+        if isinstance(aside, UndiscriminatedUnion) and aside.member is not None:
             self._enter(aside.member, OBJECT, aside.start, aside.outer, aside.tags)
             self.take(aside.held)
         elif self.frame.arriving is None or self.frame.parent is None:  # the root is the caller's to validate
@@ -125,10 +137,10 @@ class Walk:
 
     def _key(self, change: Change) -> None:
         frame = self.frame
-        if frame.meet(change[1]) and type(frame) is DictFrame and frame.shape.keys is not None:
+        if frame.meet(change[1]) and type(frame) is DictContainer and frame.shape.keys is not None:
             self._check_key(frame, frame.shape.keys)
 
-    def _check_key(self, frame: DictFrame, keys: SchemaValidator) -> None:
+    def _check_key(self, frame: DictContainer, keys: SchemaValidator) -> None:
         text = f"{{{quoted(frame.loc)}:null}}"
         found = self._judged(frame, frame.firm, None, lambda: keys.validate_json(text, context=self._context))
         if found is _HELD:
@@ -192,7 +204,7 @@ class Walk:
         elif node.quick is None or not self._quickly(frame, node.quick, text):
             self._settle(text)
 
-    def _quickly(self, frame: Frame, quick: Callable[[str], Any], text: str) -> bool:
+    def _quickly(self, frame: Container, quick: Callable[[str], Any], text: str) -> bool:
         """Whether the value that has closed was what is planned, and has been put into the frame."""
         try:
             value = quick(text)
@@ -232,16 +244,16 @@ class Walk:
         node = frame.arriving
         assert node is not None
         frame.odd |= node.shape is not None
-        if type(frame) is ObjectFrame and frame.slot is None and frame.shape.extra == "forbid":
+        if type(frame) is ObjectContainer and frame.slot is None and frame.shape.extra == "forbid":
             text = f"{{{quoted(frame.loc)}:{text}}}"
             self._judged(frame, frame.firm, None, lambda: frame.shape.forbidding.validate_json(text))
-        elif type(frame) is ObjectFrame and frame.slot is not None and frame.slot.picks:
+        elif type(frame) is ObjectContainer and frame.slot is not None and frame.slot.picks:
             self._pick(frame, frame.slot.picks, from_json(text))
         else:
             self._place(frame, node, text, raw)
         frame.passed()
 
-    def _place(self, frame: Frame, node: Node, text: str, raw: str | None = None) -> None:
+    def _place(self, frame: Container, node: FieldPlan, text: str, raw: str | None = None) -> None:
         firm = frame.firm and frame.certain and node.firm
         value = self._judged(frame, firm, node, lambda: self._read(frame, node, text))
         if value is not _HELD:
@@ -249,7 +261,7 @@ class Walk:
             seen = raw is None or value != raw or type(value) is not str
             self.records.append((frame, frame.key, SET if seen else SEALED, value))
 
-    def _pick(self, frame: ObjectFrame, picks: list[tuple[Slot, Steps]], document: Any) -> None:
+    def _pick(self, frame: ObjectContainer, picks: list[tuple[FieldSlot, Steps]], document: Any) -> None:
         """Give the fields that are made of parts of one value their parts."""
         for slot, path in picks:
             part = followed(document, path)
@@ -258,7 +270,7 @@ class Walk:
                 if frame.arriving is not None:
                     self._place(frame, frame.arriving, json.dumps(part))
 
-    def _whole(self, frame: Frame, end: int) -> Any:
+    def _whole(self, frame: Container, end: int) -> Any:
         """What a container has become now that it has closed."""
         node, parent = frame.node, frame.parent
         assert parent is not None
@@ -282,7 +294,7 @@ class Walk:
 
         return self._judged(parent, parent.firm and parent.certain and place.firm, place, closed)
 
-    def _assembled(self, frame: Frame, end: int) -> Any:
+    def _assembled(self, frame: Container, end: int) -> Any:
         """The closed container, made of the values that have closed inside it."""
         assert frame.parent is not None
         text = self.kept.without(frame.start, end, frame.spans or [])
@@ -292,11 +304,11 @@ class Walk:
                 value = self._validated(frame.parent, outer, "0", [value], closing=True)
         return value
 
-    def _read(self, frame: Frame, node: Node, text: str) -> Any:
+    def _read(self, frame: Container, node: FieldPlan, text: str) -> Any:
         """The value at the key of a frame, from its own text, after the repair that a whole answer would get."""
         return self._validated(frame, node, text, [], closing=False)
 
-    def _validated(self, frame: Frame, node: Node, text: str, inner: list[Any], *, closing: bool) -> Any:
+    def _validated(self, frame: Container, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Any:
         company = frame.in_company(node, text, inner, closing=closing)
         if company is not None:
             _, validator, text, inner = company
@@ -316,7 +328,7 @@ class Walk:
             taken.reset(token)
         return value if company is None else value[0][company.name]
 
-    def _judged(self, frame: Frame, firm: bool, node: Node | None, validate: Callable[[], Any]) -> Any:
+    def _judged(self, frame: Container, firm: bool, node: FieldPlan | None, validate: Callable[[], Any]) -> Any:
         """What `validate` returns for the arriving value; `_HELD` when it fails and the end has to decide."""
         try:
             return validate()
@@ -327,7 +339,7 @@ class Walk:
                 place = (*location(frame), *(() if named or frame.parent is None else (frame.loc,)))
                 self.error = located(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
                 raise self.error from None
-        except TooEarly:
+        except FieldNotReady:
             frame.odd = True
         except Exception:  # a validator of the user raised something of its own: the root will raise it again
             frame.bad = True

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..text_buffer import MANY, Pieces
-from .container_stack import MISSING, Frame
+from ..text_buffer import JOIN_THRESHOLD, TextBuffer
+from .container_stack import MISSING, Container
 from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError
-from .partial_builder import Walk
+from .partial_builder import PartialBuilder
 from .partial_instances import is_partial
 from .path_changes import (
     OPENED,
@@ -33,12 +33,12 @@ from .path_changes import (
     path_changes,
     sifted,
 )
-from .type_plan import Node, plan_for
+from .type_plan import FieldPlan, plan_for
 
-__all__ = ["MISSING", "Done", "FieldState", "Growing", "NotNull", "Path", "PathChange", "is_partial", "plan_for"]
+__all__ = ["MISSING", "Done", "FieldState", "NotNull", "PartialValue", "Path", "PathChange", "is_partial", "plan_for"]
 
 
-class Growing:
+class PartialValue:
     """A value of a plan's type that grows with every piece of its JSON text.
 
     `wrapped`: the text is `{"value": ...}`, and everything here is of what is inside. `fail_fast`: `feed` raises
@@ -46,14 +46,14 @@ class Growing:
     `broken` is the syntax error that stopped the snapshots, if there was one.
     """
 
-    def __init__(self, plan: Node, *, wrapped: bool = False, fail_fast: bool = True, context: Any = None) -> None:
+    def __init__(self, plan: FieldPlan, *, wrapped: bool = False, fail_fast: bool = True, context: Any = None) -> None:
         self.broken: JSONStreamError | None = None
         self._json = JSONStream()
-        self._walk = Walk(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
-        self.kept: Pieces = self._walk.kept  # all of the text so far
+        self._walk = PartialBuilder(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
+        self.kept: TextBuffer = self._walk.kept  # all of the text so far
         self._fresh = self.kept.fresh
         self.shown: list[Record] = []  # of the last feed that changed something visible
-        self._held: Frame | None = None  # the outermost object that is held back for a NotNull field
+        self._held: Container | None = None  # the outermost object that is held back for a NotNull field
         self._value: Any = MISSING
         self._stale = False
 
@@ -61,7 +61,7 @@ class Growing:
         """Whether the next piece of the text changed anything visible. Raises `ValidationError`: see `fail_fast`."""
         walk, fresh = self._walk, self._fresh
         fresh.append(text)
-        if len(fresh) >= MANY:
+        if len(fresh) >= JOIN_THRESHOLD:
             self.kept.join()
         if self.broken is not None:
             return False
@@ -136,7 +136,7 @@ class Growing:
         """Take out of sight what happened in an object that waits for a field, until the field is there."""
         walk = self._walk
         walk.flush()
-        looks: dict[Frame, Any] = {}
+        looks: dict[Container, Any] = {}
         frame, value, held = walk.frame, MISSING, None
         while frame.parent is not None:
             looks[frame] = value = frame.show(value)

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
-from ..text_buffer import Pieces
-from .container_stack import MISSING, Frame
+from ..text_buffer import TextBuffer
+from .container_stack import MISSING, Container
 from .core_schemas import LISTS, MAPPINGS
 
 OPENED: Final = 0  # a container or a string is there, with nothing in it
@@ -27,7 +27,7 @@ UNSEEN: Final = 4  # more text of a string that does not show
 HIDDEN: Final = 5  # what has opened does not show
 _OUT_OF_SIGHT = {OPENED: HIDDEN, GROWN: UNSEEN, SET: SEALED, SEALED: SEALED, UNSEEN: UNSEEN, HIDDEN: HIDDEN}
 
-Record = tuple[Frame, Any, int, Any]
+Record = tuple[Container, Any, int, Any]
 Path = str | tuple[str | int, ...]
 Steps = tuple[Any, ...]
 FieldState = Literal["pending", "growing", "done"]
@@ -49,7 +49,7 @@ def steps_of(path: Path) -> Steps:
     return tuple(map(str, path))
 
 
-def path_of(frame: Frame, key: Any) -> Steps:
+def path_of(frame: Container, key: Any) -> Steps:
     """The way from the root to a key of a frame."""
     steps: list[Any] = []
     while frame.parent is not None:
@@ -95,11 +95,11 @@ def new_text(records: Iterable[Record], path: Path) -> str:
     )
 
 
-def _is_at(frame: Frame, key: Any, steps: Steps) -> bool:
+def _is_at(frame: Container, key: Any, steps: Steps) -> bool:
     return tuple(map(str, path_of(frame, key))) == steps
 
 
-def sifted(records: list[Record], held: Frame) -> list[Record]:
+def sifted(records: list[Record], held: Container) -> list[Record]:
     """The records when `held` does not show: what happened in it is kept, out of sight."""
     return [_unseen(record) if _inside(record, held) else record for record in records]
 
@@ -109,8 +109,8 @@ def _unseen(record: Record) -> Record:
     return frame, key, _OUT_OF_SIGHT[kind], value
 
 
-def _inside(record: Record, outer: Frame) -> bool:
-    frame: Frame | None = record[0]
+def _inside(record: Record, outer: Container) -> bool:
+    frame: Container | None = record[0]
     if frame is outer.parent and record[1] == outer.place and record[2] == OPENED:
         return True
     while frame is not None and frame is not outer:
@@ -118,7 +118,7 @@ def _inside(record: Record, outer: Frame) -> bool:
     return frame is outer
 
 
-def field_state(innermost: Frame, busy: bool, path: Path) -> FieldState:
+def field_state(innermost: Container, busy: bool, path: Path) -> FieldState:
     """The state of the field at `path`. `busy`: the value that the innermost frame waits for has begun."""
     frames = [innermost]
     while frames[-1].parent is not None:
@@ -147,7 +147,7 @@ def followed(value: Any, steps: Steps) -> Any:
 
 def _parts(value: Any) -> Any:
     """What is inside a value, by its keys or places."""
-    if isinstance(value, Frame):
+    if isinstance(value, Container):
         return value.values if isinstance(value.values, LISTS) else {**value.values, **value.extra()}
     while isinstance(value, RootModel):
         value = value.__dict__.get("root")
@@ -158,7 +158,7 @@ def _parts(value: Any) -> Any:
     return getattr(value, "__dict__", {})
 
 
-def location(frame: Frame) -> Steps:
+def location(frame: Container) -> Steps:
     """How Pydantic calls the place of a frame in the location of an error: keys as they came, and tags."""
     steps: list[Any] = []
     while frame.parent is not None:
@@ -187,7 +187,7 @@ def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
     return PydanticCustomError(kind, message, line.get("ctx"))
 
 
-class Text(Pieces):
+class Text(TextBuffer):
     """All that was fed, from which any part can be cut at the cost of that part."""
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """What a type asks of the JSON that is to become it, worked out once: the plan that growing values walk.
 
 Strategy: Pydantic has already compiled the type into a core schema, which knows every alias, constraint, validator
-and discriminator. A `Node` stands for one place of that schema. It strips the wrappers (default, nullable,
+and discriminator. A `FieldPlan` stands for one place of that schema. It strips the wrappers (default, nullable,
 validators, root models) down to the core and says what may be shown while its JSON arrives:
 
 * `grows`: a `str`, shown from its first character. Asks for the annotation too, because Pydantic writes `str`
   and `SecretStr` alike. A pattern speaks of the whole text and so forbids it; a length limit does not.
-* `shape`: a container that is shown from its bracket: `ObjectShape` (models, dataclasses, TypedDicts),
-  `ListShape`, `DictShape`, `TaggedShape` (a union that a key decides).
+* `shape`: a container that is shown from its bracket: `ObjectPlan` (models, dataclasses, TypedDicts),
+  `ListPlan`, `DictPlan`, `TaggedPlan` (a union that a key decides).
 * neither: shown when complete. So are tuples, sets, other unions, and whatever the plan does not know.
 
 When a container closes it is validated by its own schema in which every planned container inside it is replaced by
@@ -68,7 +68,7 @@ def _take(place: int | None) -> Any:
 _TAKE: Final = core_schema.no_info_plain_validator_function(_take)
 
 
-class Node:
+class FieldPlan:
     """One place of a type: how its value is validated, and what of it may be shown before it is complete."""
 
     def __init__(self, schema: Schema, source: Source, hint: Any = None, *, root: bool = False) -> None:
@@ -181,13 +181,13 @@ class Node:
         shape, cls = self.shape, self.core.get("cls", int)
         if self.judged or self.shells or self.wants_text or self.core.get("post_init"):
             return None
-        if type(shape) is not ObjectShape or not issubclass(cls, BaseModel) or cls.__new__ is not object.__new__:
+        if type(shape) is not ObjectPlan or not issubclass(cls, BaseModel) or cls.__new__ is not object.__new__:
             return None
         return builder(cls, tuple(shape.nodes)) if shape.bare and shape.simple else None
 
-    def undivided(self) -> Node:
+    def undivided(self) -> FieldPlan:
         """The same place, shown only when it is complete."""
-        return Node(self.schema, self.source, Annotated[Any, Done, *self.markers])
+        return FieldPlan(self.schema, self.source, Annotated[Any, Done, *self.markers])
 
     @cached_property
     def wants_text(self) -> bool:
@@ -210,20 +210,20 @@ class Node:
         return self.shape.closing(copy)
 
 
-class Slot:
+class FieldSlot:
     """Where the value of one key of an object goes."""
 
     __slots__ = ("firm", "name", "node", "picks", "rank")
 
-    def __init__(self, name: str, node: Node | None, rank: int = 0, *, firm: bool = True) -> None:
+    def __init__(self, name: str, node: FieldPlan | None, rank: int = 0, *, firm: bool = True) -> None:
         self.name: str = name
-        self.node: Node | None = node
+        self.node: FieldPlan | None = node
         self.rank: int = rank  # of the names of one field, the lower wins
         self.firm: bool = firm
-        self.picks: list[tuple[Slot, Path]] = []  # the fields that take a part of the value
+        self.picks: list[tuple[FieldSlot, Path]] = []  # the fields that take a part of the value
 
 
-class ObjectShape:
+class ObjectPlan:
     """A model, dataclass or TypedDict: its fields by the keys they may come under."""
 
     bracket = OBJECT
@@ -236,12 +236,12 @@ class ObjectShape:
         self.firm: bool = not raw_validators(source, core) and not core.get("custom_init")
         cls = None if core["type"] == "typed-dict" else partial_class(core["cls"])
         self.dress: Callable[..., Any] | None = None if cls is None else dresser(cls)
-        self.nodes: dict[str, Node] = {
-            name: Node(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
+        self.nodes: dict[str, FieldPlan] = {
+            name: FieldPlan(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
         }
         self.awaited: tuple[str, ...] = tuple(name for name, node in self.nodes.items() if NotNull in node.markers)
         self.bare: type | None = cls if cls and is_bare(cls) and not self.awaited else None
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[str, FieldSlot] = {}
         for name, field in fields.items():
             self._add_slots(name, paths_of(name, field, config), shown=not field.get("init_only"))
         self._set_extra(object_of(source, core), config)
@@ -253,7 +253,7 @@ class ObjectShape:
         if any(len(path) > 1 for path in paths):
             self.nodes[name] = self.nodes[name].undivided()
         for rank, (key, *rest) in enumerate(paths):
-            slot = Slot(name, self.nodes[name] if shown else None, rank, firm=len(paths) == 1 and not rest)
+            slot = FieldSlot(name, self.nodes[name] if shown else None, rank, firm=len(paths) == 1 and not rest)
             held = self.slots.get(str(key))
             if held is None and not rest:
                 self.slots[str(key)] = slot
@@ -262,9 +262,9 @@ class ObjectShape:
                 held = self._shared(str(key), held)
             held.picks.append((slot, tuple(rest)))
 
-    def _shared(self, key: str, first: Slot | None) -> Slot:
+    def _shared(self, key: str, first: FieldSlot | None) -> FieldSlot:
         """A slot for a key whose value more than one field, or only a part of it some field, is made of."""
-        slot = self.slots[key] = Slot(key, Node(core_schema.any_schema(), self.source), firm=False)
+        slot = self.slots[key] = FieldSlot(key, FieldPlan(core_schema.any_schema(), self.source), firm=False)
         if first is not None and first.node is not None:
             first.node = self.nodes[first.name] = first.node.undivided()
             slot.picks.append((first, ()))
@@ -274,7 +274,7 @@ class ObjectShape:
         self.extra = inner.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
         self.keeps_extra = self.extra == "allow" and inner["type"] == "model-fields"
         schema = inner.get("extras_schema") or core_schema.any_schema()
-        self.others: Node | None = Node(schema, self.source).undivided() if self.extra != "ignore" else None
+        self.others: FieldPlan | None = FieldPlan(schema, self.source).undivided() if self.extra != "ignore" else None
 
     @cached_property
     def forbidding(self) -> SchemaValidator:
@@ -315,7 +315,7 @@ class ObjectShape:
         return {**field, "schema": {**schema, "schema": _TAKE} if default else _TAKE}
 
 
-class ListShape:
+class ListPlan:
     """A list: the node of its items."""
 
     bracket = ARRAY
@@ -324,14 +324,16 @@ class ListShape:
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
         args = get_args(hint)
-        self.item: Node = Node(core.get("items_schema") or core_schema.any_schema(), source, args[0] if args else None)
+        self.item: FieldPlan = FieldPlan(
+            core.get("items_schema") or core_schema.any_schema(), source, args[0] if args else None
+        )
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """The schema with `take` for the items, if they are taken apart."""
         return schema if self.item.shape is None else {**schema, "items_schema": _TAKE}
 
 
-class DictShape:
+class DictPlan:
     """A dict: the node of its values, and a validator for its keys where they are not plain strings."""
 
     bracket = OBJECT
@@ -342,8 +344,10 @@ class DictShape:
         args = get_args(hint)
         any_schema = core_schema.any_schema()
         keys = core.get("keys_schema") or any_schema
-        self.value: Node = Node(core.get("values_schema") or any_schema, source, args[1] if len(args) > 1 else None)
-        node = Node(keys, source)
+        self.value: FieldPlan = FieldPlan(
+            core.get("values_schema") or any_schema, source, args[1] if len(args) > 1 else None
+        )
+        node = FieldPlan(keys, source)
         plain = node.plain_text or node.core["type"] == "any"
         self.keys: SchemaValidator | None = (
             None if plain else source.validator(core_schema.dict_schema(keys, any_schema))
@@ -354,7 +358,7 @@ class DictShape:
         return schema if self.value.shape is None else {**schema, "values_schema": _TAKE}
 
 
-class TaggedShape:
+class TaggedPlan:
     """A union whose member is known as soon as one key of the object, the tag, is."""
 
     bracket = OBJECT
@@ -363,23 +367,23 @@ class TaggedShape:
 
     def __init__(self, core: Schema, source: Source, hint: Any) -> None:
         self.keys: frozenset[str] = tag_keys(core["discriminator"])
-        self.members: dict[Any, Node] = {tag: Node(schema, source) for tag, schema in core["choices"].items()}
+        self.members: dict[Any, FieldPlan] = {tag: FieldPlan(schema, source) for tag, schema in core["choices"].items()}
 
     def closing(self, schema: dict[str, Any]) -> Any:
         """`take`: the member has been validated by its own node."""
         return _TAKE
 
 
-Shape = ObjectShape | ListShape | DictShape | TaggedShape
+Shape = ObjectPlan | ListPlan | DictPlan | TaggedPlan
 _SHAPES: Mapping[str, Callable[[Schema, Source, Any], Shape]] = {
-    **dict.fromkeys(OBJECTS, ObjectShape),
-    "list": ListShape,
-    "dict": DictShape,
-    "tagged-union": TaggedShape,
+    **dict.fromkeys(OBJECTS, ObjectPlan),
+    "list": ListPlan,
+    "dict": DictPlan,
+    "tagged-union": TaggedPlan,
 }
 
 
-def plan_for(type_form: Any) -> Node:
+def plan_for(type_form: Any) -> FieldPlan:
     """The plan of a type, made once: the node of its whole value. Raises what Pydantic raises for a bad type."""
     try:
         hash(type_form)
@@ -390,12 +394,12 @@ def plan_for(type_form: Any) -> Node:
 
 
 @lru_cache(maxsize=512)
-def _cached_plan(type_form: Any, written: str) -> Node:
+def _cached_plan(type_form: Any, written: str) -> FieldPlan:
     return _plan(type_form)
 
 
-def _plan(type_form: Any) -> Node:
+def _plan(type_form: Any) -> FieldPlan:
     given: Any = TypeAdapter(type_form).core_schema
     schema = listed(given)
     root, source = sourced(schema, listed=schema is not given)
-    return Node(root, source, type_form, root=True)
+    return FieldPlan(root, source, type_form, root=True)

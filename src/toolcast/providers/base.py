@@ -1,6 +1,6 @@
 """The Wire protocol: what is said <-> one service's bytes.
 
-A wire does no I/O. It turns a `Conversation` into an `HTTPRequest`, gives a fresh `Decoder` for the bytes that
+A wire does no I/O. It turns a `RequestInput` into an `HTTPRequest`, gives a fresh `ResponseDecoder` for the bytes that
 come back, and reads the service's error bodies. Everything that stands on it works for every service.
 """
 
@@ -246,7 +246,7 @@ Mode: TypeAlias = Literal["tool_call", "json_schema", "prompted", "grammar"]
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class RequestInput:
     """All that one request is made of, in no service's dialect. `stream`: answer in pieces.
 
     `mode` says how a forced tool choice is carried out; None: in the wire's usual way. `accept_damaged`: an answer with
@@ -268,13 +268,13 @@ class Conversation:
         return sum(len(message.tool_calls) for message in self.messages)
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> RequestOptions:
         """All of it but what is said."""
-        return Terms(self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode)
+        return RequestOptions(self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode)
 
 
-class Terms(NamedTuple):
-    """What the requests of one program have in common: a `Conversation` without its messages."""
+class RequestOptions(NamedTuple):
+    """What the requests of one program have in common: a `RequestInput` without its messages."""
 
     model: str
     tools: tuple[ToolSpec, ...]
@@ -284,7 +284,7 @@ class Terms(NamedTuple):
     mode: Mode | None = None
 
 
-def once_for_all(make: Callable[[Terms, Settings], T]) -> Callable[[Conversation, Settings], T]:
+def once_for_all(make: Callable[[RequestOptions, Settings], T]) -> Callable[[RequestInput, Settings], T]:
     """`make`, called once for all requests that differ only in their messages, `timeout` and `extra`.
 
     What it is called with is frozen, and what it gives is shared by many requests: nobody may change it. So a tool
@@ -293,10 +293,10 @@ def once_for_all(make: Callable[[Terms, Settings], T]) -> Callable[[Conversation
 
     # True equals 1, but to think is not to think for one token: lru_cache tells them apart as arguments.
     @lru_cache(64, typed=True)
-    def remembered(terms: Terms, settings: Settings, thinking: object) -> T:
+    def remembered(terms: RequestOptions, settings: Settings, thinking: object) -> T:
         return make(terms, settings)
 
-    def made(conversation: Conversation, settings: Settings) -> T:
+    def made(conversation: RequestInput, settings: Settings) -> T:
         if settings.timeout is not None or settings.extra is not None:
             settings = settings.with_(timeout=None, extra=None)
         if isinstance(conversation.tool_choice, Mapping):
@@ -306,7 +306,7 @@ def once_for_all(make: Callable[[Terms, Settings], T]) -> Callable[[Conversation
     return made
 
 
-class Decoder(Protocol):
+class ResponseDecoder(Protocol):
     """Bytes in, events out, cut anywhere."""
 
     @property
@@ -323,7 +323,7 @@ class Decoder(Protocol):
         ...
 
 
-class Wire(Protocol):
+class ProviderAdapter(Protocol):
     """One service's dialect."""
 
     @property
@@ -331,11 +331,11 @@ class Wire(Protocol):
         """The name of the service, as errors and responses give it."""
         ...
 
-    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what the service cannot take."""
         ...
 
-    def decoder(self, conversation: Conversation) -> Decoder:
+    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
         """A fresh decoder for one answer to `conversation`, streamed or whole."""
         ...
 

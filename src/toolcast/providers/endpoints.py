@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ..errors import UnsupportedLLMError
-from .chat_completions.services import Service
+from .chat_completions.services import ServiceSpec
 
 
-def address(service: Service, base_url: str | None, model: str, environ: Mapping[str, str]) -> str:
+def address(service: ServiceSpec, base_url: str | None, model: str, environ: Mapping[str, str]) -> str:
     """The URL that requests for `model` go to. `base_url`, or a variable of `url_env`, takes the place of the row's.
 
     What an address given ends in already is not put behind it once more; a query that it has is kept. Raises
@@ -28,7 +28,7 @@ def address(service: Service, base_url: str | None, model: str, environ: Mapping
     return _joined(url.rstrip("/"), path) + (f"?{query}" if query else "")
 
 
-def proof(service: Service, api_key: str | None, environ: Mapping[str, str]) -> tuple[str, str | None]:
+def proof(service: ServiceSpec, api_key: str | None, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """The header that proves who is asking, and the key or token for it: `api_key`, or what a variable holds."""
     if key := api_key or _first(service.key_env, environ):
         return service.key_header, key
@@ -40,7 +40,7 @@ _HOLE = re.compile(r"\{([A-Z_|]+)(?:=([^}]*))?\}")
 _CHAT = "/chat/completions"
 
 
-def _filled(service: Service, text: str, environ: Mapping[str, str]) -> str:
+def _filled(service: ServiceSpec, text: str, environ: Mapping[str, str]) -> str:
     def value(hole: re.Match[str]) -> str:
         names, default = hole.groups()
         found = _first(names.split("|"), environ) or default

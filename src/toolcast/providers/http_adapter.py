@@ -1,6 +1,7 @@
 """What all wires share: where a request goes, what proves who is asking, and how its body is written.
 
-A wire is an `Address` and a `Frame`. A frame is everything that many requests have in common - tools, settings, headers
+A wire is an `Address` and a `RequestEncoder`. A frame is everything that many requests have in common - tools,
+settings, headers
 - made once and written as JSON once (`once_for_all`); the messages are written into it each time. What a service cannot
 take is refused before anything is sent if it is content or tools, and left out and noted if it is a setting.
 `Settings.extra` has the last word where it does not contradict the call.
@@ -21,20 +22,20 @@ from ..json_text import sound_text
 from ..messages import Message
 from ..settings import Settings
 from .base import (
-    Conversation,
-    Decoder,
     HTTPRequest,
     NamedTool,
+    RequestInput,
+    RequestOptions,
+    ResponseDecoder,
     Secret,
     SecretURL,
-    Terms,
     ToolChoice,
     ToolNames,
     member,
     once_for_all,
 )
 from .content_parts import readable
-from .http_errors import Source, http_error
+from .http_errors import ErrorSource, http_error
 from .tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, schema_form
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -56,11 +57,11 @@ class Address:
     key_header: str = "authorization"
     key_env: tuple[str, ...] = ()
 
-    def source(self, model: str | None) -> Source:
+    def source(self, model: str | None) -> ErrorSource:
         """Who it is that failed, for errors."""
         url = self.url if self.url.has_secrets else None
         secrets = [value for value in (url, self.api_key, *self.headers.values()) if isinstance(value, Secret)]
-        return Source(self.provider, model, self.key_env, tuple(secrets))
+        return ErrorSource(self.provider, model, self.key_env, tuple(secrets))
 
     @property
     def proof(self) -> dict[str, str | Secret]:
@@ -71,7 +72,7 @@ class Address:
         return {self.key_header: Secret(f"Bearer {self.api_key.reveal()}") if bearer else self.api_key}
 
 
-class Frame(ABC):
+class RequestEncoder(ABC):
     """One request but for its messages. A subclass fills `fields`, the members of the JSON body, and `notes`.
 
     `fixed` names the members by which the answer is made to be what was asked for: `Settings.extra` cannot change them.
@@ -79,7 +80,7 @@ class Frame(ABC):
 
     fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
 
-    def __init__(self, provider: str, terms: Terms) -> None:
+    def __init__(self, provider: str, terms: RequestOptions) -> None:
         # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
         if not terms.model or _CONTROL.search(terms.model) or {".", ".."}.intersection(terms.model.split("/")):
             raise BadRequest(f"{terms.model!r} is no name of a model")
@@ -109,7 +110,7 @@ class Frame(ABC):
         return name
 
 
-class HTTPWire(ABC):
+class HTTPAdapter(ABC):
     """A service's dialect over HTTP, at one address.
 
     `accept`: the media types of whole and of streamed answers; `fixed_headers`: what the protocol itself asks for.
@@ -129,7 +130,7 @@ class HTTPWire(ABC):
         """The name of the service."""
         return self._at.provider
 
-    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what the service cannot take."""
         try:
             frame = self._frame(conversation, settings)
@@ -143,7 +144,7 @@ class HTTPWire(ABC):
             raise
         return http_request("POST", url, headers, encoded(members), tuple(frame.notes))
 
-    def decoder(self, conversation: Conversation) -> Decoder:
+    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
         """A fresh decoder for one answer, streamed or whole."""
         inner = self.answer(self._at.source(conversation.model), conversation)
         form = self.form(conversation)
@@ -153,18 +154,18 @@ class HTTPWire(ABC):
         return ForcedDecoder(inner, calls, accept_damaged=conversation.accept_damaged)
 
     @abstractmethod
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
 
-    def form(self, terms: Conversation | Terms) -> Form | None:
+    def form(self, terms: RequestInput | RequestOptions) -> Form | None:
         """How the text of an answer is to be read as calls; None where calls come as calls."""
         return schema_form(terms)
 
     @abstractmethod
-    def frame(self, terms: Terms, settings: Settings) -> Frame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> RequestEncoder:
         """What requests with these terms and settings have in common."""
 
-    def url(self, conversation: Conversation) -> SecretURL:
+    def url(self, conversation: RequestInput) -> SecretURL:
         """Return the URL that the request is sent to."""
         return self._at.url
 
@@ -189,7 +190,7 @@ class HTTPWire(ABC):
         return headers
 
 
-def _extra(frame: Frame, own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def _extra(frame: RequestEncoder, own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Return `Settings.extra`, its tools and its objects added to those of the request.
 
     Raise `BadRequest` if it contradicts what the request is made for.

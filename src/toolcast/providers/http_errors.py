@@ -40,7 +40,7 @@ _TELLING_LENGTH = 4000  # an error's own words come first; what follows may be t
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ServiceError:
     """What a service says about a failure: `message`, and its own `type` and `code`; `""` where absent.
 
     `details` is what else it says for programs: reasons, quotas, filters, waits; `status` the HTTP status, where
@@ -69,7 +69,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ErrorSource:
     """Who failed, for the error's text, and the `secrets` that must not be in it."""
 
     provider: str
@@ -84,15 +84,17 @@ class Source:
         return text
 
 
-def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Source) -> LLMError:
+def http_error(status: int, headers: Mapping[str, str], body: bytes, source: ErrorSource) -> LLMError:
     """The error that an HTTP answer with `status` stands for. Header names are in lower case."""
     text = _decoded(body[:BODY_LIMIT], headers.get("content-type", ""))
     fault = read_fault(text)
     if 300 <= status < 400:
         where = headers.get("location", "elsewhere")
-        fault = Fault(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
+        fault = ServiceError(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
     elif not fault.message:
-        fault = Fault(_page(text, headers.get("content-type", ""), source), fault.type, fault.code, fault.request_id)
+        fault = ServiceError(
+            _page(text, headers.get("content-type", ""), source), fault.type, fault.code, fault.request_id
+        )
     error = _error(fault, status, source, request_id(headers))
     told = should_retry(headers)
     error.retryable = error.retryable if told is None else told
@@ -100,7 +102,7 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Sou
     return error
 
 
-def stream_error(body: object, source: Source) -> LLMError:
+def stream_error(body: object, source: ErrorSource) -> LLMError:
     """The error that arrived inside an answer with status 200; `body` is the decoded JSON that holds it."""
     fault = read_fault(body)
     return _error(fault, fault.status, source, None)
@@ -128,20 +130,20 @@ _REQUEST_ID = (
 # -- the words in a body
 
 
-def read_fault(body: object) -> Fault:
+def read_fault(body: object) -> ServiceError:
     """The fault in an error body: text, or JSON already decoded. Empty where it holds none."""
     if isinstance(body, str):
         body = _json(body)
     if isinstance(body, list):
         body = _first(cast("list[object]", body))
     if not isinstance(body, dict):
-        return Fault()
+        return ServiceError()
     outer = cast("dict[str, Any]", body)
     if not outer.get("error") and isinstance(response := outer.get("response"), dict):
         outer = cast("dict[str, Any]", response)
     found = _innermost(outer)
     status = found.get("status")
-    return Fault(
+    return ServiceError(
         _message(found, outer),
         _words(found.get("type") or (status if isinstance(status, str) else None)),
         _words(found.get("code")),
@@ -238,7 +240,7 @@ def _decoded(body: bytes, content_type: str) -> str:
     return body.decode("latin-1")
 
 
-def _page(text: str, content_type: str, source: Source) -> str:
+def _page(text: str, content_type: str, source: ErrorSource) -> str:
     """What a body that is no JSON says: a web page's title, or how it begins."""
     from html import escape, unescape  # slow to import, and only for answers that are no JSON
 
@@ -335,7 +337,7 @@ _BY_STATUS: dict[int | None, type[LLMError]] = {
 }
 
 
-def _kind(fault: Fault, status: int | None) -> type[LLMError]:
+def _kind(fault: ServiceError, status: int | None) -> type[LLMError]:
     for rules, text in ((_BY_WORDS, fault.words), (_BY_NAME, fault.names)):
         for kind, statuses, telling in rules:
             if status in statuses and re.search(telling, text):
@@ -346,7 +348,7 @@ def _kind(fault: Fault, status: int | None) -> type[LLMError]:
 # -- what is said of it
 
 
-def _error(fault: Fault, status: int | None, source: Source, request: str | None) -> LLMError:
+def _error(fault: ServiceError, status: int | None, source: ErrorSource, request: str | None) -> LLMError:
     kind = _kind(fault, status)
     said = f"{fault.message} The model wrote: {fault.written}" if fault.written else fault.message
     what = shortened(source.mask(said)) or "no further words"
@@ -374,7 +376,7 @@ _SAID: dict[type[LLMError], str] = {
 }
 
 
-def _advice(kind: type[LLMError], fault: Fault, status: int | None, source: Source) -> str:
+def _advice(kind: type[LLMError], fault: ServiceError, status: int | None, source: ErrorSource) -> str:
     if kind is AuthFailed and status == 403:
         return "Check that the key may use this model, and that the service is offered where you are."
     if kind is AuthFailed:

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 from ..errors import BadRequest
 from ..messages import Part, TextPart
 from ..settings import Settings
-from .base import Secret, SecretURL, Terms, ToolSpec
-from .chat_completions.services import Service
-from .http_adapter import Address, Frame, HTTPWire, effort, endpoint
+from .base import RequestOptions, Secret, SecretURL, ToolSpec
+from .chat_completions.services import ServiceSpec
+from .http_adapter import Address, HTTPAdapter, RequestEncoder, effort, endpoint
 from .schemas.strict import openai_strict
 
 
-class ServiceWire(HTTPWire):
+class OpenAIBaseAdapter(HTTPAdapter):
     """The wire to one service of the table, at one address, with one key.
 
     `base_url` may end in a slash, carry a query, or be the full address of the protocol's `path`. `headers` go with
@@ -31,7 +31,7 @@ class ServiceWire(HTTPWire):
 
     def __init__(
         self,
-        service: Service,
+        service: ServiceSpec,
         *,
         api_key: Secret | None = None,
         base_url: str | None = None,
@@ -43,10 +43,10 @@ class ServiceWire(HTTPWire):
         self._service = service
 
 
-class ServiceFrame(Frame):
+class OpenAIBaseEncoder(RequestEncoder):
     """One request to a service of the table, but for its messages."""
 
-    def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
+    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
         super().__init__(service.name, terms)
         self._service = service
         self._left_out = frozenset(_left_out(service, terms.model, settings.thinking))
@@ -68,7 +68,7 @@ class ServiceFrame(Frame):
         texts = [part.text for part in parts if isinstance(part, TextPart)]
         return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
 
-    def _tools(self, terms: Terms, thinking: bool) -> None:
+    def _tools(self, terms: RequestOptions, thinking: bool) -> None:
         """Offer the tools, and say which of them may or must be called."""
         tools, choice, service = terms.tools, terms.tool_choice, self._service
         forced = self.forced(choice)
@@ -100,7 +100,7 @@ class ServiceFrame(Frame):
         return schema, False
 
 
-def _left_out(service: Service, model: str, thinking: bool | str | int | None) -> Iterator[str]:
+def _left_out(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> Iterator[str]:
     yield from service.drops
     name = model.rpartition("/")[2]
     off = thinking is not None and effort(thinking) == "none"

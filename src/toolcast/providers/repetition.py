@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..events import Event, Finish, TextDelta
-from .base import Decoder
+from .base import ResponseDecoder
 
 REPETITION: Final = "repetition"
 """`Finish.raw` of an answer that was ended because it repeated itself."""
@@ -55,7 +55,7 @@ class Repetition:
 class EndedByRepetition:
     """The events of `inner`, ended with the reason `"other"` once the text repeats itself."""
 
-    def __init__(self, inner: Decoder) -> None:
+    def __init__(self, inner: ResponseDecoder) -> None:
         self._inner = inner
         self._repetition = Repetition()
         self._is_over = False

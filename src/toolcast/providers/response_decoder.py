@@ -18,9 +18,9 @@ from jiter import from_json
 
 from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
 from ..events import Event, RawEvent, TextDelta, ToolCallDelta
-from .base import Conversation
+from .base import RequestInput
 from .event_fast_path import Envelope
-from .http_errors import Source, shortened, stream_error
+from .http_errors import ErrorSource, shortened, stream_error
 from .sse import LIMIT, JSONLines, ServerSentEvents
 from .tool_calls.by_index import is_json
 
@@ -42,7 +42,7 @@ class FramedDecoder(ABC, Generic[F]):
     kind: ClassVar[str]
     vital: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, source: Source, conversation: Conversation, frames: F) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput, frames: F) -> None:
         self._source = source
         self._accepts_damaged = conversation.accept_damaged
         self._frames: F = frames
@@ -131,7 +131,7 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
 
     grown: ClassVar[Mapping[type[Event], str]] = {}
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation, ServerSentEvents())
         self._streamed: bool | None = None
         self._sniffing = True

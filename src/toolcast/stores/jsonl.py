@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from ..errors import ToolcastError
 from .locks import claim_file
-from .store import Claim, as_text, checked, damaged, file_name, from_text, id_of, told
+from .store import SessionLease, as_text, checked, damaged, file_name, from_text, id_of, told
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -60,8 +60,8 @@ class JSONLStore:
             _check(head, path)
         return [record for number, line in enumerate(lines, 2) for record in _records(line, f"{path}, line {number}")]
 
-    def claim(self, id: str, /) -> Claim:
-        """The right to append, by a lock on a file beside the log's. Raises `SessionTaken`."""
+    def claim(self, id: str, /) -> SessionLease:
+        """The right to append, by a lock on a file beside the log's. Raises `SessionLocked`."""
         return claim_file(self._path(id).with_suffix(".lock"), id)
 
     def ids(self) -> list[str]:
@@ -73,7 +73,7 @@ class JSONLStore:
         return [id for _, id in sorted(found)]
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionTaken` while it is claimed."""
+        """Remove a log. Raises `SessionLocked` while it is claimed."""
         with self.claim(id), told(self.folder):
             self._path(id).unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from .store import Claim, taken, told
+from .store import SessionLease, taken, told
 
 if sys.platform == "win32":
     import msvcrt
@@ -55,8 +55,8 @@ else:
 _held: set[int] = set()
 
 
-def claim_file(path: Path, id: str) -> Claim:
-    """The lock at `path`, for the log `id`, as a claim. Raises `SessionTaken`, which names the process that has it."""
+def claim_file(path: Path, id: str) -> SessionLease:
+    """The lock at `path`, for the log `id`, as a claim. Raises `SessionLocked`, which names the process that has it."""
     claim = None
     with told(path):
         while claim is None:
@@ -64,7 +64,7 @@ def claim_file(path: Path, id: str) -> Claim:
     return claim
 
 
-def _tried(path: Path, id: str) -> Claim | None:
+def _tried(path: Path, id: str) -> SessionLease | None:
     """The claim; None where the owner removed the file after we had opened it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -79,11 +79,11 @@ def _tried(path: Path, id: str) -> Claim | None:
     return None
 
 
-def _owned(path: Path, fd: int) -> Claim:
+def _owned(path: Path, fd: int) -> SessionLease:
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     _held.add(fd)
-    return Claim(partial(_release, path, fd, os.getpid()))
+    return SessionLease(partial(_release, path, fd, os.getpid()))
 
 
 def _owner(fd: int) -> int | None:

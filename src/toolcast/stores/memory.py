@@ -11,7 +11,7 @@ from functools import partial
 from os import getpid
 from typing import Any
 
-from .store import Claim, as_text, checked, from_text, taken
+from .store import SessionLease, as_text, checked, from_text, taken
 
 
 class MemoryStore:
@@ -31,18 +31,18 @@ class MemoryStore:
         """The records of a log; none for an unknown id."""
         return [from_text(text, f"a record of {id}") for text in self._logs.get(checked(id), ())]
 
-    def claim(self, id: str, /) -> Claim:
-        """The right to append. Raises `SessionTaken`."""
+    def claim(self, id: str, /) -> SessionLease:
+        """The right to append. Raises `SessionLocked`."""
         owner = object()
         if self._owners.setdefault(checked(id), owner) is not owner:
             raise taken(id, getpid())
-        return Claim(partial(self._owners.pop, id))
+        return SessionLease(partial(self._owners.pop, id))
 
     def ids(self) -> list[str]:
         """The ids of all logs, the oldest first."""
         return list(self._logs)
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionTaken` while it is claimed."""
+        """Remove a log. Raises `SessionLocked` while it is claimed."""
         with self.claim(id):
             self._logs.pop(id, None)

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ..closing import Closing
 from .locks import claim_file
 from .sqlite_files import Layout, SQLiteFile, lock_file
-from .store import Claim, as_text, checked, damaged, file_name, from_text, told
+from .store import SessionLease, as_text, checked, damaged, file_name, from_text, told
 
 LAYOUT: Final = Layout(
     kind="SQLiteStore",
@@ -62,8 +62,8 @@ class SQLiteStore(Closing):
             rows = connection.execute(_READ, (checked(id),)).fetchall()
         return [_record(row[0], f"{self.path}, record {number} of {id}") for number, row in enumerate(rows, 1)]
 
-    def claim(self, id: str, /) -> Claim:
-        """The right to append, by a lock on a file in the folder `<path>.locks`. Raises `SessionTaken`."""
+    def claim(self, id: str, /) -> SessionLease:
+        """The right to append, by a lock on a file in the folder `<path>.locks`. Raises `SessionLocked`."""
         with told(self.path):
             return claim_file(lock_file(self.path, file_name(id)), id)
 
@@ -73,7 +73,7 @@ class SQLiteStore(Closing):
             return [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionTaken` while it is claimed."""
+        """Remove a log. Raises `SessionLocked` while it is claimed."""
         with self.claim(id), self._file.changing() as connection:
             for statement in _DELETE:
                 connection.execute(statement, (id,))

@@ -23,7 +23,7 @@ from threading import Lock
 from typing import Final
 from weakref import WeakValueDictionary
 
-from ..errors import SessionTaken, ToolcastError
+from ..errors import SessionLocked, ToolcastError
 from .locks import claim_file
 from .store import told
 
@@ -142,7 +142,7 @@ def _alone(path: Path) -> Generator[None]:
         try:
             claim = claim_file(lock_file(path, "_opening"), path.name)
             break
-        except SessionTaken as error:
+        except SessionLocked as error:
             if time.monotonic() > until:
                 raise ToolcastError(
                     f"{path} is still being opened by another after {WAIT:g} seconds: end that process, and try again"

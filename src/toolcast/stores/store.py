@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from weakref import finalize
 
-from ..errors import SessionTaken, ToolcastError
+from ..errors import SessionLocked, ToolcastError
 from ..json_text import sound_text
 
 
@@ -40,8 +40,8 @@ class Store(Protocol):
         """The records of a log, in order; none for an unknown id. A damaged log is a `ToolcastError`."""
         ...
 
-    def claim(self, id: str, /) -> Claim:
-        """The right to append, which one object at a time has. Raises `SessionTaken`, which says who has it."""
+    def claim(self, id: str, /) -> SessionLease:
+        """The right to append, which one object at a time has. Raises `SessionLocked`, which says who has it."""
         ...
 
     def ids(self) -> list[str]:
@@ -49,11 +49,11 @@ class Store(Protocol):
         ...
 
     def delete(self, id: str, /) -> None:
-        """Remove a log, if there is one. Raises `SessionTaken` while it is claimed."""
+        """Remove a log, if there is one. Raises `SessionLocked` while it is claimed."""
         ...
 
 
-class Claim:
+class SessionLease:
     """The right to append to one log, until `release()`. A claim that is forgotten, or dies, is released too."""
 
     __slots__ = ("__weakref__", "_release")
@@ -72,12 +72,12 @@ class Claim:
         self.release()
 
 
-def taken(id: str, owner: int | None) -> SessionTaken:
+def taken(id: str, owner: int | None) -> SessionLocked:
     """The error for a log that is claimed by the process `owner`, if that is known."""
     if owner == getpid():
-        return SessionTaken(f"the session {id!r} is open already, here in process {owner}: close it there first")
+        return SessionLocked(f"the session {id!r} is open already, here in process {owner}: close it there first")
     who = "another process" if owner is None else f"process {owner}"
-    return SessionTaken(f"the session {id!r} is open in {who}: close it there, or end that process, and try again")
+    return SessionLocked(f"the session {id!r} is open in {who}: close it there, or end that process, and try again")
 
 
 # What every file system can hold as the name of a file, and no shell or path reads as something else.

@@ -1,7 +1,7 @@
 """One structured call, from messages to validated objects, asked again where that was allowed.
 
-`Recipe` is one call, ready to be made; `whole` makes it and waits for the end. The same call as a stream is
-`ObjectFlow` (object_flow.py). Both read the answer with the same `Reader`, so both end alike.
+`PreparedCall` is one call, ready to be made; `whole` makes it and waits for the end. The same call as a stream is
+`StructuredStream` (object_flow.py). Both read the answer with the same `ResponseValidator`, so both end alike.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..errors import (
 )
 from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
-from ..llms.request import Ask
-from ..llms.request_state import Call, start_call
+from ..llms.request import ChatRequest
+from ..llms.request_state import RequestState, start_call
 from ..states import Trace
-from ..tools.callable_tool import Read
+from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from ..usage import Usage
-from .response_validation import REASKABLE, ReadCall, Reader, reask
+from .response_validation import REASKABLE, ResponseValidator, ValidatedCall, retry_messages
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -47,29 +47,29 @@ class Result(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class PreparedCall:
     """One call, ready to be made."""
 
     llm: FunctionCallingLLM
-    ask: Ask
-    reader: Reader
+    ask: ChatRequest
+    reader: ResponseValidator
     max_attempts: int = 1
     fail_fast: bool = True
     verbose: bool = False
 
-    def account(self, trace: Trace, outside: Outside) -> Account:
+    def account(self, trace: Trace, outside: IOBackend) -> Account:
         """Return the account of the call, which begins now."""
         tools = ", ".join(self.reader.tools)
         return Account(
             f"{trace.call_id} {tools}", lambda: self.llm.known, outside.now, self.ask.messages, verbose=self.verbose
         )
 
-    def again(self, response: ChatResponse, error: CallError | TryAgain) -> Recipe:
+    def again(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
         """The same call, asking again with what was wrong."""
-        messages = tuple(reask(self.ask.messages, response, error, hide_input=self.reader.hides_input))
+        messages = tuple(retry_messages(self.ask.messages, response, error, hide_input=self.reader.hides_input))
         return replace(self, ask=replace(self.ask, messages=messages), max_attempts=self.max_attempts - 1)
 
-    def once_more(self) -> Recipe:
+    def once_more(self) -> PreparedCall:
         """Return the same call, with one attempt less: what came back was damaged, which is no fault of the model."""
         return replace(self, max_attempts=self.max_attempts - 1)
 
@@ -78,7 +78,7 @@ class Recipe:
         return list(values) if self.ask.parallel else values[0]
 
 
-async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
+async def run_call(recipe: PreparedCall, outside: IOBackend, trace: Trace) -> Result[Any]:
     """The result of one call, asked again while its attempts last."""
     call = start_call(recipe.ask.settings, outside)
     account = recipe.account(trace, outside)
@@ -97,17 +97,17 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
                 reads = read_answer(recipe, response, call)
                 trace.step("calls_parsed")
             except (*REASKABLE, TryAgain) as error:
-                recipe = next_recipe(recipe, response, error, call)
+                recipe = retry_call(recipe, response, error, call)
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_reads(reads, outside, trace if recipe.ask.parallel else None)
+                values = await run_parsed_calls(reads, outside, trace if recipe.ask.parallel else None)
             except TryAgain as error:
-                recipe = next_recipe(recipe, response, error, call)
+                recipe = retry_call(recipe, response, error, call)
                 trace.step("asked_again")
                 continue
             trace.step("tools_executed", "response_created", "returned")
-            result = result_of(recipe, response, reads, values, call)
+            result = build_result(recipe, response, reads, values, call)
             account.end(call.usage, call.attempts, output=result.output)
             return result
     except BaseException as error:
@@ -116,7 +116,7 @@ async def whole(recipe: Recipe, outside: Outside, trace: Trace) -> Result[Any]:
         raise
 
 
-def read_answer(recipe: Recipe, response: ChatResponse, call: Call) -> list[ReadCall]:
+def read_answer(recipe: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
     """The valid calls of an answer. An error about it carries the attempts of the call."""
     try:
         return recipe.reader.read(response)
@@ -125,7 +125,7 @@ def read_answer(recipe: Recipe, response: ChatResponse, call: Call) -> list[Read
         raise
 
 
-async def run_reads(reads: Sequence[ReadCall], outside: Outside, trace: Trace | None = None) -> list[Any]:
+async def run_parsed_calls(reads: Sequence[ValidatedCall], outside: IOBackend, trace: Trace | None = None) -> list[Any]:
     """Return the values of valid calls, in their order: of a model the instance, of a function what it returned.
 
     `trace`: of a call whose answer may hold several tool calls, each of which has a trace of its own.
@@ -136,7 +136,7 @@ async def run_reads(reads: Sequence[ReadCall], outside: Outside, trace: Trace | 
     if all(read.tool.output_type is not None for read in reads):
         _join(forks)
         return [read.value for read in reads]
-    jobs = [ValueJob(read.call, read.tool, Read(read.value), structured=True) for read in reads]
+    jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True) for read in reads]
     try:
         await run_calls(jobs, concurrent=outside.concurrent)
     except BaseException as error:
@@ -155,8 +155,12 @@ def _join(forks: Sequence[Trace]) -> None:
         fork.step("joined")
 
 
-def result_of(
-    recipe: Recipe, response: ChatResponse, reads: Sequence[ReadCall], values: Sequence[Any], call: Call
+def build_result(
+    recipe: PreparedCall,
+    response: ChatResponse,
+    reads: Sequence[ValidatedCall],
+    values: Sequence[Any],
+    call: RequestState,
 ) -> Result[Any]:
     """The result of a call whose last answer was `response`."""
     repairs = tuple([repair for read in reads for repair in read.repairs])
@@ -165,7 +169,9 @@ def result_of(
     return Result(recipe.output(values), response, call.usage, tuple(call.attempts), repairs)
 
 
-def next_recipe(recipe: Recipe, response: ChatResponse, error: CallError | TryAgain, call: Call) -> Recipe:
+def retry_call(
+    recipe: PreparedCall, response: ChatResponse, error: CallError | TryAgain, call: RequestState
+) -> PreparedCall:
     """The recipe that asks again; raises `error` where no attempt is left."""
     call.blame(error)
     if recipe.max_attempts > 1:

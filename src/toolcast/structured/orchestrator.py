@@ -23,7 +23,7 @@ from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
 from ..llms.event_streams import AsyncObjectStream, ObjectStream
 from ..llms.provider_llms import chosen_llm
-from ..llms.request import Ask, named_choice
+from ..llms.request import ChatRequest, named_choice
 from ..messages import Message, ToolCallPart
 from ..option_types import require, require_callable, require_flag, require_optional
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
@@ -31,9 +31,9 @@ from ..providers.base import HTTPRequest, Mode, ToolChoice
 from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tools.callable_tool import CallableTool, output_tools
-from .call import Recipe, Result, run_reads, whole
-from .response_validation import Reader
-from .stream import ObjectFlow
+from .call import PreparedCall, Result, run_call, run_parsed_calls
+from .response_validation import ResponseValidator
+from .stream import StructuredStream
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -252,25 +252,25 @@ class ToolOrchestratingLLM(Generic[T]):
         """The output with all that is known of the call: response, usage, attempts and repairs."""
         trace = self._trace(CALL)
         recipe = self._recipe(values, trace)
-        return sync_driver.run(whole(recipe, recipe.llm.sync_outside(), trace))
+        return sync_driver.run(run_call(recipe, recipe.llm.sync_outside(), trace))
 
     async def arun(self, **values: Any) -> Result[T]:
         """The output with all that is known of the call: response, usage, attempts and repairs."""
         trace = self._trace(CALL)
         recipe = self._recipe(values, trace)
-        return await whole(recipe, recipe.llm.async_outside(), trace)
+        return await run_call(recipe, recipe.llm.async_outside(), trace)
 
     def stream(self, **values: Any) -> ObjectStream[T]:
         """The output, growing. The request goes out with the first item."""
         trace = self._trace(STREAM)
         recipe = self._recipe(values, trace, stream=True)
-        return ObjectStream(ObjectFlow(recipe, recipe.llm.sync_outside(), trace))
+        return ObjectStream(StructuredStream(recipe, recipe.llm.sync_outside(), trace))
 
     def astream(self, **values: Any) -> AsyncObjectStream[T]:
         """The output, growing, for `async for`. The request goes out with the first item."""
         trace = self._trace(STREAM)
         recipe = self._recipe(values, trace, stream=True)
-        return AsyncObjectStream(ObjectFlow(recipe, recipe.llm.async_outside(), trace))
+        return AsyncObjectStream(StructuredStream(recipe, recipe.llm.async_outside(), trace))
 
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
         """Return a changed copy.
@@ -318,7 +318,7 @@ class ToolOrchestratingLLM(Generic[T]):
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
         reads = self._reader.read(response)
-        values = sync_driver.run(run_reads(reads, outside))
+        values = sync_driver.run(run_parsed_calls(reads, outside))
         output: Any = list(values) if self._parallel else values[0]
         return cast("T", output)
 
@@ -342,7 +342,7 @@ class ToolOrchestratingLLM(Generic[T]):
     def _trace(self, table: Table) -> Trace:
         return Trace(table, self._observer)
 
-    def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> Recipe:
+    def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> PreparedCall:
         trace.step("called", "tool_created")
         try:
             _check_options(values, self._prompt.holes)
@@ -351,7 +351,7 @@ class ToolOrchestratingLLM(Generic[T]):
             trace.step("failed")
             raise
         trace.step("prompt_formatted")
-        ask = Ask(
+        ask = ChatRequest(
             self._llm.extended(messages),
             self._tools,
             self._choice,
@@ -362,7 +362,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._accept_damaged,
         )
         trace.step("messages_extended")
-        return Recipe(self._llm, ask, self._reader, self._max_attempts, self._fail_fast, self._verbose)
+        return PreparedCall(self._llm, ask, self._reader, self._max_attempts, self._fail_fast, self._verbose)
 
     def _settle(self) -> None:
         """Work out, once for all calls, what follows from how this was made."""
@@ -370,7 +370,7 @@ class ToolOrchestratingLLM(Generic[T]):
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
         self._choice = named_choice(choice, list(self._by_name))
-        self._reader = Reader(self._by_name, self._parallel, self._validation_context)
+        self._reader = ResponseValidator(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
         """A few-shot object as the tool calls the model would have made: several for a list, where they may be."""
@@ -388,7 +388,9 @@ class ToolOrchestratingLLM(Generic[T]):
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
         raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
         settings, lenient = self._llm.merged(self._settings), self._accept_damaged
-        ask = Ask((), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient)
+        ask = ChatRequest(
+            (), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient
+        )
         decoder = self._llm.decoder(ask)
         folded = Accumulator()
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
@@ -398,7 +400,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
 def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
     """Raises where the LLM cannot be held to tools, or not in this mode."""
-    llm.mode(Ask((), mode=mode))
+    llm.mode(ChatRequest((), mode=mode))
     if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:
         raise UnsupportedLLMError(
             f"Model name {llm.metadata.model_name} does not support function calling API. Choose another model, "

@@ -13,7 +13,7 @@ import pydantic
 
 from ..errors import ValidationError
 from ..events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from ..parsing.partial_value import MISSING, Growing
+from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.type_plan import plan_for
 from ..tools.callable_tool import CallableTool, output_tools
 
@@ -44,9 +44,9 @@ class StreamingObjectProcessor:
         self._parallel = parallel
         self._fail_fast = fail_fast
         self._context = context
-        self._growing: dict[str, Growing] = {}
+        self._growing: dict[str, PartialValue] = {}
         self._names: dict[str, str] = {}
-        self._latest: Growing | None = None
+        self._latest: PartialValue | None = None
         self.feeds: int = 0
         self._text: str | None = ""
 
@@ -73,12 +73,12 @@ class StreamingObjectProcessor:
         return [growing.value for growing in self._growing.values() if growing.value is not MISSING]
 
     @property
-    def growing(self) -> Growing | None:
+    def growing(self) -> PartialValue | None:
         """What grew last."""
         return self._latest
 
     @property
-    def calls(self) -> tuple[Growing, ...]:
+    def calls(self) -> tuple[PartialValue, ...]:
         """What grows, one per call, in the order in which they began."""
         return tuple(self._growing.values())
 
@@ -106,16 +106,16 @@ class StreamingObjectProcessor:
             self._grow(event.id, tool)
         return False
 
-    def _grow(self, id: str, tool: CallableTool) -> Growing:
+    def _grow(self, id: str, tool: CallableTool) -> PartialValue:
         plan = plan_for(tool.output_type)
         # Text that does not fit may be no answer at all; only its end can tell.
         fail_fast = self._fail_fast and id != _TEXT
-        growing = Growing(plan, wrapped=tool.wrapped, fail_fast=fail_fast, context=self._context)
+        growing = PartialValue(plan, wrapped=tool.wrapped, fail_fast=fail_fast, context=self._context)
         self._growing[id] = growing
         self._names[id] = tool.name
         return growing
 
-    def _feed(self, id: str, growing: Growing, text: str) -> bool:
+    def _feed(self, id: str, growing: PartialValue, text: str) -> bool:
         self._latest = growing
         self.feeds += 1
         try:
@@ -129,7 +129,7 @@ class StreamingObjectProcessor:
             del failure  # its traceback refers to this frame
         return False
 
-    def refusal(self, id: str, growing: Growing, error: pydantic.ValidationError) -> ValidationError | None:
+    def refusal(self, id: str, growing: PartialValue, error: pydantic.ValidationError) -> ValidationError | None:
         """The error of arguments that cannot become valid any more; None where they count as none at all."""
         if growing.text.strip() == "null":  # which stands for an empty object
             return None
@@ -190,12 +190,12 @@ class StreamingObjectProcessor:
     }
 
 
-class Lane:
+class DeltaFastPath:
     """The short way of further deltas of one call: through `feed` into what grows."""
 
     __slots__ = ("feed", "growing", "id")
 
-    def __init__(self, id: str, growing: Growing) -> None:
+    def __init__(self, id: str, growing: PartialValue) -> None:
         self.id: str = id
-        self.growing: Growing = growing
+        self.growing: PartialValue = growing
         self.feed: Callable[[str], bool] = growing.feed

@@ -29,7 +29,7 @@ from ..errors import (
 from ..events import ChatResponse, StopReason
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_no_json, is_prose
-from ..tools.callable_tool import CallableTool, Read, ToolOutput
+from ..tools.callable_tool import CallableTool, ParsedArguments, ToolOutput
 from ..tools.execution import with_call
 
 REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
@@ -41,7 +41,7 @@ _FORM = "call the tool, or write its JSON where you were asked for that"
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCall:
+class ValidatedCall:
     """One tool call whose arguments are valid: the tool, the value they became, and what was repaired."""
 
     tool: CallableTool
@@ -67,14 +67,14 @@ class AgentChatResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ResponseValidator:
     """Reads answers for these tools. Not `parallel`: the first call is the answer."""
 
     tools: Mapping[str, CallableTool]
     parallel: bool = False
     context: Any = None
 
-    def read(self, response: ChatResponse) -> list[ReadCall]:
+    def read(self, response: ChatResponse) -> list[ValidatedCall]:
         """The valid calls of `response`; raises the error that says why there are none, or not all."""
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
@@ -100,8 +100,8 @@ class Reader:
         except (CallError, TryAgain):
             return None
 
-    def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ReadCall]:
-        good: list[ReadCall] = []
+    def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ValidatedCall]:
+        good: list[ValidatedCall] = []
         failed: tuple[CallError, ToolCallPart] | None = None
         for call in calls:
             try:
@@ -115,7 +115,7 @@ class Reader:
             raise _located(failure, response)
         return good
 
-    def read_call(self, call: ToolCallPart, response: ChatResponse) -> ReadCall:
+    def read_call(self, call: ToolCallPart, response: ChatResponse) -> ValidatedCall:
         """One valid call; raises the error that says why it is not."""
         tool = self.tools.get(call.name)
         if tool is None:
@@ -127,22 +127,22 @@ class Reader:
             if call.truncated or response.stop_reason == "max_tokens":
                 raise _cut_off(call, response.stop_reason) from error.__cause__
             raise
-        return ReadCall(tool, read.value, call, read.repairs)
+        return ValidatedCall(tool, read.value, call, read.repairs)
 
-    def _read_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> Read:
+    def _read_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> ParsedArguments:
         read = tool.read(call.arguments, self.context)
         if call.truncated and read.repairs:  # what had to be repaired may be what was cut off
             raise _cut_off(call, stop_reason)
         return read
 
-    def _read_text(self, response: ChatResponse) -> ReadCall:
+    def _read_text(self, response: ChatResponse) -> ValidatedCall:
         """The one object that the text of an answer without a tool call holds, alone or among words."""
         text = response.text.strip()
-        read: list[ReadCall] = []
+        read: list[ValidatedCall] = []
         errors: list[ValidationError] = []
         for tool in self.tools.values():
             found = self._try_text(tool, text)
-            if isinstance(found, ReadCall):
+            if isinstance(found, ValidatedCall):
                 read.append(found)
             elif found is not None:
                 errors.append(found)
@@ -153,7 +153,7 @@ class Reader:
         error = named[0] if named else None
         raise _located(_no_call(response, error, self.hides_input), response) from error
 
-    def _try_text(self, tool: CallableTool, text: str) -> ReadCall | ValidationError | None:
+    def _try_text(self, tool: CallableTool, text: str) -> ValidatedCall | ValidationError | None:
         """Return what `text` holds for this tool, why its JSON does not fit, or None where it holds no JSON."""
         if not {"{", "["} & set(text) and not tool.wrapped:
             return None
@@ -166,7 +166,7 @@ class Reader:
                     found = found or error
                 continue
             note = f"read {tool.name} from the text of the answer; no tool was called"
-            return ReadCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
+            return ValidatedCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
         return found
 
 
@@ -174,7 +174,7 @@ def _cause(error: ValidationError) -> pydantic.ValidationError:
     return cast("pydantic.ValidationError", error.__cause__)
 
 
-def reask(
+def retry_messages(
     history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain, *, hide_input: bool = False
 ) -> list[Message]:
     """Return the messages that ask again, with what was wrong as the result of each call.

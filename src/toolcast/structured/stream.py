@@ -15,16 +15,16 @@ import pydantic
 from ..accumulator import Accumulator
 from ..errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import OURS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
-from ..llms.request_state import Call, start_call
-from ..llms.response_events import Collect, Source
+from ..llms.request_state import RequestState, start_call
+from ..llms.response_events import ResponseEvents, ViewReducer
 from ..messages import ToolCallPart
-from ..parsing.partial_value import MISSING, Growing
+from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
 from ..states import Trace
-from ..transport.network import Outside
+from ..transport.network import IOBackend
 from ..usage import Usage
-from .call import Recipe, Result, next_recipe, read_answer, result_of, run_reads
-from .partial_objects import Lane, StreamingObjectProcessor
+from .call import PreparedCall, Result, build_result, read_answer, retry_call, run_parsed_calls
+from .partial_objects import DeltaFastPath, StreamingObjectProcessor
 from .response_validation import REASKABLE, damaged_text
 from .stream_views import numbered, value_at, view_of
 
@@ -34,23 +34,23 @@ PATIENCE: Final = 0.001
 """Seconds: what takes longer to get had not arrived yet."""
 
 
-class ObjectFlow:
+class StructuredStream:
     """One streamed call. `advance` works through what is here, `fill` waits for more; nothing is read ahead."""
 
-    def __init__(self, recipe: Recipe, outside: Outside, trace: Trace) -> None:
+    def __init__(self, recipe: PreparedCall, outside: IOBackend, trace: Trace) -> None:
         self.trace = trace
         self.ended: bool = False
         self.event: Event | None = None
-        self.fed: Growing | None = None
+        self.fed: PartialValue | None = None
         self.shown: bool = False
         self.parallel: bool = recipe.ask.parallel
         self._recipe = recipe
         self._account = recipe.account(trace, outside)
         self._outside = outside
-        self._call: Call | None = None
-        self._source: Source | None = None
+        self._call: RequestState | None = None
+        self._source: ResponseEvents | None = None
         self._events: Iterator[Event] = iter(())  # what is here and not yet worked through
-        self._lane: Lane | None = None
+        self._lane: DeltaFastPath | None = None
         self._on_lane = False  # the last event took it, and none is left
         self._given: float | None = None  # when `newest` gave its last item
         self._passed: list[tuple[int, list[Record]]] = []  # of which call, and what changed, since the item before
@@ -170,7 +170,7 @@ class ObjectFlow:
             return "pending"
         return calls[int(index)].field_state(steps[1:] if self.parallel else steps)
 
-    def view(self, kind: str, path: Path | None = None) -> Collect:
+    def view(self, kind: str, path: Path | None = None) -> ViewReducer:
         """A way to look at this call."""
         return view_of(self, kind, path)
 
@@ -282,7 +282,7 @@ class ObjectFlow:
         await self._stop()
         self._end_account()
 
-    def _begin(self) -> Source:
+    def _begin(self) -> ResponseEvents:
         recipe = self._recipe
         if self._call is None:
             self._call = start_call(recipe.ask.settings, self._outside)
@@ -305,7 +305,7 @@ class ObjectFlow:
         if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
             self.fed = growing
             if type(event) is ToolCallDelta and not self.trace.observed:
-                self._lane = Lane(event.id, growing)
+                self._lane = DeltaFastPath(event.id, growing)
                 self._folded.share(event.id, growing.kept)
         if self.trace.observed and type(event) not in OURS:
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
@@ -315,7 +315,7 @@ class ObjectFlow:
             self.trace.state = "yielding_partial"
         return shows
 
-    def _grow(self, lane: Lane, event: ToolCallDelta) -> bool:
+    def _grow(self, lane: DeltaFastPath, event: ToolCallDelta) -> bool:
         """Whether this delta, fed to its lane, changed something that shows."""
         try:
             shows = lane.feed(event.arguments)
@@ -365,13 +365,13 @@ class ObjectFlow:
             await self._restart(response, error)
             return
         try:
-            values = await run_reads(reads, self._outside, self.trace if self.parallel else None)
+            values = await run_parsed_calls(reads, self._outside, self.trace if self.parallel else None)
         except TryAgain as error:
             await self._restart(response, error)
             return
         await self._stop()
         self.trace.step("exhausted")
-        self._result = result_of(self._recipe, response, reads, values, self._call)
+        self._result = build_result(self._recipe, response, reads, values, self._call)
         self._account.end(self._call.usage, self._call.attempts, output=self._result.output)
 
     async def _ask_again(self, error: CallError) -> None:
@@ -385,7 +385,7 @@ class ObjectFlow:
     async def _restart(self, response: ChatResponse, error: CallError | TryAgain) -> None:
         await self._stop()
         assert self._call is not None
-        self._begin_again(next_recipe(self._recipe, response, error, self._call), error)
+        self._begin_again(retry_call(self._recipe, response, error, self._call), error)
 
     async def _ask_once_more(self, error: MalformedEvent) -> None:
         """Send the same request again, since the answer was damaged; raise `error` where no attempt is left."""
@@ -395,7 +395,7 @@ class ObjectFlow:
         await self._stop()
         self._begin_again(self._recipe.once_more(), error)
 
-    def _begin_again(self, recipe: Recipe, error: CallError | TryAgain) -> None:
+    def _begin_again(self, recipe: PreparedCall, error: CallError | TryAgain) -> None:
         assert self._call is not None
         self._recipe = recipe
         self._source, self._failure, self._damage = None, None, None

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from ..events import Event, Restarted, ToolCallDone
-from ..llms.response_events import Collect
-from ..parsing.partial_value import MISSING, Growing
+from ..llms.response_events import ViewReducer
+from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.path_changes import Path, PathChange, steps_of
 
 
@@ -27,7 +27,7 @@ class Viewed(Protocol):
     shown: bool
 
     @property
-    def fed(self) -> Growing | None:
+    def fed(self) -> PartialValue | None:
         """What the last event made grow, if anything."""
         ...
 
@@ -43,7 +43,7 @@ class Viewed(Protocol):
         ...
 
 
-def view_of(call: Viewed, kind: str, path: Path | None) -> Collect:
+def view_of(call: Viewed, kind: str, path: Path | None) -> ViewReducer:
     """The view called `kind`: `events`, `items`, `text` or `changes`."""
     return _KINDS[kind](call, steps_of(path or ()))
 
@@ -103,7 +103,7 @@ class _Place(_View):
         return []
 
     @abstractmethod
-    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
         """What was found in what grew."""
 
 
@@ -119,7 +119,7 @@ class _Items(_Place):
         self.given += made is not None
         return [] if made is None else [made]
 
-    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
         items = growing.closed_items(steps)
         self.given += len(items)
         return items
@@ -133,7 +133,7 @@ class _Text(_Place):
     def start(self) -> None:
         self.given = ""
 
-    def seen(self, growing: Growing, steps: tuple[str, ...]) -> list[Any]:
+    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
         text = growing.new_text(steps)
         self.given += text
         return [text] if text else []
@@ -160,7 +160,7 @@ class _Changes(_View):
         return [PathChange("", "set", output)]
 
 
-_KINDS: Mapping[str, Callable[[Viewed, tuple[str, ...]], Collect]] = {
+_KINDS: Mapping[str, Callable[[Viewed, tuple[str, ...]], ViewReducer]] = {
     "events": _Events,
     "items": _Items,
     "text": _Text,

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from ..llms.base import FunctionCallingLLM
 from ..llms.defaults import replace_llm
 from .replay import Recorded, ReplayNetwork, VirtualClock
-from .scripted import Asked, ScriptedLLM
+from .scripted import ScriptedLLM, ScriptedRequest
 
 __all__ = [
-    "Asked",
     "Recorded",
     "ReplayNetwork",
     "ScriptedLLM",
+    "ScriptedRequest",
     "VirtualClock",
     "use_llm",
 ]

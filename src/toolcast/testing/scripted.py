@@ -30,7 +30,7 @@ _EVENTS = get_args(Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptedRequest:
     """One request as the LLM saw it."""
 
     messages: tuple[Message, ...]
@@ -60,7 +60,7 @@ class ScriptedLLM(FunctionCallingLLM):
         max_concurrency: int | None = None,
     ) -> None:
         super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
-        self.requests: list[Asked] = []
+        self.requests: list[ScriptedRequest] = []
         self._answers = list(answers)
         self._chunk = chunk
         self._metadata = LLMMetadata(model, "scripted", function_calling)
@@ -77,7 +77,7 @@ class ScriptedLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        asked = Asked(tuple(messages), tuple(tools), tool_choice, settings)
+        asked = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
         number = len(self.requests)
         self.requests.append(asked)
         if number >= len(self._answers):
@@ -88,7 +88,7 @@ class ScriptedLLM(FunctionCallingLLM):
         for event in self._play(answer, asked):
             yield event
 
-    def _play(self, answer: Any, asked: Asked) -> Iterator[Event]:
+    def _play(self, answer: Any, asked: ScriptedRequest) -> Iterator[Event]:
         if isinstance(answer, str):
             yield from (TextDelta(piece) for piece in self._pieces(answer))
             yield from _end("end_turn")

@@ -25,8 +25,8 @@ from ..errors import ConnectFailed, LLMError, Timeout, TryAgain
 from ..providers.base import HTTPRequest
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
-from ..transport.cancel_handle import Line
-from ..transport.network import HttpxNetwork, Network, Reply
+from ..transport.cancel_handle import CancelHandle
+from ..transport.network import HttpxNetwork, Network, Response
 from .html_text import page_text
 from .public_addresses import IPAddress, Target, refusal, target
 
@@ -86,7 +86,7 @@ class _Fetcher:
         Args:
             url: The address, beginning with http:// or https://.
         """
-        line = Line()
+        line = CancelHandle()
         with ExitStack() as leaving:
             leaving.enter_context(line)
             leaving.callback(context.cancellation.then(line.break_off))
@@ -130,7 +130,7 @@ class _Fetch:
             there = target(urljoin(there.url, onward.strip().replace(" ", "%20")))
         raise ValueError(f"it leads on and on, more than {self.fetcher.max_redirects} times")
 
-    def _opened(self, there: Target) -> Reply:
+    def _opened(self, there: Target) -> Response:
         """The answer of the first address that can be reached."""
         failure: LLMError | None = None
         for address in self._addresses(there)[:_TRIED]:
@@ -163,7 +163,7 @@ class _Fetch:
             raise ValueError(f"no address is known of {there.host}")
         return list(dict.fromkeys(found))
 
-    def _told(self, there: Target, reply: Reply) -> ToolOutput:
+    def _told(self, there: Target, reply: Response) -> ToolOutput:
         """What the model reads of an answer."""
         kind, charset = _content_type(reply.headers.get("content-type", ""))
         if not _TEXTS.fullmatch(kind):
@@ -182,7 +182,7 @@ class _Fetch:
         lines += [f"[the rest was left out: {self.fetcher.limit:,} bytes were read]"] if cut else []
         return ToolOutput("\n".join(lines), "fetch_url", is_error=reply.status >= 400)
 
-    def _body(self, reply: Reply) -> tuple[bytes, bool]:
+    def _body(self, reply: Response) -> tuple[bytes, bool]:
         """As much of the body as may be read, and whether there was more."""
         body, limit = bytearray(), self.fetcher.limit
         while len(body) <= limit and (piece := reply.read(self._left())):

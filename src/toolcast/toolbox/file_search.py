@@ -28,7 +28,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from ..errors import TryAgain
 from ..tools.context import ToolContext
 from .file_text import text_in
-from .sandbox_paths import Place, Root, is_protected
+from .sandbox_paths import SandboxPath, SandboxRoot, is_protected
 
 IGNORED: Final = frozenset(
     (
@@ -74,7 +74,7 @@ class Entry(NamedTuple):
         return stat.S_ISDIR(self.mode)
 
     @classmethod
-    def at(cls, place: Place) -> Entry:
+    def at(cls, place: SandboxPath) -> Entry:
         """Where the walk begins. Raises `TryAgain` where nothing is."""
         if place.status is None:
             raise place.missing()
@@ -126,10 +126,10 @@ class _Report:
         return "\n".join([*(self.found or [nothing]), *(f"[{note}]" for note in notes)])
 
 
-class FileSearch:
+class FileFinder:
     """The files below a folder, to be found. Each public method is a tool."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: SandboxRoot) -> None:
         self._root = root
 
     def list_files(self, context: ToolContext[Any], path: Folder = ".", pattern: str = "**/*") -> str:

@@ -19,7 +19,7 @@ _MARKS = (
 _LOOKED_AT = 8192
 
 
-class Text(NamedTuple):
+class FileText(NamedTuple):
     """The text of a file, the encoding it is in, and the byte order mark before it."""
 
     text: str
@@ -46,13 +46,13 @@ class Text(NamedTuple):
             raise TryAgain(f"{path} is in {self.encoding}, which has no {missing!r}; write it without") from None
 
 
-def text_in(data: bytes, path: str) -> Text:
+def text_in(data: bytes, path: str) -> FileText:
     """The text that the bytes of a file are. Raises `TryAgain` where they are none."""
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     try:
-        text = Text(data[len(mark) :].decode(encoding), encoding, mark)
+        text = FileText(data[len(mark) :].decode(encoding), encoding, mark)
     except UnicodeDecodeError:
-        text = Text(data.decode("latin-1"), "latin-1")
+        text = FileText(data.decode("latin-1"), "latin-1")
     if "\0" in text.text[:_LOOKED_AT]:
         raise TryAgain(f"{path} is no text but a binary file, of {len(data):,} bytes")
     return text

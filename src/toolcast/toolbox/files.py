@@ -23,9 +23,9 @@ from pydantic import Field
 
 from ..errors import TryAgain
 from ..tools.callable_tool import CallableTool
-from .file_search import FileSearch
-from .file_text import Text, lines_of, text_in
-from .sandbox_paths import LARGEST, Root
+from .file_search import FileFinder
+from .file_text import FileText, lines_of, text_in
+from .sandbox_paths import LARGEST, SandboxRoot
 
 FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "search_files")
 """The names of `file_tools`, for `Permissions(file_tools=FILE_TOOLS)`."""
@@ -48,7 +48,7 @@ Path = Annotated[str, Field(description="the file, relative to the working folde
 class Files:
     """The files below a folder. Each method is a tool."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: SandboxRoot) -> None:
         self._root = root
 
     def read_file(
@@ -114,8 +114,8 @@ def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
 
     Raises `ValueError` where `root` is no folder. Give `Permissions` the same `root`, if it is not the working folder.
     """
-    place = Root(root)
-    files, search = Files(place), FileSearch(place)
+    place = SandboxRoot(root)
+    files, search = Files(place), FileFinder(place)
     functions = (files.read_file, files.write_file, files.edit_file, search.list_files, search.search_files)
     made = [CallableTool.from_function(each).with_(path_parameters={"path"}) for each in functions]
     read, write, edit, listing, searching = made
@@ -142,7 +142,7 @@ def _numbered(lines: list[str], first: int) -> list[str]:
     return shown
 
 
-def _notes(text: Text, last: int, count: int) -> list[str]:
+def _notes(text: FileText, last: int, count: int) -> list[str]:
     """What there is to say of a file that was read up to the line `last` of `count`."""
     more = f"[{count} lines in all; read on with start_line={last + 1}]"
     foreign = f"[its encoding is {text.encoding}]" if text.encoding != "utf-8" else ""
@@ -166,13 +166,13 @@ def _wanted(old: str, new: str) -> re.Pattern[str]:
     return re.compile(r"\r?\n".join(map(re.escape, old.split("\n"))))
 
 
-def _as_in(text: Text, new: str, found: re.Match[str]) -> str:
+def _as_in(text: FileText, new: str, found: re.Match[str]) -> str:
     """The new text, its lines ended as those of what was found, or else as most in the file."""
     newline = "\r\n" if "\r\n" in found[0] else "\n" if "\n" in found[0] else text.newline
     return new.replace("\r\n", "\n").replace("\n", newline)
 
 
-def _lines(text: Text, wanted: re.Pattern[str]) -> str:
+def _lines(text: FileText, wanted: re.Pattern[str]) -> str:
     """The lines where it is found, in words: the first of them."""
     begins = (found.start() for found in wanted.finditer(text.text))
     numbers = dict.fromkeys(text.text.count("\n", 0, begin) + 1 for begin in islice(begins, _MOST_PLACES + 1))
@@ -181,7 +181,7 @@ def _lines(text: Text, wanted: re.Pattern[str]) -> str:
     return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
-def _near(text: Text, old: str) -> str:
+def _near(text: FileText, old: str) -> str:
     """Where something like the line of `old` stands that is the first to be missing, in words."""
     lines = text.lines
     numbers = {line.strip()[:_COMPARED]: number for number, line in enumerate(lines[:_LOOKED_AT], 1)}

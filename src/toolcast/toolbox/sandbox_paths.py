@@ -53,7 +53,7 @@ _KINDS = (
 )
 
 
-class Folder:
+class OpenDirectory:
     """An open folder below the root. What is done with a name is done in it, wherever its path leads by now."""
 
     __slots__ = ("_fd", "_path", "_root")
@@ -62,7 +62,7 @@ class Folder:
         self._root, self._path, self._fd = root, path, fd
 
     @classmethod
-    def at_root(cls, root: str) -> Folder:
+    def at_root(cls, root: str) -> OpenDirectory:
         """The root itself, open."""
         return cls(root, root, os.open(root, _FOLDER) if _FROM_FOLDERS else None)
 
@@ -77,13 +77,13 @@ class Folder:
         """What the link says."""
         return os.readlink(self._at(name), dir_fd=self._fd)
 
-    def folder(self, name: str) -> Folder:
+    def folder(self, name: str) -> OpenDirectory:
         """The folder of that name, open."""
         path = self._path if name == "." else os.path.join(self._path, name)  # noqa: PTH118  # a text is wanted
         if self._fd is not None:
-            return Folder(self._root, path, os.open(name, _FOLDER, dir_fd=self._fd))
+            return OpenDirectory(self._root, path, os.open(name, _FOLDER, dir_fd=self._fd))
         self._look_again(path)
-        return Folder(self._root, path, None)
+        return OpenDirectory(self._root, path, None)
 
     def make_folder(self, name: str) -> None:
         """Make a folder of that name, if it is not there."""
@@ -144,14 +144,14 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SandboxPath:
     """Where a path leads: a `name` in an open `folder`; `path` is the way there from the root, links resolved.
 
     `status` is what lies there; None: nothing.
     """
 
     path: str
-    folder: Folder
+    folder: OpenDirectory
     name: str
     status: os.stat_result | None
 
@@ -200,7 +200,7 @@ class Place:
         return self.status
 
 
-class Root:
+class SandboxRoot:
     """A folder below which everything stays. Raises `ValueError` where there is none at `path`."""
 
     __slots__ = ("_names", "path")
@@ -212,7 +212,7 @@ class Root:
         self._names = (self.path, os.path.abspath(path))  # noqa: PTH100  # without resolving links
 
     @contextmanager
-    def at(self, path: str, *, make_folders: bool = False) -> Generator[Place, None, None]:
+    def at(self, path: str, *, make_folders: bool = False) -> Generator[SandboxPath, None, None]:
         """The place that `path` leads to, while its folder is open. `make_folders`: those on the way are made.
 
         Raises `TryAgain` for what leads out, and for what the system refuses, in the `with` block too.
@@ -242,15 +242,15 @@ class Root:
 class _Walk:
     """The way to one place: the folders that are open, from the root on, their names, and the steps still ahead."""
 
-    def __init__(self, root: Root, path: str, make_folders: bool) -> None:
+    def __init__(self, root: SandboxRoot, path: str, make_folders: bool) -> None:
         self._root, self._path, self._make_folders = root, path, make_folders
-        self._folders: list[Folder] = []
+        self._folders: list[OpenDirectory] = []
         self._names: list[str] = []
         self._links = 0
 
-    def place(self) -> Place:
+    def place(self) -> SandboxPath:
         """Walk to the end."""
-        self._folders.append(Folder.at_root(self._root.path))
+        self._folders.append(OpenDirectory.at_root(self._root.path))
         _, ahead = self._root.steps(self._path)
         while ahead:
             name = ahead.pop()
@@ -271,10 +271,10 @@ class _Walk:
         while self._folders:
             self._folders.pop().close()
 
-    def _found(self, path: str, name: str, status: os.stat_result | None) -> Place:
+    def _found(self, path: str, name: str, status: os.stat_result | None) -> SandboxPath:
         if self._links and any(map(is_protected, path.split("/"))):
             raise TryAgain(f"{self._path!r} leads to what is protected")
-        return Place(path, self._folders[-1], name, status)
+        return SandboxPath(path, self._folders[-1], name, status)
 
     def _back(self) -> None:
         if not self._names:

@@ -35,7 +35,7 @@ from ..errors import TryAgain
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..tools.options import check_output_limit, check_timeout
-from .sandbox_paths import Root
+from .sandbox_paths import SandboxRoot
 
 SECRET_VARIABLES: Final = (
     *("*_KEY", "*APIKEY", "*_KEY_ID", "*TOKEN", "*TOKENS", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*"),
@@ -153,7 +153,7 @@ class _Command:
 class Shell:
     """A shell that runs commands in a folder. Its method is the tool."""
 
-    root: Root
+    root: SandboxRoot
     timeout: float | None
     output_limit: int
     environment: Mapping[str, str] | None
@@ -211,7 +211,7 @@ def command_tool(
     check_timeout(timeout)
     check_output_limit(output_limit)
     within = "" if timeout is None else f" It has {timeout:g} seconds."
-    tool = CallableTool.from_function(Shell(Root(root), timeout, output_limit, environment, shell).run_command)
+    tool = CallableTool.from_function(Shell(SandboxRoot(root), timeout, output_limit, environment, shell).run_command)
     return tool.with_(
         description=f"{tool.description}{within} It can ask nobody, and what it leaves in the background ends with it.",
         destructive=True,

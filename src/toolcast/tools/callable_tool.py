@@ -47,18 +47,18 @@ def _as_it_is(result: Any) -> Any:
     return result
 
 
-class Read(NamedTuple):
+class ParsedArguments(NamedTuple):
     """Arguments, read: the validated `value`, and what had to be repaired for it."""
 
     value: Any
     repairs: tuple[str, ...] = ()
 
 
-class Asked(NamedTuple):
+class ToolInvocation(NamedTuple):
     """A call that was read: its `arguments` as they came, and with at most how many characters it is answered."""
 
     arguments: str | Mapping[str, Any]
-    read: Read
+    read: ParsedArguments
     limit: int | None = None
     call_id: str = ""
 
@@ -86,7 +86,7 @@ class ToolOutput:
         return ToolResultPart(self.call_id, self.content, self.tool_name, self.is_error, self.images)
 
 
-class Source(Protocol):
+class ArgumentReader(Protocol):
     """Where a tool's arguments come from and what they are."""
 
     @property
@@ -116,7 +116,7 @@ class CallableTool:
     name: str
     description: str
     parameters: Schema = field(repr=False)
-    source: Source = field(repr=False)
+    source: ArgumentReader = field(repr=False)
     function: Function | None = field(default=None, repr=False)
     async_function: Function | None = field(default=None, repr=False)
     output_type: Any = None
@@ -199,21 +199,21 @@ class CallableTool:
         """Whether it may run beside others: as `parallel` says, otherwise where it is read-only."""
         return self.read_only if self.parallel is None else self.parallel
 
-    def read(self, arguments: str | Mapping[str, Any], context: Any = None) -> Read:
+    def read(self, arguments: str | Mapping[str, Any], context: Any = None) -> ParsedArguments:
         """The value that `arguments`, JSON text or its data, hold. Raises `toolcast.ValidationError`.
 
         `context` reaches Pydantic's validators. No arguments at all are an empty object.
         """
         text = arguments if isinstance(arguments, str) else json_text(arguments)
         read = self._read("{}" if text.strip() in ("", "null") else text, context)
-        if isinstance(read, Read):
+        if isinstance(read, ParsedArguments):
             return read
         # Outside of the `except`: what led to it would be its context, with an input that may have to stay hidden.
         raise self.unfit(read, text)
 
-    def _read(self, text: str, context: Any) -> Read | pydantic.ValidationError:
+    def _read(self, text: str, context: Any) -> ParsedArguments | pydantic.ValidationError:
         try:
-            return Read(*self.source.read(text, context))
+            return ParsedArguments(*self.source.read(text, context))
         except pydantic.ValidationError as error:
             return error
 
@@ -283,23 +283,23 @@ class CallableTool:
 
     def call(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
-        return self.answer(Asked(arguments, self.read(arguments, context)))
+        return self.answer(ToolInvocation(arguments, self.read(arguments, context)))
 
     async def acall(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
         """The output of one call, the arguments validated and the tool run once; raises what it raises."""
-        return await self.aanswer(Asked(arguments, self.read(arguments, context)))
+        return await self.aanswer(ToolInvocation(arguments, self.read(arguments, context)))
 
-    def answer(self, asked: Asked, context: ToolContext[Any] | None = None) -> ToolOutput:
+    def answer(self, asked: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
         """The output of one call that was read, the tool run once; raises what it raises."""
         output: ToolOutput = self.run(asked.read.value, context, partial(self._output, asked))
         return output
 
-    async def aanswer(self, asked: Asked, context: ToolContext[Any] | None = None) -> ToolOutput:
+    async def aanswer(self, asked: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
         """The output of one call that was read, the tool run once; raises what it raises."""
         output: ToolOutput = await self.arun(asked.read.value, context, partial(self._output, asked))
         return output
 
-    def _output(self, asked: Asked, result: Any) -> ToolOutput | Awaitable[ToolOutput]:
+    def _output(self, asked: ToolInvocation, result: Any) -> ToolOutput | Awaitable[ToolOutput]:
         """The output of a run that gave `result`, or what to await for it in an event loop."""
         if self.output_type is not None or isinstance(result, str):  # most are
             return self._output_now(asked, result)
@@ -307,7 +307,7 @@ class CallableTool:
             return self._output_later(asked, cast("Any", result))
         return self._output_now(asked, result)
 
-    async def _output_later(self, asked: Asked, result: Any) -> ToolOutput:
+    async def _output_later(self, asked: ToolInvocation, result: Any) -> ToolOutput:
         while inspect.isawaitable(result):
             result = await result
         if isinstance(result, AsyncIterable):
@@ -317,7 +317,7 @@ class CallableTool:
         output: ToolOutput = await called_in_thread(partial(self._output_now, asked, result), abandon=True)
         return output
 
-    def _output_now(self, asked: Asked, result: Any) -> ToolOutput:
+    def _output_now(self, asked: ToolInvocation, result: Any) -> ToolOutput:
         arguments, read, limit, call_id = asked
         limit = self.output_limit or limit
         if self.output_type is not None:

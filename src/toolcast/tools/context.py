@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from ..cancellation import Cancellation
 from ..errors import TurnCancelled
 from ..events import ToolProgress
-from ..usage import Spending
+from ..usage import BudgetTracker
 
 D = TypeVar("D", default=Any)
 
@@ -33,7 +33,7 @@ class ToolContext(Generic[D]):
     tool: str = ""
     deps: D = field(default=cast("Any", None), repr=False)  # outside an engine there are none
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
-    spending: Spending | None = field(default=None, repr=False)
+    spending: BudgetTracker | None = field(default=None, repr=False)
     tell: Tell | None = field(default=None, repr=False)
 
     @property

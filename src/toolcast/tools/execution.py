@@ -6,7 +6,7 @@ what goes wrong in a call becomes a result that the model reads. `run_calls` run
 same way, and raises what went wrong. A call that was cut off is never run. At most `TOGETHER` calls run at a time.
 
 A `ToolRun` runs its calls here and now where nothing asks for more. Otherwise each call has a job beside this one
-(side_jobs.py), with a copy of its `Job`; whoever comes first closes the call: its tool, its time limit, or a
+(side_jobs.py), with a copy of its `ToolJob`; whoever comes first closes the call: its tool, its time limit, or a
 cancellation. What a tool gives after that is discarded.
 """
 
@@ -26,7 +26,7 @@ from ..cancellation import Cancellation
 from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError
 from ..events import ToolProgress
 from ..messages import ToolCallPart
-from .callable_tool import Asked, CallableTool, Read, ToolOutput
+from .callable_tool import CallableTool, ParsedArguments, ToolInvocation, ToolOutput
 from .context import ToolContext
 from .results import told
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=BaseException)
 
 TOGETHER = 32  # calls that run at the same time, at most
-_NOTHING = Read(None)
+_NOTHING = ParsedArguments(None)
 _GRACE = 1.0
 _OURS = "_toolcast_attributes"
 _MAYBE = "it may have had its effect, and what it gives is discarded"
 
 
 @dataclass(slots=True)
-class Job:
+class ToolJob:
     """One call: its tool and what was read for it, in the end what the tool `made` or what went wrong.
 
     `done`: the tool has run to its end. `limit`: how many characters of its result the model reads. `edited`: the
@@ -54,7 +54,7 @@ class Job:
 
     call: ToolCallPart
     tool: CallableTool | None = None
-    read: Read = _NOTHING
+    read: ParsedArguments = _NOTHING
     error: Exception | None = None
     done: bool = False
     limit: int | None = None
@@ -91,7 +91,7 @@ class Job:
             self.error = error
 
     async def _made(self, tool: CallableTool, concurrent: bool, context: ToolContext[Any] | None) -> ToolOutput:
-        asked = Asked(self.call.arguments, self.read, self.limit, self.call.id)
+        asked = ToolInvocation(self.call.arguments, self.read, self.limit, self.call.id)
         return await tool.aanswer(asked, context) if concurrent else tool.answer(asked, context)
 
     def output(self) -> ToolOutput:
@@ -102,7 +102,7 @@ class Job:
         return self.made
 
 
-class ValueJob(Job):
+class ValueJob(ToolJob):
     """A call whose result is wanted as the tool returns it: no text is made of it, and no iterator is read."""
 
     __slots__ = ()
@@ -113,9 +113,9 @@ class ValueJob(Job):
         return ToolOutput("", tool.name, self.call.arguments, result, call_id=self.call.id)
 
 
-def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> Job:
+def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> ToolJob:
     """The job of `call`, nothing run. What is wrong with the call is the job's `error`."""
-    job = Job(call, offered.get(call.name))
+    job = ToolJob(call, offered.get(call.name))
     if job.tool is None:
         names = ", ".join(offered) or "none"
         job.error = UnknownToolError(f"the model called a tool {call.name!r:.100}; it was offered: {names}")
@@ -132,9 +132,9 @@ def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: 
     return job
 
 
-def groups(jobs: Iterable[Job]) -> list[list[Job]]:
+def groups(jobs: Iterable[ToolJob]) -> list[list[ToolJob]]:
     """Return the jobs in their order: neighbours that may overlap as one group, each other one alone."""
-    found: list[list[Job]] = []
+    found: list[list[ToolJob]] = []
     for together, run in groupby(jobs, lambda job: job.may_overlap):
         neighbours = list(run)
         found += [neighbours] if together else [[job] for job in neighbours]
@@ -158,7 +158,7 @@ async def run_tools(
     return [job.output() for job in jobs]
 
 
-async def run_calls(jobs: Sequence[Job], *, concurrent: bool) -> None:
+async def run_calls(jobs: Sequence[ToolJob], *, concurrent: bool) -> None:
     """Run the calls of a structured answer, each exactly once, those that may overlap at the same time.
 
     Every call runs, even where another one fails; only after a `TryAgain` no further group begins, because the model
@@ -206,7 +206,7 @@ def with_call(error: E, call: ToolCallPart, partial: Sequence[Any] | None) -> E:
     return error
 
 
-def _raise_first_unreadable(jobs: Sequence[Job]) -> None:
+def _raise_first_unreadable(jobs: Sequence[ToolJob]) -> None:
     failed = next((job for job in jobs if job.error is not None), None)
     if failed is not None and failed.error is not None:
         good = [job.read.value for job in jobs if job.error is None and job.tool and job.tool.output_type]
@@ -246,7 +246,7 @@ class _Running:
     `of_budget`: the time is what is left of a budget, less than the tool might take.
     """
 
-    job: Job
+    job: ToolJob
     tool: CallableTool
     context: ToolContext[Any]
     seconds: float | None
@@ -285,7 +285,7 @@ class ToolRun:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[ToolJob],
         contexts: Sequence[ToolContext[Any]],
         *,
         concurrent: bool,
@@ -408,7 +408,7 @@ class ToolRun:
                 self._said.append(event)
         self._waiters.wake()
 
-    def _close(self, each: _Running, ended: Job) -> bool:
+    def _close(self, each: _Running, ended: ToolJob) -> bool:
         """Take over how the call ended, if it has not ended yet; gives whether that was so."""
         with self._lock:
             if each not in self._running:

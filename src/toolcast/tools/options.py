@@ -32,7 +32,7 @@ class ToolChanges(TypedDict, total=False):
     path_parameters: Set[str]
 
 
-class Options(Protocol):
+class ToolOptions(Protocol):
     """The options that can make no sense."""
 
     @property
@@ -49,7 +49,7 @@ class Options(Protocol):
     def path_parameters(self) -> frozenset[str]: ...
 
 
-def check(options: Options) -> None:
+def check(options: ToolOptions) -> None:
     """Raise `ValueError` where an option makes no sense."""
     check_timeout(options.timeout)
     check_output_limit(options.output_limit)

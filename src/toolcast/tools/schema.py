@@ -52,7 +52,7 @@ ALLOWED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OutputSchema:
     """A type, ready to be asked for: what validates it, and the schema of the arguments that hold it.
 
     `type_form` is the type with lists in place of iterables. `wrapper`, if the type itself is no JSON object:
@@ -100,8 +100,8 @@ class Shape:
         return f'{{"value":{text}}}' if self.wrapped else text
 
 
-def shape_of(type_form: Any) -> Shape:
-    """The `Shape` of a type. Raises `OutputTypeError` for what no model can be asked for."""
+def shape_of(type_form: Any) -> OutputSchema:
+    """The `OutputSchema` of a type. Raises `OutputTypeError` for what no model can be asked for."""
     form = as_lists(type_form)
     adapter = _adapter(form)
     try:
@@ -109,13 +109,13 @@ def shape_of(type_form: Any) -> Shape:
         explain = partial(explain_lazy, form)
         validator = TypeValidator(adapter.core_schema, adapter.validator, type_form, explain)
         if schema.get("type") == "object":
-            return Shape(form, adapter, schema, validator)
+            return OutputSchema(form, adapter, schema, validator)
         wrapper = create_model(name_of(form), value=(form, ...))
         core, compiled = wrapper.__pydantic_core_schema__, wrapper.__pydantic_validator__
         around = TypeValidator(core, compiled, type_form, explain)
     except (PydanticUserError, RecursionError) as error:
         raise unusable(type_form, error) from error
-    return Shape(form, adapter, wrap(schema), validator, around)
+    return OutputSchema(form, adapter, wrap(schema), validator, around)
 
 
 class TypeValidator:

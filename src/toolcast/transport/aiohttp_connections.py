@@ -25,14 +25,14 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
-from ..async_support.deadlines import Alarm
+from ..async_support.deadlines import Deadline
 from ..async_support.shielding import GRACE
 from ..errors import BadRequest, StreamInterrupted
 from ..providers.base import HTTPRequest, Secret
-from .aiohttp_errors import FAULTS, hush, unanswered, unheard
-from .aiohttp_responses import AiohttpReply, Line, Open
-from .network import trust
-from .transport_errors import checked, revealed
+from .aiohttp_errors import FAULTS, silence_logger, unanswered, unheard
+from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
+from .network import ssl_context
+from .transport_errors import checked, plain_headers
 
 # What may wait for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
 _READ_AHEAD = 32 * 1024
@@ -51,8 +51,8 @@ class _Trail:
     def __init__(self, loop: asyncio.AbstractEventLoop, read: float | None) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.alarm = Alarm(loop)
-        self.line: Line | None = None
+        self.alarm = Deadline(loop)
+        self.line: ResponseCancelHandle | None = None
         self.reused = False
         self.stale = False
         self._read = read
@@ -65,7 +65,7 @@ class _Trail:
         """The request is sent. It waits for a connection first."""
         self.alarm.wait(connect, self._give_up)
 
-    def over(self, connection: Connection, line: Line, reused: bool) -> None:
+    def over(self, connection: Connection, line: ResponseCancelHandle, reused: bool) -> None:
         """There is a connection; from now on it is the answer that is waited for."""
         self.line = line
         self.reused = reused
@@ -100,9 +100,9 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, limit: int) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] - one parameter, not used here, has no type
-            limit=limit, keepalive_timeout=30.0, ssl=trust()
+            limit=limit, keepalive_timeout=30.0, ssl=ssl_context()
         )
-        self._lines: WeakKeyDictionary[object, Line] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[object, ResponseCancelHandle] = WeakKeyDictionary()
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
@@ -114,9 +114,9 @@ class _Connector(aiohttp.TCPConnector):
         _trail.get().over(connection, line or self._new(protocol), line is not None)
         return connection
 
-    def _new(self, protocol: ResponseHandler | None) -> Line:
+    def _new(self, protocol: ResponseHandler | None) -> ResponseCancelHandle:
         assert protocol is not None
-        line = self._lines[protocol] = Line()
+        line = self._lines[protocol] = ResponseCancelHandle()
         if (closed := protocol.closed) is not None:
             closed.add_done_callback(line.lost)
         return line
@@ -125,7 +125,7 @@ class _Connector(aiohttp.TCPConnector):
         """Nothing: who could be told that a loop ended without closing this does not know of it."""
 
 
-class AiohttpDoor:
+class AiohttpConnections:
     """Requests over one aiohttp session, in the event loop that runs here; closed when that ends, or by `close`.
 
     Then `gone` is called.
@@ -136,7 +136,7 @@ class AiohttpDoor:
     ) -> None:
         self.loop = loop
         self.limit = max_inflated
-        self.open: set[Open] = set()
+        self.open: set[ActiveAiohttpResponse] = set()
         # A proxy's address may hold a password.
         self._proxies = {scheme: Secret(proxy) for scheme, proxy in getproxies().items()}
         self._connector = _Connector(max_connections)
@@ -155,7 +155,7 @@ class AiohttpDoor:
         with suppress(StopIteration):
             self._keeper.__anext__().send(None)
 
-    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> AiohttpReply:
+    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> AiohttpResponse:
         """The answer to `request`, its body unread."""
         if not request.target.isprintable():
             raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
@@ -179,7 +179,7 @@ class AiohttpDoor:
                 self.release(kept)
         self._session.detach()
 
-    def release(self, kept: Open) -> None:
+    def release(self, kept: ActiveAiohttpResponse) -> None:
         """Give a connection back, read to its end or not."""
         if not kept.over:
             self.open.discard(kept)
@@ -196,7 +196,7 @@ class AiohttpDoor:
             with anyio.move_on_after(GRACE, shield=True):
                 await self._connector.close()
 
-    async def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None) -> AiohttpReply:
+    async def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None) -> AiohttpResponse:
         before = sys.exception()
         proxy = self._proxy(request.target) if self._proxies else None
         token = _trail.set(trail)
@@ -205,7 +205,7 @@ class AiohttpDoor:
             response = await self._session.request(
                 request.method,
                 request.target,
-                headers=revealed(request.headers),
+                headers=plain_headers(request.headers),
                 data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
                 allow_redirects=False,
                 proxy=proxy.reveal() if proxy else None,
@@ -214,19 +214,19 @@ class AiohttpDoor:
         except _STOPS as error:
             late = trail.abort()
             if isinstance(error, asyncio.CancelledError) and not late:
-                hush(error, request, before)
+                silence_logger(error, request, before)
                 raise
             trail.stale = trail.reused and not late and unheard(error)
             failure = unanswered(TimeoutError() if late else error, request, connected=trail.line is not None)
         except BaseException as error:
             trail.abort()
-            hush(error, request, before)
+            silence_logger(error, request, before)
             raise
         else:
             assert trail.line is not None
-            kept = Open(response, trail.line, trail.alarm)
+            kept = ActiveAiohttpResponse(response, trail.line, trail.alarm)
             self.open.add(kept)
-            return AiohttpReply(self, kept, request)
+            return AiohttpResponse(self, kept, request)
         finally:
             trail.end()
             _trail.reset(token)

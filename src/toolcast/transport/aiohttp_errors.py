@@ -14,7 +14,7 @@ from aiohttp.http import HttpProcessingError
 
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from ..providers.base import HTTPRequest
-from .transport_errors import host_of, strip, unconnected, unproxied
+from .transport_errors import host_of, scrub_exception, unconnected, unproxied
 
 FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
 """All that aiohttp raises of its own accord, and what the system says through it."""
@@ -58,15 +58,15 @@ def broken_off(error: Exception, request: HTTPRequest) -> Exception:
     return _interrupted(error, request)
 
 
-def hush(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
+def silence_logger(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
     """Have what passes as itself, like a cancellation, hold nothing of what aiohttp did and met."""
     error.__cause__ = None
     error.__context__ = before
-    strip(error, request, before)
+    scrub_exception(error, request, before)
 
 
 def _unconnected(cause: OSError, request: HTTPRequest) -> ConnectFailed:
-    hush(cause, request, None)
+    silence_logger(cause, request, None)
     failure = unconnected(request, cause.strerror or str(cause) or type(cause).__name__, [cause])
     failure.__cause__ = cause
     return failure

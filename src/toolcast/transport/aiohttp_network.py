@@ -17,10 +17,10 @@ from ..async_support.shielding import Loop, current_loop, hand_over
 from ..errors import BadRequest
 from ..providers.base import HTTPRequest
 from .content_decoding import LIMIT
-from .network import AsyncReply, Reply
+from .network import AsyncResponse, Response
 
 if TYPE_CHECKING:
-    from .aiohttp_connections import AiohttpDoor
+    from .aiohttp_connections import AiohttpConnections
 
 
 class AiohttpNetwork:
@@ -35,14 +35,14 @@ class AiohttpNetwork:
         # Also at the end of the program; the doors do not know the network, so that it can be collected.
         weakref.finalize(self, self._doors.abandon)
 
-    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Reply:
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Never an answer: aiohttp has no sync face. Raises `BadRequest`."""
         raise BadRequest(
             "the aiohttp network cannot be called without await; use an async method (acall, astream, achat), "
             "or the default network: leave network= out. Nothing was sent."
         )
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReply:
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
         """The answer to `request`; see `Network`."""
         return await self._doors.running().send(request, connect, read)
 
@@ -63,9 +63,9 @@ class _Doors:
         self._max_connections = max_connections
         self._max_inflated = max_inflated
         # Only a loop's own thread makes its door, and each step is one operation of the dict: no lock is needed.
-        self._loops: dict[tuple[int, Loop], AiohttpDoor] = {}
+        self._loops: dict[tuple[int, Loop], AiohttpConnections] = {}
 
-    def running(self) -> AiohttpDoor:
+    def running(self) -> AiohttpConnections:
         """The door of the event loop that runs here."""
         pid, loop = os.getpid(), current_loop()
         return self._loops.get((pid, loop)) or self._new(pid, loop)
@@ -83,21 +83,21 @@ class _Doors:
                 if not loop.is_running():
                     door.forsake()
 
-    def _new(self, pid: int, loop: Loop) -> AiohttpDoor:
+    def _new(self, pid: int, loop: Loop) -> AiohttpConnections:
         if not isinstance(loop, asyncio.AbstractEventLoop):
             raise BadRequest(
                 "the aiohttp network works under asyncio, not under trio; use the default network: "
                 "leave network= out. Nothing was sent."
             )
         try:
-            from .aiohttp_connections import AiohttpDoor
+            from .aiohttp_connections import AiohttpConnections
         except ImportError as error:
             raise ImportError(
                 "the aiohttp network needs aiohttp: pip install 'toolcast[aiohttp]'", name="aiohttp"
             ) from error
         self._forget_closed()
         gone = partial(self._loops.pop, (pid, loop), None)
-        door = self._loops[pid, loop] = AiohttpDoor(loop, self._max_connections, self._max_inflated, gone)
+        door = self._loops[pid, loop] = AiohttpConnections(loop, self._max_connections, self._max_inflated, gone)
         return door
 
     def _forget_closed(self) -> None:

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from ..async_support.deadlines import Alarm
+from ..async_support.deadlines import Deadline
 from ..errors import StreamBusy, StreamClosed
 from ..providers.base import HTTPRequest
-from .aiohttp_errors import FAULTS, broken_off, hush
+from .aiohttp_errors import FAULTS, broken_off, silence_logger
 from .content_decoding import Inflated, Plain, decoder
 
 if TYPE_CHECKING:
-    from .aiohttp_connections import AiohttpDoor
+    from .aiohttp_connections import AiohttpConnections
 
 
-class Line:
+class ResponseCancelHandle:
     """A connection, from its first request to its end, and the answer that is coming over it."""
 
     __slots__ = ("kept",)
 
     def __init__(self) -> None:
-        self.kept: Open | None = None
+        self.kept: ActiveAiohttpResponse | None = None
 
     def lost(self, closed: asyncio.Future[None]) -> None:
         """The connection is no more, for whatever reason."""
@@ -41,12 +41,12 @@ class Line:
             self.kept.lost()
 
 
-class Open:
+class ActiveAiohttpResponse:
     """An answer that has not given its connection back."""
 
     __slots__ = ("_alarm", "_line", "_total", "content", "over", "reading", "response")
 
-    def __init__(self, response: aiohttp.ClientResponse, line: Line, alarm: Alarm) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, line: ResponseCancelHandle, alarm: Deadline) -> None:
         self.response: aiohttp.ClientResponse = response
         self.content: aiohttp.StreamReader = response.content
         self.reading: bool = False
@@ -98,10 +98,10 @@ class Open:
             self.content.set_exception(TimeoutError())
 
 
-class AiohttpReply:
+class AiohttpResponse:
     """One answer, read by awaiting."""
 
-    def __init__(self, door: AiohttpDoor, kept: Open, request: HTTPRequest) -> None:
+    def __init__(self, door: AiohttpConnections, kept: ActiveAiohttpResponse, request: HTTPRequest) -> None:
         self._door = door
         self._kept = kept
         self._request = request
@@ -161,7 +161,7 @@ class AiohttpReply:
             raw = kept.rest()
             failure = None if raw else broken_off(error, self._request)
         except BaseException as error:
-            hush(error, self._request, before)
+            silence_logger(error, self._request, before)
             raise
         finally:
             kept.end()

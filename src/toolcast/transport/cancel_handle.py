@@ -1,9 +1,9 @@
 """The line that a blocking call hangs on, and how another thread cuts it.
 
 A thread that waits for the network hears nothing. What wakes it is that its socket is shut down; closing it does not.
-So whoever opens a request lays a `Line`, and whoever owns the socket lets the line reach it, for as long as it is the
-socket of that request: from the moment it is connected until the connection is given back. The line is handed down in
-a context variable, so that it passes a network of the user's own, perhaps wrapped around ours, unseen.
+So whoever opens a request lays a `CancelHandle`, and whoever owns the socket lets the line reach it, for as long as it
+is the socket of that request: from the moment it is connected until the connection is given back. The line is handed
+down in a context variable, so that it passes a network of the user's own, perhaps wrapped around ours, unseen.
 
 What cannot be cut is left to its time limit: the look-up of a name, a connection that is just being made, the wait for
 a free one, a sleep of a clock of the user's own, and with a client of theirs the wait for headers on a kept connection.
@@ -19,20 +19,20 @@ from typing import Any, TypeAlias
 
 Cut: TypeAlias = Callable[[], object]
 
-_laid: ContextVar[Line | None] = ContextVar("line", default=None)
+_laid: ContextVar[CancelHandle | None] = ContextVar("line", default=None)
 
 
-def line_here() -> Line | None:
+def line_here() -> CancelHandle | None:
     """The line of the call that is made here, if it has one."""
     return _laid.get()
 
 
-class Line:
+class CancelHandle:
     """What one call hangs on, one socket or sleep after the other. `broken`: it was cut, and holds nothing any more."""
 
     __slots__ = ("_before", "_cut", "_lock", "broken")
 
-    _before: Token[Line | None]
+    _before: Token[CancelHandle | None]
 
     def __init__(self) -> None:
         self.broken: bool = False

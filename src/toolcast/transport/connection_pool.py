@@ -25,7 +25,7 @@ EXPIRY = 30.0
 """Seconds that an idle connection is kept."""
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where a request goes: the URL as the library has parsed it, and the headers that say so.
 
     `login` is what the URL itself says about who is asking. `origin` is who a connection was made to, and had proven
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(64)
-def place_of(library: ModuleType, url: str, tls_name: str | None = None) -> Place:
+def origin_of(library: ModuleType, url: str, tls_name: str | None = None) -> Origin:
     """The place that `url` names, whose server must prove `tls_name`, or else its host. Raises `InvalidURL`."""
     parsed = library.URL(url)
     host = parsed.netloc.decode("ascii")
@@ -48,10 +48,10 @@ def place_of(library: ModuleType, url: str, tls_name: str | None = None) -> Plac
         words = f"{parsed.username}:{parsed.password}".encode()
         login["authorization"] = f"Basic {b64encode(words).decode('ascii')}"
     origin = f"{parsed.scheme}://{host}" + (f" as {tls_name}" if tls_name else "")
-    return Place(parsed, origin, {"host": host, "user-agent": "toolcast"}, login)
+    return Origin(parsed, origin, {"host": host, "user-agent": "toolcast"}, login)
 
 
-class Lane:
+class PooledConnection:
     """One transport or client, and the origin it was last used for.
 
     `stream` is the network stream of its one connection, where that is known.
@@ -74,7 +74,7 @@ class Lane:
         return (getattr(way, "handle_async_request", None) or way.handle_request)(request)
 
 
-class Lanes:
+class ConnectionPool:
     """The lanes of one door, at most `most`. Who picks one has found that there is room; from any thread."""
 
     brought: Any = None
@@ -84,25 +84,25 @@ class Lanes:
         self.most = most
         self._make = make
         self._kept = most // 10 + 1
-        self._idle: list[Lane] = []
+        self._idle: list[PooledConnection] = []
         self._count = 0
         self._closed = False
         self._lock = threading.Lock()
 
-    def pick(self, origin: str) -> Lane:
+    def pick(self, origin: str) -> PooledConnection:
         """A lane for one request, perhaps with a connection to `origin`."""
         with self._lock:
             lane = self._last_from(origin)
             if lane is None:
-                lane = Lane(self._new())
+                lane = PooledConnection(self._new())
                 self._count += 1
             lane.origin = origin
             return lane
 
-    def put(self, lane: Lane, whole: bool) -> list[Lane]:
+    def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Take a lane back, whose answer was read to its end or not. Gives those that are now to be closed."""
         now = monotonic()
-        spent: list[Lane] = []
+        spent: list[PooledConnection] = []
         with self._lock:
             lane.since = now
             if whole and not self._closed:
@@ -114,7 +114,7 @@ class Lanes:
             self._count -= len(spent)
         return spent
 
-    def drain(self) -> list[Lane]:
+    def drain(self) -> list[PooledConnection]:
         """All idle lanes, to be closed; those in use are when they come back."""
         with self._lock:
             self._closed = True
@@ -135,7 +135,7 @@ class Lanes:
         # Outside of the `except`: the error of the library contains the proxy's user.
         raise failure
 
-    def _last_from(self, origin: str) -> Lane | None:
+    def _last_from(self, origin: str) -> PooledConnection | None:
         idle = self._idle
         for place in range(len(idle) - 1, -1, -1):
             if idle[place].origin == origin:
@@ -144,18 +144,18 @@ class Lanes:
         return idle.pop(0) if self._count >= self.most else None
 
 
-class OneLane(Lanes):
+class SingleConnection(ConnectionPool):
     """A client of the user's, for all requests at once: whatever limits it has are its own. It is never closed."""
 
     def __init__(self, library: ModuleType, client: Any) -> None:
         super().__init__(library, lambda: client, maxsize)
         self.brought = client
-        self._lane = Lane(client)
+        self._lane = PooledConnection(client)
 
-    def pick(self, origin: str) -> Lane:
+    def pick(self, origin: str) -> PooledConnection:
         """The client."""
         return self._lane
 
-    def put(self, lane: Lane, whole: bool) -> list[Lane]:
+    def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Nothing that is to be closed."""
         return []

@@ -21,7 +21,7 @@ PIECE = 256 * 1024
 LIMIT = 64 * 1024 * 1024
 
 
-class Inflate(Protocol):
+class Decompressor(Protocol):
     """What `zlib.decompressobj` gives; the type has no public name."""
 
     @property
@@ -63,7 +63,7 @@ class Inflated:
         self._empty = True
         # zlib may hold output back once a piece is full, although it has eaten all of the input.
         self._full = False
-        self._inflate: Inflate | None = zlib.decompressobj(31) if encoding == "gzip" else None
+        self._inflate: Decompressor | None = zlib.decompressobj(31) if encoding == "gzip" else None
 
     def feed(self, data: bytes) -> None:
         """Take the next compressed piece."""
@@ -82,7 +82,7 @@ class Inflated:
         if not self._empty and not (self._inflate is not None and self._inflate.eof):
             raise StreamInterrupted(f"the {self._encoding} body ended in the middle of its data")
 
-    def _ready(self) -> Inflate | None:
+    def _ready(self) -> Decompressor | None:
         """The inflater, if there is something for it to work on."""
         if self._inflate is None:
             self._inflate = _deflate(self._held)
@@ -99,7 +99,7 @@ class Inflated:
             self._held = b""
         return False
 
-    def _step(self, inflate: Inflate) -> bytes:
+    def _step(self, inflate: Decompressor) -> bytes:
         try:
             plain = inflate.decompress(self._held, PIECE)
         except zlib.error as fault:
@@ -123,7 +123,7 @@ def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
     raise MalformedEvent(f"the body comes in an encoding that was not asked for: {', '.join(encodings)[:100]!r}")
 
 
-def _deflate(start: bytes) -> Inflate | None:
+def _deflate(start: bytes) -> Decompressor | None:
     """`deflate` means zlib (RFC 9110, 8.4.1.2), but some servers leave zlib's two first bytes out."""
     if len(start) < 2:
         return None

@@ -22,11 +22,11 @@ import anyio
 from ..async_support.shielding import GRACE, Loop, apart, unbroken
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..providers.base import HTTPRequest
-from .cancel_handle import Line, line_here, shut
-from .connection_pool import Lane, Lanes, Place, place_of
+from .cancel_handle import CancelHandle, line_here, shut
+from .connection_pool import ConnectionPool, Origin, PooledConnection, origin_of
 from .content_decoding import whole_body
-from .httpx_responses import HttpxAsyncReply, Open, SyncReply
-from .transport_errors import Told, checked, guard_logs, kinds, revealed
+from .httpx_responses import ActiveResponse, HttpxAsyncResponse, SyncResponse
+from .transport_errors import checked, guard_logs, map_transport_errors, plain_headers, transport_errors
 
 
 class _Trail:
@@ -36,8 +36,8 @@ class _Trail:
     is what is to reach a connection that is made.
     """
 
-    def __init__(self, line: Line | None = None) -> None:
-        self.line: Line | None = line
+    def __init__(self, line: CancelHandle | None = None) -> None:
+        self.line: CancelHandle | None = line
         self._first = ""
         self._extensions: dict[str, Any] = {}
 
@@ -65,16 +65,16 @@ class _Trail:
 class _Door:
     """What both kinds of door know: their lanes, and what is open."""
 
-    def __init__(self, lanes: Lanes, limit: int) -> None:
+    def __init__(self, lanes: ConnectionPool, limit: int) -> None:
         self.limit = limit
-        self.open: set[Open] = set()
+        self.open: set[ActiveResponse] = set()
         self.library: ModuleType = lanes.library
         guard_logs()
-        self.failures: tuple[type[Exception], ...] = kinds(self.library)
+        self.failures: tuple[type[Exception], ...] = transport_errors(self.library)
         self._lanes = lanes
         self._body: Callable[[bytes], Any] = whole_body(self.library)
 
-    def forget(self, kept: Open) -> bool:
+    def forget(self, kept: ActiveResponse) -> bool:
         """Whether this is the one who gives its connection back, of all who may try at once."""
         kept.over = True
         try:
@@ -83,11 +83,11 @@ class _Door:
             return False
         return True
 
-    def _request(self, request: HTTPRequest, place: Place, connect: float | None, read: float | None) -> Any:
+    def _request(self, request: HTTPRequest, place: Origin, connect: float | None, read: float | None) -> Any:
         extensions: dict[str, Any] = {"timeout": {"connect": connect, "pool": connect, "read": read, "write": read}}
         if request.tls_name is not None:
             extensions["sni_hostname"] = request.tls_name
-        headers = revealed(request.headers)
+        headers = plain_headers(request.headers)
         if (client := self._lanes.brought) is None:
             length = str(len(request.body))
             headers = {**place.headers, "content-length": length, **headers, **place.login}
@@ -112,15 +112,15 @@ class _Door:
         return trail.reused and (silent or "without sending a response" in str(error))
 
 
-class SyncDoor(_Door):
+class SyncConnections(_Door):
     """Requests that block, from any thread."""
 
-    def __init__(self, lanes: Lanes, limit: int) -> None:
+    def __init__(self, lanes: ConnectionPool, limit: int) -> None:
         super().__init__(lanes, limit)
         self._room = threading.Semaphore(lanes.most)
-        self._forsaken: deque[Open] = deque()
+        self._forsaken: deque[ActiveResponse] = deque()
 
-    def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncReply:
+    def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncResponse:
         """The answer to `request`, its body unread."""
         self._bury()
         checked(request)
@@ -133,13 +133,13 @@ class SyncDoor(_Door):
                 raise
         return self._sent(request, _Trail(line), connect, read)
 
-    def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
+    def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
         # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
-        with Told(self.library, request):
+        with map_transport_errors(self.library, request):
             return self._answered(request, trail, connect, read)
 
-    def _answered(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncReply:
-        place = place_of(self.library, request.target, request.tls_name)
+    def _answered(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
+        place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.see)
         if not self._room.acquire(timeout=connect):
@@ -153,7 +153,9 @@ class SyncDoor(_Door):
         except BaseException:
             self._leave(lane, False, trail.line)
             raise
-        kept = Open(lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw())
+        kept = ActiveResponse(
+            lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
+        )
         if self._lanes.brought is None:
             lane.stream = kept.stream
         if trail.line is not None:
@@ -161,9 +163,9 @@ class SyncDoor(_Door):
             trail.line.reach(partial(_cut, kept))
         kept.obey()
         self.open.add(kept)
-        return SyncReply(self, kept, request)
+        return SyncResponse(self, kept, request)
 
-    def release(self, kept: Open) -> None:
+    def release(self, kept: ActiveResponse) -> None:
         """Give a connection back, read to its end or not."""
         if not self.forget(kept):
             return
@@ -177,7 +179,7 @@ class SyncDoor(_Door):
                 kept.pieces.close()
         self._leave(kept.lane, whole, kept.line)
 
-    def forsake(self, kept: Open) -> None:
+    def forsake(self, kept: ActiveResponse) -> None:
         """Close a connection whose reply is garbage; the lanes hear of it at the next request.
 
         This may run in the middle of anything, also while this thread holds the lock of httpcore's pool.
@@ -194,7 +196,7 @@ class SyncDoor(_Door):
         for lane in self._lanes.drain():
             lane.way.close()
 
-    def _leave(self, lane: Lane | None, whole: bool, line: Line | None) -> None:
+    def _leave(self, lane: PooledConnection | None, whole: bool, line: CancelHandle | None) -> None:
         whole = (line is None or line.free()) and whole
         try:
             for spent in self._lanes.put(lane, whole) if lane is not None else ():
@@ -209,19 +211,19 @@ class SyncDoor(_Door):
                 self.release(self._forsaken.popleft())
 
 
-def _cut(kept: Open) -> None:
+def _cut(kept: ActiveResponse) -> None:
     """Wake whoever reads; a connection that was read to its end may serve somebody else by now."""
     if not kept.response.is_closed:
         shut(kept.stream)
 
 
-class AsyncDoor(_Door):
+class AsyncConnections(_Door):
     """Requests that are awaited, in the event loop that runs here; closed when that ends, or by `close`.
 
     Then `gone` is called.
     """
 
-    def __init__(self, lanes: Lanes, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
+    def __init__(self, lanes: ConnectionPool, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
         super().__init__(lanes, limit)
         self.loop = loop
         self._room = anyio.Semaphore(lanes.most)
@@ -243,7 +245,7 @@ class AsyncDoor(_Door):
         """Close all that is open, and all lanes but a client of the user's."""
         await self._keeper.aclose()
 
-    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> HttpxAsyncReply:
+    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> HttpxAsyncResponse:
         """The answer to `request`, its body unread."""
         checked(request)
         trail = _Trail()
@@ -256,28 +258,30 @@ class AsyncDoor(_Door):
 
     async def _sent(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
-    ) -> HttpxAsyncReply:
+    ) -> HttpxAsyncResponse:
         # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
-        with Told(self.library, request):
+        with map_transport_errors(self.library, request):
             return await self._opened(request, trail, connect, read)
 
     async def _opened(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
-    ) -> HttpxAsyncReply:
+    ) -> HttpxAsyncResponse:
         # Each step of connecting and each piece of the headers has its own limit; this one is for them all.
         limit = None if connect is None or read is None else connect + read
-        place = place_of(self.library, request.target, request.tls_name)
+        place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.asee)
         answered = partial(self._answered, sent, place.origin, connect)
         lane, response = await apart(answered, self._undo, limit)
         # httpcore reads the body's limit when the body begins, and each read here comes with its own.
         sent.extensions["timeout"]["read"] = None
-        kept = Open(lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw())
+        kept = ActiveResponse(
+            lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
+        )
         self.open.add(kept)
-        return HttpxAsyncReply(self, kept, request)
+        return HttpxAsyncResponse(self, kept, request)
 
-    async def _answered(self, sent: Any, origin: str, connect: float | None) -> tuple[Lane, Any]:
+    async def _answered(self, sent: Any, origin: str, connect: float | None) -> tuple[PooledConnection, Any]:
         try:
             self._room.acquire_nowait()
         except anyio.WouldBlock:
@@ -293,13 +297,13 @@ class AsyncDoor(_Door):
             await self._leave(lane, False)
             raise
 
-    async def _undo(self, answer: tuple[Lane, Any]) -> None:
+    async def _undo(self, answer: tuple[PooledConnection, Any]) -> None:
         lane, response = answer
         with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
             await unbroken(response.aclose)
         await self._leave(lane, False)
 
-    async def release(self, kept: Open) -> None:
+    async def release(self, kept: ActiveResponse) -> None:
         """Give a connection back, read to its end or not, whoever is cancelled meanwhile."""
         if not self.forget(kept):
             return
@@ -311,20 +315,20 @@ class AsyncDoor(_Door):
         finally:
             await self._leave(kept.lane, whole)
 
-    async def _leave(self, lane: Lane | None, whole: bool) -> None:
+    async def _leave(self, lane: PooledConnection | None, whole: bool) -> None:
         try:
             if lane is not None and (spent := self._lanes.put(lane, whole)):
                 await self._shut(spent)
         finally:
             self._room.release()
 
-    async def _shut(self, lanes: list[Lane]) -> None:
+    async def _shut(self, lanes: list[PooledConnection]) -> None:
         for lane in lanes:
             with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
                 await unbroken(lane.way.aclose)
 
 
-async def _closed(kept: Open) -> None:
+async def _closed(kept: ActiveResponse) -> None:
     try:
         await kept.response.aclose()
     finally:

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Any
 from ..async_support.shielding import Patience, hand_over
 from ..errors import LLMError, StreamBusy, StreamClosed
 from ..providers.base import HTTPRequest
-from .cancel_handle import Line
-from .connection_pool import Lane
+from .cancel_handle import CancelHandle
+from .connection_pool import PooledConnection
 from .content_decoding import Inflated, Plain, decoder
-from .transport_errors import Told
+from .transport_errors import map_transport_errors
 
 if TYPE_CHECKING:
-    from .httpx_connections import AsyncDoor, SyncDoor
+    from .httpx_connections import AsyncConnections, SyncConnections
 
 
-class Open:
+class ActiveResponse:
     """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
 
     __slots__ = ("lane", "limit", "line", "over", "pieces", "reading", "response")
 
-    def __init__(self, lane: Lane, response: Any, pieces: Any) -> None:
-        self.lane: Lane = lane
+    def __init__(self, lane: PooledConnection, response: Any, pieces: Any) -> None:
+        self.lane: PooledConnection = lane
         self.response: Any = response
         self.pieces: Any = pieces
         self.reading: bool = False
         self.over: bool = False
         self.limit: float | None = None
-        self.line: Line | None = None
+        self.line: CancelHandle | None = None
 
     def obey(self) -> None:
         """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""
@@ -60,9 +60,9 @@ class Open:
 class _Reply:
     """What both kinds of reply know: the handle of something open, and where its reading stands."""
 
-    def __init__(self, door: AsyncDoor | SyncDoor, kept: Open, request: HTTPRequest) -> None:
+    def __init__(self, door: AsyncConnections | SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         self._kept = kept
-        self._told = Told(door.library, request, reading=True)
+        self._told = map_transport_errors(door.library, request, reading=True)
         self._limit = door.limit
         self._body: Plain | Inflated | None = None
         self._ended = False
@@ -82,10 +82,10 @@ class _Reply:
         return self._body
 
 
-class SyncReply(_Reply):
+class SyncResponse(_Reply):
     """One answer, read by blocking."""
 
-    def __init__(self, door: SyncDoor, kept: Open, request: HTTPRequest) -> None:
+    def __init__(self, door: SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         super().__init__(door, kept, request)
         self._door = door
 
@@ -133,10 +133,10 @@ class SyncReply(_Reply):
         return raw
 
 
-class HttpxAsyncReply(_Reply):
+class HttpxAsyncResponse(_Reply):
     """One answer, read by awaiting."""
 
-    def __init__(self, door: AsyncDoor, kept: Open, request: HTTPRequest) -> None:
+    def __init__(self, door: AsyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         super().__init__(door, kept, request)
         self._door = door
         self._step: Callable[[], Any] = kept.pieces.__anext__

@@ -1,7 +1,7 @@
 """The one door to the network: HTTP over httpx, behind protocols of our own.
 
 A `Network` opens a request and gives back an answer whose body is still arriving. What the engine awaits is
-an `Outside`: `sync_outside` over a network's sync face, which never suspends, or `async_outside` over its
+an `IOBackend`: `sync_outside` over a network's sync face, which never suspends, or `async_outside` over its
 async face. A user who brings another HTTP library, a proxy or a recording implements `Network`.
 
 `HttpxNetwork` is the one that is used otherwise. httpx is imported when its first door is made: one for each
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     import httpx
 
     from ..async_support.shielding import Loop
-    from .connection_pool import Lanes
-    from .httpx_connections import AsyncDoor, SyncDoor
+    from .connection_pool import ConnectionPool
+    from .httpx_connections import AsyncConnections, SyncConnections
 
 
-class Reply(Protocol):
+class Response(Protocol):
     """One HTTP answer whose body is still arriving; `headers` have names in lower case.
 
     It may have a `break_off()` as well, which ends a read from another thread, where `close` does not: called once,
@@ -56,7 +56,7 @@ class Reply(Protocol):
         ...
 
 
-def read_body(reply: Reply, seconds: float, limit: int) -> bytes:
+def read_body(reply: Response, seconds: float, limit: int) -> bytes:
     """The body of `reply`, each piece within `seconds`; beyond `limit` bytes no further piece is read."""
     body = bytearray()
     while len(body) <= limit and (data := reply.read(seconds)):
@@ -64,8 +64,8 @@ def read_body(reply: Reply, seconds: float, limit: int) -> bytes:
     return bytes(body)
 
 
-class AsyncReply(Protocol):
-    """A `Reply` that is awaited; the time limit is given with each read."""
+class AsyncResponse(Protocol):
+    """A `Response` that is awaited; the time limit is given with each read."""
 
     @property
     def status(self) -> int: ...
@@ -90,11 +90,11 @@ class Network(Protocol):
     `BadRequest`. A status of 300 or more is an answer like any other. No error holds a key.
     """
 
-    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Reply:
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """The answer, once its headers are there. `read` limits the wait for them and each later read."""
         ...
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReply:
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
         """The answer, once its headers are there. `read` limits the wait for them."""
         ...
 
@@ -127,7 +127,7 @@ class Body(Protocol):
     async def close(self) -> None: ...
 
 
-class Outside(Protocol):
+class IOBackend(Protocol):
     """All that the engine awaits. `concurrent`: under an event loop, where an await may suspend."""
 
     @property
@@ -165,13 +165,13 @@ _CLOCK = SystemClock()
 _TLS_FILES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 
 
-def sync_outside(network: Network, clock: Clock = _CLOCK) -> Outside:
-    """An `Outside` that never suspends: each await blocks instead. For `without_loop.run`."""
+def sync_backend(network: Network, clock: Clock = _CLOCK) -> IOBackend:
+    """An `IOBackend` that never suspends: each await blocks instead. For `without_loop.run`."""
     return _SyncOutside(network, clock)
 
 
-def async_outside(network: Network, clock: Clock = _CLOCK) -> Outside:
-    """An `Outside` for the event loop that runs here."""
+def async_backend(network: Network, clock: Clock = _CLOCK) -> IOBackend:
+    """An `IOBackend` for the event loop that runs here."""
     return _AsyncOutside(network, clock)
 
 
@@ -195,7 +195,7 @@ class _SyncOutside:
 
 
 class _SyncBody:
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Response) -> None:
         self._reply = reply
         self.status = reply.status
         self.headers = reply.headers
@@ -222,7 +222,7 @@ class _AsyncOutside:
 
 
 class _AsyncBody:
-    def __init__(self, reply: AsyncReply) -> None:
+    def __init__(self, reply: AsyncResponse) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self.read = reply.read
@@ -251,11 +251,11 @@ class HttpxNetwork:
         # Also at the end of the program; the doors do not know the network, so that it can be collected.
         weakref.finalize(self, self._doors.abandon)
 
-    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Reply:
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """The answer to `request`; see `Network`."""
         return self._doors.sync().send(request, connect, read)
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReply:
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
         """The answer to `request`; see `Network`."""
         return await self._doors.running().send(request, connect, read)
 
@@ -287,10 +287,10 @@ class _Doors:
         self._direct = direct
         # By process id, locks too: a child finds its parent's perhaps held, by a thread that it has not got.
         self._locks: dict[int, threading.RLock] = {}
-        self._sync: dict[int, SyncDoor] = {}
-        self._loops: dict[tuple[int, Loop], AsyncDoor] = {}
+        self._sync: dict[int, SyncConnections] = {}
+        self._loops: dict[tuple[int, Loop], AsyncConnections] = {}
 
-    def sync(self) -> SyncDoor:
+    def sync(self) -> SyncConnections:
         """The door of this process."""
         pid = os.getpid()
         if (door := self._sync.get(pid)) is not None:
@@ -298,7 +298,7 @@ class _Doors:
         with self._lock(pid):
             return self._sync.get(pid) or self._sync.setdefault(pid, self._new_sync())
 
-    def running(self) -> AsyncDoor:
+    def running(self) -> AsyncConnections:
         """The door of the event loop that runs here."""
         from ..async_support.shielding import current_loop
 
@@ -330,33 +330,33 @@ class _Doors:
         for key in [key for key in self._loops if getattr(key[1], "is_closed", bool)()]:
             del self._loops[key]
 
-    def _new_sync(self) -> SyncDoor:
+    def _new_sync(self) -> SyncConnections:
         import httpx
 
-        from .httpx_connections import SyncDoor
+        from .httpx_connections import SyncConnections
 
         way = httpx.Client if self._proxied() else httpx.HTTPTransport
-        return SyncDoor(self._lanes(self._client, way), self._max_inflated)
+        return SyncConnections(self._lanes(self._client, way), self._max_inflated)
 
-    def _new_async(self, pid: int, loop: Loop) -> AsyncDoor:
+    def _new_async(self, pid: int, loop: Loop) -> AsyncConnections:
         import httpx
 
-        from .httpx_connections import AsyncDoor
+        from .httpx_connections import AsyncConnections
 
         way = httpx.AsyncClient if self._proxied() else httpx.AsyncHTTPTransport
         gone = partial(self._loops.pop, (pid, loop), None)
-        return AsyncDoor(self._lanes(self._async_client, way), self._max_inflated, loop, gone)
+        return AsyncConnections(self._lanes(self._async_client, way), self._max_inflated, loop, gone)
 
-    def _lanes(self, brought: httpx.Client | httpx.AsyncClient | None, way: Callable[..., object]) -> Lanes:
+    def _lanes(self, brought: httpx.Client | httpx.AsyncClient | None, way: Callable[..., object]) -> ConnectionPool:
         import httpx
 
-        from .connection_pool import EXPIRY, Lanes, OneLane
+        from .connection_pool import EXPIRY, ConnectionPool, SingleConnection
         from .transport_errors import library_of
 
         if brought is not None:
-            return OneLane(library_of(brought), brought)
+            return SingleConnection(library_of(brought), brought)
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
-        return Lanes(httpx, partial(way, limits=one, verify=trust()), self._max_connections)
+        return ConnectionPool(httpx, partial(way, limits=one, verify=ssl_context()), self._max_connections)
 
     def _proxied(self) -> bool:
         """Whether the environment names a proxy that is to be used."""
@@ -365,7 +365,7 @@ class _Doors:
         return not (self._direct or {"http", "https", "all"}.isdisjoint(getproxies()))
 
 
-def trust() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
     """Return the TLS context of every connection; reading the certificates takes long, so it is kept.
 
     Raises `ConnectFailed` where the environment names a file that cannot be read.

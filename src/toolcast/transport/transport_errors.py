@@ -62,12 +62,12 @@ def guard_logs(*names: str) -> None:
         logging.getLogger(name).addFilter(_mask_record)
 
 
-def kinds(library: ModuleType) -> tuple[type[Exception], ...]:
+def transport_errors(library: ModuleType) -> tuple[type[Exception], ...]:
     """All that the library raises of its own accord, and what the system says through it."""
     return (library.HTTPError, library.InvalidURL, library.StreamError, OSError, UnicodeError)
 
 
-class Told:
+class map_transport_errors:
     """A stretch of the library's code: what is raised in it leaves it as toolcast's, and stripped.
 
     Where a body is being read, a wait that was too long is the builtin `TimeoutError`.
@@ -92,10 +92,10 @@ class Told:
         in_flight.reset(self._token)
         if error is None or isinstance(error, (LLMError, StopAsyncIteration)):
             return
-        strip(error, self._request, self._before)
+        scrub_exception(error, self._request, self._before)
         if self._reading and isinstance(error, (self._library.TimeoutException, TimeoutError)):
             raise TimeoutError("nothing more of the body came in time") from error
-        if isinstance(error, kinds(self._library)):
+        if isinstance(error, transport_errors(self._library)):
             raise failure(self._library, error, self._request) from error
 
 
@@ -109,7 +109,7 @@ def checked(request: HTTPRequest) -> HTTPRequest:
     return request
 
 
-def revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+def plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
     """The headers as they are sent, keys and all. For the call that sends them; no frame may keep them."""
     plain = {"accept-encoding": "identity"}
     for name, value in headers.items():
@@ -162,7 +162,7 @@ def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
     )
 
 
-def strip(error: BaseException, request: Masking | None, before: BaseException | None) -> None:
+def scrub_exception(error: BaseException, request: Masking | None, before: BaseException | None) -> None:
     """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`.
 
     Without a `request` only the frames go: there are no keys to look for.

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from support.engines import call, results
 from support.histories import broken, sound
-from toolcast.agents.engine.conversation import BROKEN_OFF, Transcript, sound as made_sound
+from toolcast.agents.engine.conversation import BROKEN_OFF, Conversation, is_valid as made_sound
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import faults, repaired, unanswered
 from toolcast.agents.engine.session_state import SessionState
@@ -24,7 +24,7 @@ ASKED = (user("Go."), assistant(call("a", "look"), call("b", "look")))
 
 
 def test_calls_without_a_result_get_one_that_says_what_is_known() -> None:
-    transcript = Transcript(ASKED)
+    transcript = Conversation(ASKED)
     transcript.started.update({"a", "elsewhere"})
     transcript.answer_left("not run")
     assert [(one.call_id, one.content, one.is_error) for one in results(transcript.added)] == [
@@ -37,7 +37,7 @@ def test_calls_without_a_result_get_one_that_says_what_is_known() -> None:
 
 def test_what_is_said_is_taken_back_only_where_nothing_came_of_it() -> None:
     said = (user("Hello?"),)
-    transcript = Transcript([user("Hi."), assistant("Hello.")])
+    transcript = Conversation([user("Hi."), assistant("Hello.")])
     transcript.begin(said)
     transcript.take_back(said)
     assert len(transcript.history) == 2
@@ -51,7 +51,7 @@ def test_what_is_said_is_taken_back_only_where_nothing_came_of_it() -> None:
 
 
 def test_ids_follow_the_history() -> None:
-    transcript = Transcript(ASKED)
+    transcript = Conversation(ASKED)
     assert (transcript.ids.of("a"), transcript.ids.of("c")) == ("a-2", "c")
     transcript.rewrite([])
     assert transcript.ids.of("a") == "a"
@@ -65,7 +65,7 @@ def test_a_sound_history_stays_as_it_is(history: Any) -> None:
 
 @given(broken)
 def test_any_history_becomes_one_that_can_be_gone_on_with(history: Any) -> None:
-    transcript = Transcript(history)
+    transcript = Conversation(history)
     left = unanswered(transcript.history)
     transcript.answer_left("not run")
     assert faults(transcript.history) == []
@@ -77,13 +77,13 @@ def test_any_history_becomes_one_that_can_be_gone_on_with(history: Any) -> None:
 
 
 def test_a_state_is_all_there_is() -> None:
-    transcript = Transcript(ASKED, Budget(tokens=100))
+    transcript = Conversation(ASKED, Budget(tokens=100))
     transcript.begin(())
     transcript.add(tool_result(call("a", "look"), "ok"))
     transcript.usage, transcript.end = Usage(3, 4), "cancelled"
     transcript.remembered.append(Rule("look", "allow"))
     transcript.started.add("b")
-    other = Transcript(budget=Budget(tokens=100))
+    other = Conversation(budget=Budget(tokens=100))
     other.injected.append(user("forgotten"))
     other.restore(transcript.state("id", 1.0))
     assert other.state("id", 1.0) == transcript.state("id", 1.0)
@@ -106,6 +106,6 @@ def test_what_was_spent_is_remembered_with_what_sub_agents_spent() -> None:
 
 
 def test_of_records_without_it_nothing_was_spent() -> None:
-    transcript = Transcript()
+    transcript = Conversation()
     transcript.restore(SessionState("", usage=Usage(3, 4)))
     assert transcript.usage == Usage(3, 4) and transcript.spending.usage == Usage()

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.engines import call, walked
 from toolcast.agents.engine.compaction import Compaction
-from toolcast.agents.engine.conversation import Transcript
+from toolcast.agents.engine.conversation import Conversation
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import faults, unanswered
 from toolcast.agents.permissions.permissions import Permissions
@@ -130,7 +130,7 @@ class World:
 
 
 def check_between_turns(engine: Engine) -> None:
-    rest = Transcript()
+    rest = Conversation()
     rest.history = list(engine.history)
     left = unanswered(rest.history)
     rest.answer_left("not run")

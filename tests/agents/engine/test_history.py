@@ -25,8 +25,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import Conversation
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.base import RequestInput
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC
 
 WORDS = "It was not run."
@@ -170,7 +170,7 @@ WIRES = {name: protocol.wire() for name, protocol in PROTOCOLS.items()}
 
 
 def sent(name: str, history: tuple[Message, ...]) -> dict[str, Any]:
-    request = WIRES[name].request(Conversation("m-1", (HELLO, *history)), Settings())
+    request = WIRES[name].request(RequestInput("m-1", (HELLO, *history)), Settings())
     body: dict[str, Any] = json.loads(request.body)
     return body
 
@@ -251,7 +251,7 @@ def test_the_checks_see_what_is_wrong() -> None:
 
 def test_arguments_go_as_they_were_mended() -> None:
     history = repaired([HELLO, assistant(call(arguments="{"))], WORDS)
-    request = OpenAIChatWire(GENERIC).request(Conversation("m-1", history), Settings())
+    request = OpenAIChatAdapter(GENERIC).request(RequestInput("m-1", history), Settings())
     assert json.loads(request.body)["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"malformed": "{"}'
 
 

@@ -19,7 +19,7 @@ from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
 from toolcast.agents.subagents.elves import ElfConfig, ElfManager
-from toolcast.approvals import Answer, PermissionRequest
+from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.errors import FailTurn, TryAgain, TurnCancelled, TurnFailed
 from toolcast.events import ToolProgress, ToolResult, ToolStarted
 from toolcast.messages import ToolCallPart
@@ -154,7 +154,7 @@ def test_calls_are_asked_about_one_at_a_time_before_any_runs(turning: Turning) -
 def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turning: Turning) -> None:
     asked: list[str] = []
 
-    def approve(request: PermissionRequest) -> Answer:
+    def approve(request: PermissionRequest) -> ApprovalDecision:
         asked.append(request.call_id)
         return request.allow_session()
 
@@ -193,7 +193,7 @@ def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(tu
     )
     for action in ("allow_session", "allow", "deny"):
         request = (engine.pending or turning.submit(engine, "Go.").pending)[0]
-        turning.submit(engine, answers=[Answer(request.call_id, request.fingerprint, action)])
+        turning.submit(engine, answers=[ApprovalDecision(request.call_id, request.fingerprint, action)])
     assert [rule.tool for rule in engine.transcript.remembered] == ["put"]
     check(engine)
 
@@ -226,7 +226,7 @@ def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None
     assert [one.call_id for one in turn.pending] == ["a", "b", "c", "d"]
     assert turn.pending == engine.pending
     one, two, three, four = (
-        Answer.from_dict(json.loads(json.dumps(answer.to_dict())))
+        ApprovalDecision.from_dict(json.loads(json.dumps(answer.to_dict())))
         for answer in (
             turn.pending[0].allow(),
             turn.pending[1].deny("no"),
@@ -275,7 +275,7 @@ def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        lambda request: Answer(request.call_id, "0" * 64, "allow"),
+        lambda request: ApprovalDecision(request.call_id, "0" * 64, "allow"),
         lambda request: PermissionRequest(request.call_id, "put", '{"item": "b"}').allow(),
         lambda request: PermissionRequest(request.call_id, "drop", request.arguments).allow_session(),
     ],

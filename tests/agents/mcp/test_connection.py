@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcast.agents.mcp.connection import Link, Opening, _fault, over_stdio
+from toolcast.agents.mcp.connection import ConnectOptions, MCPConnection, _fault, over_stdio
 from toolcast.agents.mcp.server import MCPServer
 from toolcast.errors import MCPError
 
@@ -28,7 +28,7 @@ async def never() -> AsyncGenerator[Any]:
 
 
 def test_a_forgotten_server_is_closed() -> None:
-    server = MCPServer(Opening(never, "Wait."), "forgotten")
+    server = MCPServer(ConnectOptions(never, "Wait."), "forgotten")
     starting = server._submit(nothing)
     link = server._links[-1]
     del server
@@ -39,7 +39,7 @@ def test_a_forgotten_server_is_closed() -> None:
 
 
 def test_closed_before_it_began() -> None:
-    link = Link("x", Opening(never, "Wait."), None)
+    link = MCPConnection("x", ConnectOptions(never, "Wait."), None)
     link.end()
     first = link.begin(nothing)
     link.join()

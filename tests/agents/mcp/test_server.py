@@ -22,7 +22,7 @@ from support.sync_and_async import Face
 from toolcast import ToolCallPart, ValidationError
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.mcp import server as mcp
-from toolcast.agents.mcp.connection import Opening
+from toolcast.agents.mcp.connection import ConnectOptions
 from toolcast.agents.mcp.server import MCPServer, _listed
 from toolcast.agents.mcp.tools import TEXT
 from toolcast.errors import MCPError, MCPToolError, OutputTypeError, ToolTimeout, TurnCancelled
@@ -380,7 +380,7 @@ def test_a_server_that_does_not_start(face: Face, server: MCPServer, why: str) -
 
 
 def test_a_server_that_does_not_start_in_time(face: Face) -> None:
-    server = MCPServer(Opening(never, "Wait."), "slow")
+    server = MCPServer(ConnectOptions(never, "Wait."), "slow")
     with pytest.raises(MCPError, match=r"the MCP server slow did not start in time; .* 0\.01 s\. Wait\."):
         face.method(server, "start", timeout=0.01)
     face.method(server, "close")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretSt
 
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, settled
-from toolcast.approvals import Answer, PermissionRequest
+from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
@@ -531,7 +531,7 @@ RENAMED = PermissionRequest("c2", "pay", '{"to": "a"}')
 @pytest.mark.parametrize(
     "answer", [REQUEST.allow(), REQUEST.deny("no"), REQUEST.allow_session(), REQUEST.edit({"to": "b"})]
 )
-def test_an_answer_to_the_request_stands(answer: Answer) -> None:
+def test_an_answer_to_the_request_stands(answer: ApprovalDecision) -> None:
     assert settled(REQUEST, answer) is answer
 
 

@@ -18,8 +18,8 @@ from support.sessions import Door, Talk, call, sound
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
-from toolcast.approvals import Answer, PermissionRequest
-from toolcast.errors import IllegalState, SessionTaken, ToolcastError
+from toolcast.approvals import ApprovalDecision, PermissionRequest
+from toolcast.errors import IllegalState, SessionLocked, ToolcastError
 from toolcast.messages import Message, ToolResultPart, assistant, user
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
@@ -137,9 +137,9 @@ def test_nobody_else_may_have_it_open(new_store: Callable[[], Store]) -> None:
     store = new_store()
     with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
         session.run("Hi.")
-        with pytest.raises(SessionTaken, match="open already"):
+        with pytest.raises(SessionLocked, match="open already"):
             Session.resume("mine", Engine(ScriptedLLM()), store)
-        with pytest.raises(SessionTaken):
+        with pytest.raises(SessionLocked):
             Session(Engine(ScriptedLLM()), id="mine", store=store)
     Session.resume("mine", Engine(ScriptedLLM()), store).close()
 
@@ -202,7 +202,7 @@ def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
 FORK = """
 import os, sys
 from toolcast import Engine, Permissions, Session, ToolCallPart
-from toolcast.errors import SessionTaken
+from toolcast.errors import SessionLocked
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import ScriptedLLM
@@ -223,14 +223,14 @@ if not child:
         for options in ({"said": "child"}, {"answers": [request.allow()]}):
             try:
                 session.run(**options)
-            except SessionTaken as error:
+            except SessionLocked as error:
                 print(error, flush=True)
         session.engine.inject("child")
     os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 try:
     store.claim("mine")
-except SessionTaken:
+except SessionLocked:
     print(session.run(answers=[request.allow()]).text, session.run("parent").text, os.getpid())
 session.close()
 """
@@ -314,7 +314,7 @@ def agent(ran: list[str], answers: Sequence[Any], asked: list[str]) -> Engine:
         ran.append("read")
         return "ab"
 
-    def approve(request: PermissionRequest) -> Answer:
+    def approve(request: PermissionRequest) -> ApprovalDecision:
         asked.append(request.call_id)
         return request.allow() if request.tool != "write" else request.allow_session()
 
@@ -459,7 +459,7 @@ def test_a_session_that_was_killed_is_gone_on_with(kind: str, where: str, idempo
     path = tmp_path / "store"
     effects = Path(f"{path}.effects")
     store = program.STORES[kind](path)
-    with running(kind, path, where) as process, pytest.raises(SessionTaken, match=f"open in process {process.pid}"):
+    with running(kind, path, where) as process, pytest.raises(SessionLocked, match=f"open in process {process.pid}"):
         Session.resume("tea", Engine(ScriptedLLM()), store)
     assert effects.exists() == (where != "asked")
     engine = program.engine(effects, idempotent=idempotent, answers=program.ANSWERS[2:])

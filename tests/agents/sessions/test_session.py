@@ -27,15 +27,15 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions import persistence, session as sessions, turn as session_turns
-from toolcast.agents.sessions.session import Session, Status
+from toolcast.agents.sessions.session import Session, SessionStatus
 from toolcast.async_support import background_jobs, sync_driver
 from toolcast.async_support.background_jobs import start_job
-from toolcast.errors import IllegalState, RateLimited, SessionTaken, TurnCancelled
+from toolcast.errors import IllegalState, RateLimited, SessionLocked, TurnCancelled
 from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import assistant, user
 from toolcast.metadata import LLMMetadata
 from toolcast.stores.memory import MemoryStore
-from toolcast.stores.store import Claim
+from toolcast.stores.store import SessionLease
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.context import ToolContext
 from user.session import address, spoken
@@ -641,7 +641,7 @@ def test_a_turn_of_the_parent_is_not_the_childs(door: Door, monkeypatch: pytest.
         assert isinstance(list(session.events())[-1], ErrorEvent)
     assert not session._turn.flow.cancellation.cancelled  # its connections are its parent's
     assert session._saved is not None
-    with pytest.raises(SessionTaken):
+    with pytest.raises(SessionLocked):
         session._saved._store.claim("mine")
     session._saved.close()
     door.let_in()
@@ -678,7 +678,7 @@ def test_a_session_that_is_forgotten_has_no_engine() -> None:
 
 def test_a_session_that_never_opens_has_no_engine() -> None:
     store, engine = MemoryStore(), scripted("hello")
-    with store.claim("a"), pytest.raises(SessionTaken) as first:
+    with store.claim("a"), pytest.raises(SessionLocked) as first:
         Session(engine, id="a", store=store)
     with pytest.raises(LookupError) as second:
         Session.resume("a", engine, store)
@@ -712,8 +712,8 @@ def test_an_engine_belongs_to_a_closed_session_until_its_turn_ends(talk: Talk, d
 class Unclaimable(MemoryStore):
     """A store whose claims cannot be released."""
 
-    def claim(self, id: str, /) -> Claim:
-        return Claim(self.fail)
+    def claim(self, id: str, /) -> SessionLease:
+        return SessionLease(self.fail)
 
     def fail(self) -> None:
         raise OSError("no lock")
@@ -965,9 +965,9 @@ class Windowed(ScriptedLLM):
 def test_status() -> None:
     llm = Windowed("hello")
     session = Session(Engine(llm, history=[user("x" * 80)]))
-    assert session.status == Status("idle", "scripted", "scripted", 20, 100, "ok", 0)  # estimated
+    assert session.status == SessionStatus("idle", "scripted", "scripted", 20, 100, "ok", 0)  # estimated
     session.run("go")
-    assert session.status == Status("idle", "scripted", "scripted", 15, 100, "ok", 1)  # as the service counted
+    assert session.status == SessionStatus("idle", "scripted", "scripted", 15, 100, "ok", 1)  # as the service counted
     assert session.status.token_percent == 15
     levels = []
     for llm.window in (19, 18, 17):

@@ -21,7 +21,7 @@ from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.sessions.session import Session
 from toolcast.approvals import PermissionRequest
-from toolcast.errors import IllegalState, RateLimited, SessionTaken, TurnCancelled
+from toolcast.errors import IllegalState, RateLimited, SessionLocked, TurnCancelled
 from toolcast.events import ToolResult
 from toolcast.messages import Message, ToolCallPart, ToolResultPart
 from toolcast.stores.memory import MemoryStore
@@ -205,7 +205,7 @@ class Sessions(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The process is gone. What the store has is all there is; the old session ends where nobody sees it."""
-        with pytest.raises(SessionTaken):
+        with pytest.raises(SessionLocked):
             Session.resume("mine", Engine(ScriptedLLM()), self.store)
         records, ran, old = self.store.read("mine"), Counter(self.ran), self.session
         old.close()

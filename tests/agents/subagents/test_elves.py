@@ -26,7 +26,7 @@ from toolcast.testing import ScriptedLLM
 from toolcast.testing.replay import VirtualClock
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, Spending
+from toolcast.usage import Budget, BudgetTracker
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:
@@ -252,7 +252,7 @@ def test_a_sync_elf_obeys_who_started_it(ways: Ways, background: bool) -> None:
 def test_what_is_cancelled_already_starts_nothing(ways: Ways) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM()
-        mine = ToolContext[None](cancellation=Cancellation(), spending=Spending())
+        mine = ToolContext[None](cancellation=Cancellation(), spending=BudgetTracker())
         mine.cancellation.cancel()
         manager = ElfManager(Engine(llm))
         elf = await ways.spawn(manager, ElfConfig("Work.", background=False), context=mine)
@@ -448,7 +448,7 @@ def test_elves_spend_what_their_manager_may(ways: Ways) -> None:
 
 def test_many_elves_count_together(ways: Ways) -> None:
     async def scenario() -> None:
-        spending = Spending()
+        spending = BudgetTracker()
         manager = ElfManager(Engine(Mirror()), max_elves=50)
         for number in range(50):
             await ways.spawn(manager, str(number), context=ToolContext[None](spending=spending))
@@ -484,7 +484,7 @@ def test_the_time_of_who_started_it_runs_out(ways: Ways) -> None:
 
         llm = ScriptedLLM(ToolCallPart("c", "dawdle", "{}"), "Too late.")
         llm.clock = clock
-        spending = Spending(Budget(seconds=60))
+        spending = BudgetTracker(Budget(seconds=60))
         spending.begin(clock.now())
         elf = await ways.spawn(ElfManager(Engine(llm, [dawdle])), "Work.", context=ToolContext[None](spending=spending))
         result = await ways.wait(elf)

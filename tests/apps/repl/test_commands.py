@@ -12,7 +12,7 @@ from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, LlamaCpp, MemoryStore, ToolCallPart, assistant, user
 from toolcast.agents.engine.history import faults
 from toolcast.apps.repl.commands import COMMANDS, typed_command
-from toolcast.apps.repl.conversation import Conversation, Kit
+from toolcast.apps.repl.conversation import Kit, OpenConversation
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.errors import RateLimited, UnsupportedLLMError
@@ -250,9 +250,9 @@ def test_save_and_load(tmp_path: Path) -> None:
     screen = chat("Hi", f'/load "{file}"', "Sure?", llm=ScriptedLLM("Hello.", "Yes."), store=store, session="s")
     assert f"4 messages of {file} are the history now" in screen.notes
     first, second = store.ids()
-    resumed = Conversation(Kit(ScriptedLLM()), store, second).engine.history
+    resumed = OpenConversation(Kit(ScriptedLLM()), store, second).engine.history
     assert [message.role for message in resumed] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
-    assert len(Conversation(Kit(ScriptedLLM()), store, first).engine.history) == 2
+    assert len(OpenConversation(Kit(ScriptedLLM()), store, first).engine.history) == 2
 
 
 def test_save_again_replaces_a_conversation(tmp_path: Path) -> None:
@@ -309,6 +309,6 @@ def test_a_loaded_history_that_no_service_takes_is_mended(tmp_path: Path) -> Non
 
 def test_commands_work_on_any_screen() -> None:
     screen = ScriptedScreen("/nothing", interactive=False)
-    repl = Repl(Conversation(Kit(ScriptedLLM(), can_ask=False), MemoryStore()), screen)
+    repl = Repl(OpenConversation(Kit(ScriptedLLM(), can_ask=False), MemoryStore()), screen)
     assert repl.run() == 1
     assert screen.of("error") == [("there is no command /nothing", "")]

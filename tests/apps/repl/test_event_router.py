@@ -8,7 +8,7 @@ import pytest
 
 from support.scripted_screen import ScriptedScreen
 from toolcast.approvals import PermissionRequest
-from toolcast.apps.repl.event_router import Routes
+from toolcast.apps.repl.event_router import EventRouter
 from toolcast.errors import RateLimited
 from toolcast.events import (
     AgentEvent,
@@ -76,7 +76,7 @@ def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[
     trace = Trace(REPL, lambda id, state: states.append(state))
     trace.step("opened", "went_on")
     screen = ScriptedScreen()
-    Routes(screen, trace.step, lambda said: None).take(event)
+    EventRouter(screen, trace.step, lambda said: None).take(event)
     assert screen.shown == shown
     assert states[2:] == ["routing", *between, "streaming_response"]
 
@@ -89,13 +89,13 @@ def test_every_kind_of_event_has_a_case() -> None:
 def test_what_a_tool_says_is_heard() -> None:
     heard: list[ToolProgress] = []
     said = ToolProgress("c1", "look", {"done": 1})
-    Routes(ScriptedScreen(), lambda event: None, heard.append).take(said)
+    EventRouter(ScriptedScreen(), lambda event: None, heard.append).take(said)
     assert heard == [said]
 
 
 def test_a_call_that_begins_anew_keeps_its_name() -> None:
     screen = ScriptedScreen()
-    routes = Routes(screen, lambda event: None, lambda said: None)
+    routes = EventRouter(screen, lambda event: None, lambda said: None)
     for event in (ToolCallStart("c1", "look"), ToolCallDelta("c1", "{"), ToolCallReset("c1")):
         routes.take(event)
     assert screen.of("call_begins") == [("c1", "look"), ("c1", "look")]

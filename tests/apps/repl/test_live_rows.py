@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.terminal_emulator import Emulated
-from toolcast.apps.repl.live_rows import LiveRows, Row
+from toolcast.apps.repl.live_rows import LiveRow, LiveRows
 
 COLUMNS, HEIGHT = 12, 6
-Step: TypeAlias = tuple[list[Row], list[Row]]
+Step: TypeAlias = tuple[list[LiveRow], list[LiveRow]]
 
 
-def row(text: str) -> Row:
-    return Row(text, len(text))
+def row(text: str) -> LiveRow:
+    return LiveRow(text, len(text))
 
 
-def rows(*texts: str) -> list[Row]:
+def rows(*texts: str) -> list[LiveRow]:
     return [row(text) for text in texts]
 
 
@@ -42,7 +42,7 @@ def test_only_what_differs_is_written_again() -> None:
 
 
 def test_a_row_of_unsure_width_is_not_wrapped_until_it_is_finished() -> None:
-    family = Row("\U0001f468\u200d\U0001f469\u200d\U0001f467 family", 9)
+    family = LiveRow("\U0001f468\u200d\U0001f469\u200d\U0001f467 family", 9)
     live = LiveRows()
     assert live.draw([], [family], 80) == f"\x1b[?7l{family.text}\x1b[?7h"
     assert live.draw([family], [], 80) == f"\x1b[?2026h\r\x1b[J{family.text}\x1b[?2026l\n"
@@ -71,13 +71,19 @@ TEXT = st.text(alphabet="ab ", max_size=COLUMNS).map(lambda text: f"{text}." if 
 ROW = st.one_of(
     TEXT.map(row),
     st.sampled_from(
-        [row(""), row("x" * (COLUMNS + 5)), Row("\x1b[1mbold\x1b[0m", 4), Row("漢字", 4), Row("e\u200d.", 2)]
+        [
+            row(""),
+            row("x" * (COLUMNS + 5)),
+            LiveRow("\x1b[1mbold\x1b[0m", 4),
+            LiveRow("漢字", 4),
+            LiveRow("e\u200d.", 2),
+        ]
     ),
 )
 STEP = st.tuples(st.lists(ROW, max_size=9), st.lists(ROW, max_size=HEIGHT - 1))
 
 
-def at_once(finished: list[Row], tail: list[Row]) -> Emulated:
+def at_once(finished: list[LiveRow], tail: list[LiveRow]) -> Emulated:
     """The terminal to which all was written once; what may still change is cut off at the margin."""
     terminal = Emulated(COLUMNS, HEIGHT)
     terminal.write("".join(f"{each.text}\n" for each in finished))
@@ -88,8 +94,8 @@ def at_once(finished: list[Row], tail: list[Row]) -> Emulated:
 @given(st.lists(STEP, max_size=8), st.booleans())
 def test_finished_rows_stand_there_once_and_the_tail_below_them(steps: list[Step], grows: bool) -> None:
     terminal, live = Emulated(COLUMNS, HEIGHT), LiveRows()
-    finished: list[Row] = []
-    tail: list[Row] = []
+    finished: list[LiveRow] = []
+    tail: list[LiveRow] = []
     for more, new in steps:
         if grows:  # what was open is finished as it stood there
             more = [*tail[: len(more)], *more]

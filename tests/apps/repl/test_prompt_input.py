@@ -20,7 +20,7 @@ from support.terminal_emulator import Emulated
 from toolcast.apps.repl import prompt_input
 from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.apps.repl.commands import COMMANDS, completions
-from toolcast.apps.repl.prompt_input import History, Prompt, Words
+from toolcast.apps.repl.prompt_input import History, Prompt, ReplCompleter
 
 ENTER, NEWLINE, ESCAPE, CTRL_C, CTRL_D, CTRL_J, CTRL_O, UP, TAB = (
     "\r",
@@ -41,8 +41,8 @@ def keys() -> Iterator[PipeInput]:
         yield pipe
 
 
-def words() -> Words:
-    return Words({name: command.summary for name, command in COMMANDS.items()}, completions)
+def words() -> ReplCompleter:
+    return ReplCompleter({name: command.summary for name, command in COMMANDS.items()}, completions)
 
 
 def prompt(keys: PipeInput, history: Path | None = None) -> Prompt:

@@ -15,15 +15,15 @@ from toolcast import LlamaCpp, MemoryStore, SQLiteStore
 from toolcast.apps import chat_command
 from toolcast.apps.cli import main
 from toolcast.apps.repl import startup
-from toolcast.apps.repl.prompt_input import Words
+from toolcast.apps.repl.prompt_input import ReplCompleter
 from toolcast.apps.repl.repl import Repl
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import PlainScreen
-from toolcast.apps.repl.startup import Options, Terminal, opened
+from toolcast.apps.repl.startup import ReplOptions, Terminal, opened
 from toolcast.errors import AuthFailed, ToolcastError
 from toolcast.testing import ScriptedLLM
 
-PLAIN = Options()
+PLAIN = ReplOptions()
 
 
 class Person(io.StringIO):
@@ -41,7 +41,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def at_terminal(home: Path, options: Options = PLAIN, **variables: str) -> Iterator[tuple[Repl, io.StringIO]]:
+def at_terminal(home: Path, options: ReplOptions = PLAIN, **variables: str) -> Iterator[tuple[Repl, io.StringIO]]:
     """A REPL at a terminal, whose person says nothing, and all that shows."""
     shown = Person()
     environ = {"TOOLCAST_HOME": str(home), "TERM": "xterm", **variables}
@@ -49,7 +49,7 @@ def at_terminal(home: Path, options: Options = PLAIN, **variables: str) -> Itera
         yield repl, shown
 
 
-def in_pipe(home: Path, options: Options, typed: str = "") -> tuple[int, str, str]:
+def in_pipe(home: Path, options: ReplOptions, typed: str = "") -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a REPL in a pipe."""
     streams = io.StringIO(typed), io.StringIO(), io.StringIO()
     with opened(options, Terminal(*streams, {"TOOLCAST_HOME": str(home)})) as repl:
@@ -66,7 +66,7 @@ def in_pipe(home: Path, options: Options, typed: str = "") -> tuple[int, str, st
     ],
 )
 def test_the_screen(variables: dict[str, str], screen: type, tmp_path: Path) -> None:
-    with at_terminal(tmp_path, Options(), **variables) as (repl, _):
+    with at_terminal(tmp_path, ReplOptions(), **variables) as (repl, _):
         assert type(repl.screen) is screen
 
 
@@ -90,7 +90,7 @@ def test_the_greeting(tmp_path: Path) -> None:
 
 
 def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) -> None:
-    with at_terminal(tmp_path, Options(mode="plan"), TERM="dumb") as (repl, shown):
+    with at_terminal(tmp_path, ReplOptions(mode="plan"), TERM="dumb") as (repl, shown):
         assert "too small" not in shown.getvalue()
         names = {tool.name for tool in repl.conversation.engine.tools}
         assert names == {"read_file", "list_files", "search_files", "ask_user"}
@@ -98,7 +98,7 @@ def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) ->
 
 def test_what_the_model_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with at_terminal(tmp_path, Options("m-1", mode="verify", system="Be brief.")) as (repl, _):
+    with at_terminal(tmp_path, ReplOptions("m-1", mode="verify", system="Be brief.")) as (repl, _):
         facts, line, system = repl.conversation.kit.instructions.splitlines()
         assert "Today is " in facts
         assert f"The working directory is {tmp_path}." in facts
@@ -107,7 +107,7 @@ def test_what_the_model_is_told_first(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_sessions_are_kept(tmp_path: Path) -> None:
-    with at_terminal(tmp_path / "home", Options(session="ada")) as (repl, _):
+    with at_terminal(tmp_path / "home", ReplOptions(session="ada")) as (repl, _):
         assert repl.session.id == "ada"
         assert (tmp_path / "home" / "sessions.db").is_file()
 
@@ -125,12 +125,12 @@ def left(home: Path, *ids: str) -> None:
     """Leave sessions there in which something was said."""
     for id in ids:
         with answering(f"Hello from {id}. " + "word " * 500):
-            in_pipe(home, Options("m-1", session=id), f"I am at {id}.")
+            in_pipe(home, ReplOptions("m-1", session=id), f"I am at {id}.")
 
 
 def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     left(tmp_path, "holiday-plans", "work")
-    with at_terminal(tmp_path, Options("m-1", session="holi"), TERM="dumb") as (repl, shown):
+    with at_terminal(tmp_path, ReplOptions("m-1", session="holi"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "holiday-plans"
         text = shown.getvalue()
     assert "The session holiday-plans goes on: 2 messages, 1 question. It ended with:\n> I am at holiday-plans." in text
@@ -141,7 +141,7 @@ def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) ->
 
 def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
     left(tmp_path, "holiday-plans")
-    with at_terminal(tmp_path, Options("m-1", session="work"), TERM="dumb") as (repl, shown):
+    with at_terminal(tmp_path, ReplOptions("m-1", session="work"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "work"
         assert "A new session begins: work." in shown.getvalue()
 
@@ -149,24 +149,24 @@ def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
 def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
     left(tmp_path, "plan-1", "plan-2", "plan-10")
     told = r"no session is called 'plan'; give the whole id with --session: plan-1, plan-2, plan-10"
-    with pytest.raises(ToolcastError, match=told), at_terminal(tmp_path, Options("m-1", session="plan")):
+    with pytest.raises(ToolcastError, match=told), at_terminal(tmp_path, ReplOptions("m-1", session="plan")):
         raise AssertionError
-    with at_terminal(tmp_path, Options("m-1", session="plan-1"), TERM="dumb") as (repl, _):
+    with at_terminal(tmp_path, ReplOptions("m-1", session="plan-1"), TERM="dumb") as (repl, _):
         assert repl.session.id == "plan-1"
 
 
 def test_with_nobody_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
     left(tmp_path, "day10")
     with pytest.raises(ToolcastError, match="no session is called 'day1'; give the whole id with --session: day10"):
-        in_pipe(tmp_path, Options("m-1", session="day1"), "Hi")
+        in_pipe(tmp_path, ReplOptions("m-1", session="day1"), "Hi")
 
 
 def test_a_session_in_which_nothing_was_said_is_not_kept(tmp_path: Path) -> None:
     with answering(AuthFailed("no key"), "Hello."):
-        assert in_pipe(tmp_path, Options("m-1", session="ada"), "Hi")[0] == 1
+        assert in_pipe(tmp_path, ReplOptions("m-1", session="ada"), "Hi")[0] == 1
         with SQLiteStore(tmp_path / "sessions.db") as store:
             assert store.ids() == []
-        assert in_pipe(tmp_path, Options("m-1", session="bob"), "Hi")[0] == 0
+        assert in_pipe(tmp_path, ReplOptions("m-1", session="bob"), "Hi")[0] == 0
     with SQLiteStore(tmp_path / "sessions.db") as store:
         assert store.ids() == ["bob"]
 
@@ -175,7 +175,7 @@ def test_where_they_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with at_terminal(tmp_path / "file", TERM="dumb") as (_, shown):
         assert "MBThis conversation is kept nowhere: " in shown.getvalue()
-    with pytest.raises(ToolcastError, match="failed"), at_terminal(tmp_path / "file", Options(session="ada")):
+    with pytest.raises(ToolcastError, match="failed"), at_terminal(tmp_path / "file", ReplOptions(session="ada")):
         raise AssertionError
 
 
@@ -189,7 +189,7 @@ def test_the_store_is_closed_in_the_end(tmp_path: Path) -> None:
 
 
 def test_another_model_has_the_same_host(tmp_path: Path) -> None:
-    options = Options("m-1", host="ollama.example", token="sk-1")
+    options = ReplOptions("m-1", host="ollama.example", token="sk-1")
     with at_terminal(tmp_path, options) as (repl, _):
         first: Any = repl.conversation.kit.llm
         assert first.base_url.startswith("https://ollama.example")
@@ -201,7 +201,7 @@ def test_another_model_has_the_same_host(tmp_path: Path) -> None:
 
 def test_another_provider_hears_nothing_of_host_and_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-2")
-    with at_terminal(tmp_path, Options("m-1", host="ollama.example", token="sk-1")) as (repl, _):
+    with at_terminal(tmp_path, ReplOptions("m-1", host="ollama.example", token="sk-1")) as (repl, _):
         other: Any = repl.model("openai:m-1")
         assert (other.metadata.provider, other.base_url) == ("openai", None)
         assert other.secret("OPENAI_API_KEY").reveal() == "sk-2"
@@ -210,7 +210,9 @@ def test_another_provider_hears_nothing_of_host_and_token(tmp_path: Path, monkey
 
 def test_words_that_complete_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("toolcast.apps.repl.prompt_input.Words", lambda *given: made.append(given) or Words(*given))
+    monkeypatch.setattr(
+        "toolcast.apps.repl.prompt_input.Words", lambda *given: made.append(given) or ReplCompleter(*given)
+    )
     with at_terminal(tmp_path):
         ((summaries, arguments),) = made
     assert summaries["/mode"]
@@ -231,7 +233,7 @@ def test_the_log_is_silent_without_debug(tmp_path: Path, capfd: pytest.CaptureFi
 
 
 def test_debug_tells_of_requests_and_where_they_failed(tmp_path: Path) -> None:
-    options = Options("m-1", host="127.0.0.1:9", token="sk-1", debug=True)
+    options = ReplOptions("m-1", host="127.0.0.1:9", token="sk-1", debug=True)
     code, out, err = in_pipe(tmp_path, options, "Hi")
     assert (code, out) == (1, "")
     assert "DEBUG: request to ollama m-1: 1 messages, about 1 tokens, 6 tools\n" in err
@@ -241,14 +243,14 @@ def test_debug_tells_of_requests_and_where_they_failed(tmp_path: Path) -> None:
 
 
 def test_lines(tmp_path: Path) -> None:
-    code, out, err = in_pipe(tmp_path, Options(lines=True), "/tools\n/mode plan\n/tools\n")
+    code, out, err = in_pipe(tmp_path, ReplOptions(lines=True), "/tools\n/mode plan\n/tools\n")
     assert (code, out) == (0, "")
     assert err.count("No tools are offered.") == 1
     assert "read_file: " in err
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[Options] = []
+    seen: list[ReplOptions] = []
     monkeypatch.setattr(startup, "opened", lambda options, terminal: seen.append(options) or opened(options, terminal))
     monkeypatch.setattr("sys.stdin", io.StringIO("/cost\n"))
     monkeypatch.setenv("TOOLCAST_HOME", str(tmp_path))
@@ -268,7 +270,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         "--lines",
     ]
     assert main(["chat", *words]) == 0
-    assert seen == [Options("m", "h", "t", None, "auto", "s", "i", debug=False, lines=True)]
+    assert seen == [ReplOptions("m", "h", "t", None, "auto", "s", "i", debug=False, lines=True)]
     assert capsys.readouterr().err == "0 tokens in, 0 out. What they cost is not known here.\n"
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from toolcast import LlamaCpp, Ollama, ToolcastError
-from toolcast.apps.web.startup import Options, address, listening, name_of, serve
+from toolcast.apps.web.startup import WebOptions, address, listening, name_of, serve
 
 COMMAND = [sys.executable, "-c", "from toolcast.apps.cli import main; raise SystemExit(main())", "web"]
 QUIET = ["--model", "ollama:any", "--port", "0", "--no-browser"]
@@ -66,14 +66,14 @@ def test_the_browser_is_told_the_address_and_old_signal_handlers_come_back(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened)
-    assert asyncio.run(serve(Options(model="ollama:any", port=0), said.append)) == 128 + signal.SIGTERM
+    assert asyncio.run(serve(WebOptions(model="ollama:any", port=0), said.append)) == 128 + signal.SIGTERM
     assert urls == said
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_tools_of_a_file_are_offered(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def weather(city: str) -> str:\n    return city\n")
-    kit = Options(model="ollama:any", tools=str(tmp_path / "mine.py")).kit
+    kit = WebOptions(model="ollama:any", tools=str(tmp_path / "mine.py")).kit
     names = {tool.name for tool in kit.tools}
     assert {"weather", "read_file", "write_file"} <= names
     assert "ask_user" not in names  # nobody could answer: the page has no place for questions
@@ -102,7 +102,7 @@ def test_a_browser_is_opened_where_there_is_a_screen(
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(os, "environ", variables)
-    assert Options(no_browser=no_browser).opens_browser is opens
+    assert WebOptions(no_browser=no_browser).opens_browser is opens
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_browser_is_opened_where_there_is_a_screen(
     [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("box", True)],
 )
 def test_who_can_reach_it(host: str, is_open: bool) -> None:
-    assert Options(host=host).is_open is is_open
+    assert WebOptions(host=host).is_open is is_open
 
 
 @pytest.mark.parametrize(

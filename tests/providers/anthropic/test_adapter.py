@@ -45,8 +45,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Conversation, Decoder, NamedTool, Secret, ToolSpec, legal_name
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import NamedTool, RequestInput, ResponseDecoder, Secret, ToolSpec, legal_name
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -66,13 +66,13 @@ OLD, BUDGET, EITHER, ADAPTIVE, NEWEST, UNFORCED = (
 
 
 def body(*messages: Message, settings: Settings | None = None, **about: Any) -> dict[str, Any]:
-    conversation = Conversation(**{"model": BUDGET, "messages": messages or (user("Hi"),), **about})
-    return json.loads(AnthropicWire().request(conversation, settings or Settings()).body)
+    conversation = RequestInput(**{"model": BUDGET, "messages": messages or (user("Hi"),), **about})
+    return json.loads(AnthropicAdapter().request(conversation, settings or Settings()).body)
 
 
 def notes(settings: Settings, **about: Any) -> tuple[str, ...]:
-    conversation = Conversation(**{"model": BUDGET, "messages": (user("Hi"),), **about})
-    return AnthropicWire().request(conversation, settings).notes
+    conversation = RequestInput(**{"model": BUDGET, "messages": (user("Hi"),), **about})
+    return AnthropicAdapter().request(conversation, settings).notes
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
@@ -80,8 +80,8 @@ def said(*texts: str) -> list[dict[str, Any]]:
 
 
 def test_a_whole_request() -> None:
-    wire = AnthropicWire(api_key=Secret("sk-1"), headers={"Anthropic-Beta": "a,b"})
-    request = wire.request(Conversation(BUDGET, (system("Be terse."), user("Hi")), (F,), NamedTool("f")), Settings())
+    wire = AnthropicAdapter(api_key=Secret("sk-1"), headers={"Anthropic-Beta": "a,b"})
+    request = wire.request(RequestInput(BUDGET, (system("Be terse."), user("Hi")), (F,), NamedTool("f")), Settings())
     assert (request.method, request.url) == ("POST", "https://api.anthropic.com/v1/messages")
     assert request.headers == {
         "content-type": "application/json",
@@ -103,12 +103,13 @@ def test_a_whole_request() -> None:
 
 
 def test_a_token_instead_of_a_key() -> None:
-    talk = Conversation(BUDGET, (user("Hi"),), stream=False)
-    headers = AnthropicWire(bearer=Secret("t")).request(talk, Settings()).headers
+    talk = RequestInput(BUDGET, (user("Hi"),), stream=False)
+    headers = AnthropicAdapter(bearer=Secret("t")).request(talk, Settings()).headers
     assert (headers["authorization"], headers["accept"]) == (Secret("Bearer t"), "application/json")
     assert "x-api-key" not in headers
     assert (
-        "authorization" not in AnthropicWire(api_key=Secret("k"), bearer=Secret("t")).request(talk, Settings()).headers
+        "authorization"
+        not in AnthropicAdapter(api_key=Secret("k"), bearer=Secret("t")).request(talk, Settings()).headers
     )
 
 
@@ -126,7 +127,7 @@ def test_a_token_instead_of_a_key() -> None:
     ],
 )
 def test_addresses(base_url: str, url: str) -> None:
-    assert AnthropicWire(base_url=base_url).request(Conversation("m", (user("Hi"),)), Settings()).target == url
+    assert AnthropicAdapter(base_url=base_url).request(RequestInput("m", (user("Hi"),)), Settings()).target == url
 
 
 IMAGE = ImagePart(data=b"\x89PNG", media_type="image/png")
@@ -469,15 +470,15 @@ def test_what_is_not_forced_is_not_held_to_a_schema() -> None:
 
 
 def test_requests_share_what_is_the_same_and_nothing_else() -> None:
-    wire = AnthropicWire()
-    talks = [Conversation(BUDGET, (system(word), user(word)), (F,), NamedTool("f")) for word in ("One", "Two", "One")]
+    wire = AnthropicAdapter()
+    talks = [RequestInput(BUDGET, (system(word), user(word)), (F,), NamedTool("f")) for word in ("One", "Two", "One")]
     first, second, third = (json.loads(wire.request(talk, Settings()).body) for talk in talks)
     assert first == third
     assert second == first | {"system": "Two", "messages": [{"role": "user", "content": said("Two")}]}
 
 
 def test_errors_name_the_service_and_hide_the_key() -> None:
-    wire = AnthropicWire(bearer=Secret("sk-secret"))
+    wire = AnthropicAdapter(bearer=Secret("sk-secret"))
     raw = b'{"type":"error","error":{"type":"authentication_error","message":"bad sk-secret"},"request_id":"r"}'
     error = wire.error(401, {}, raw)
     assert isinstance(error, AuthFailed)
@@ -489,9 +490,9 @@ def test_errors_name_the_service_and_hide_the_key() -> None:
 # -- answers
 
 
-def decoder(**about: Any) -> Decoder:
-    return AnthropicWire(api_key=Secret("sk-secret")).decoder(
-        Conversation(**{"model": "m", "messages": (), "tools": (F,), **about})
+def decoder(**about: Any) -> ResponseDecoder:
+    return AnthropicAdapter(api_key=Secret("sk-secret")).decoder(
+        RequestInput(**{"model": "m", "messages": (), "tools": (F,), **about})
     )
 
 

@@ -26,8 +26,8 @@ from toolcast.messages import (
     system,
     user,
 )
-from toolcast.providers.anthropic.adapter import AnthropicWire
-from toolcast.providers.base import Conversation, NamedTool, ToolChoice, ToolSpec
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -50,7 +50,7 @@ def calls_over(events: Iterable[dict[str, Any]]) -> Iterator[int]:
         yield over
 
 
-CLAUDE = Recorded(AnthropicWire(), FILES, ends, calls_over)
+CLAUDE = Recorded(AnthropicAdapter(), FILES, ends, calls_over)
 
 
 @needs_shared
@@ -259,7 +259,7 @@ def test_every_block_goes_back_as_it_came(path: Path) -> None:
         response = CLAUDE.response(body)
         message = response.message
         if message.parts and response.stop_reason != "refusal":  # whose text is the explanation beside the content
-            request = CLAUDE.wire.request(Conversation("m", (user("Hi"), message, user("And?"))), Settings())
+            request = CLAUDE.wire.request(RequestInput("m", (user("Hi"), message, user("And?"))), Settings())
             assert list(merged(json.loads(request.body)["messages"][1]["content"])) == list(
                 merged(json.loads(body)["content"])
             )
@@ -405,7 +405,7 @@ def remade(recorded: dict[str, Any]) -> dict[str, Any]:
     extra: dict[str, Any] = {} if own == tools else {"tools": [tool for tool in tools if tool not in own]}
     if extra and "tool_choice" in recorded:
         extra["tool_choice"] = recorded["tool_choice"]
-    conversation = Conversation(
+    conversation = RequestInput(
         recorded["model"],
         messages_of(recorded),
         tuple(ToolSpec(tool["name"], tool.get("description", ""), tool["input_schema"]) for tool in own),
@@ -415,7 +415,7 @@ def remade(recorded: dict[str, Any]) -> dict[str, Any]:
     )
     thinking = recorded.get("thinking", {}).get("budget_tokens")
     settings = Settings(max_tokens=recorded["max_tokens"], thinking=thinking, extra=extra or None)
-    request = AnthropicWire().request(conversation, settings)
+    request = AnthropicAdapter().request(conversation, settings)
     assert request.notes == ()
     sent: dict[str, Any] = json.loads(request.body)
     return sent

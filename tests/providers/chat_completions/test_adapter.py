@@ -45,8 +45,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import Conversation, NamedTool, Secret, ToolSpec
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
+from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.decoder import OpenAIChatDecoder
 from toolcast.providers.chat_completions.services import (
     DEEPSEEK,
@@ -61,7 +61,7 @@ from toolcast.providers.chat_completions.services import (
     QWEN,
     VLLM,
     XAI,
-    Service,
+    ServiceSpec,
 )
 from toolcast.providers.http_adapter import endpoint
 from toolcast.settings import Settings
@@ -75,21 +75,21 @@ G = ToolSpec("my tool", "Does g.", {"type": "object"})
 
 
 def body(
-    *messages: Message, service: Service = OPENAI, settings: Settings | None = None, **about: Any
+    *messages: Message, service: ServiceSpec = OPENAI, settings: Settings | None = None, **about: Any
 ) -> dict[str, Any]:
-    conversation = Conversation(**{"model": "gpt-4o", "messages": messages or (user("Hi"),), **about})
-    request = OpenAIChatWire(service).request(conversation, settings or Settings())
+    conversation = RequestInput(**{"model": "gpt-4o", "messages": messages or (user("Hi"),), **about})
+    request = OpenAIChatAdapter(service).request(conversation, settings or Settings())
     return json.loads(request.body)
 
 
-def notes(service: Service, settings: Settings, **about: Any) -> tuple[str, ...]:
-    conversation = Conversation(**{"model": "m", "messages": (user("Hi"),), **about})
-    return OpenAIChatWire(service).request(conversation, settings).notes
+def notes(service: ServiceSpec, settings: Settings, **about: Any) -> tuple[str, ...]:
+    conversation = RequestInput(**{"model": "m", "messages": (user("Hi"),), **about})
+    return OpenAIChatAdapter(service).request(conversation, settings).notes
 
 
 def test_a_whole_request() -> None:
-    wire = OpenAIChatWire(OPENAI, api_key=Secret("sk-1"), headers={"X-Mine": "1"})
-    request = wire.request(Conversation("gpt-4o", (system("Be terse."), user("Hi")), (F,), NamedTool("f")), Settings())
+    wire = OpenAIChatAdapter(OPENAI, api_key=Secret("sk-1"), headers={"X-Mine": "1"})
+    request = wire.request(RequestInput("gpt-4o", (system("Be terse."), user("Hi")), (F,), NamedTool("f")), Settings())
     assert (request.method, request.url) == ("POST", "https://api.openai.com/v1/chat/completions")
     assert request.headers["authorization"] == Secret("Bearer sk-1")
     assert request.headers["x-mine"] == "1"
@@ -108,8 +108,8 @@ def test_a_whole_request() -> None:
 
 
 def test_a_request_for_a_whole_answer() -> None:
-    wire = OpenAIChatWire(GENERIC)
-    request = wire.request(Conversation("m", (user("Hi"),), stream=False), Settings())
+    wire = OpenAIChatAdapter(GENERIC)
+    request = wire.request(RequestInput("m", (user("Hi"),), stream=False), Settings())
     assert request.headers == {"content-type": "application/json", "accept": "application/json"}
     assert json.loads(request.body) == {
         "model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": False
@@ -160,7 +160,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("service", "message", "named"), REFUSED)
-def test_content_that_cannot_be_sent(service: Service, message: Message, named: str) -> None:
+def test_content_that_cannot_be_sent(service: ServiceSpec, message: Message, named: str) -> None:
     with pytest.raises(BadRequest, match=named) as caught:
         body(message, service=service)
     assert (caught.value.provider, caught.value.model) == (service.name, "gpt-4o")
@@ -228,7 +228,7 @@ DETAILS = {"reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]}
         (MOONSHOT, True, {"reasoning_content": "Hm"}),
     ],
 )
-def test_thoughts_go_back_where_they_must(service: Service, with_call: bool, field: dict[str, Any]) -> None:
+def test_thoughts_go_back_where_they_must(service: ServiceSpec, with_call: bool, field: dict[str, Any]) -> None:
     parts = [ThinkingPart("Hm", opaque=DETAILS), *([ToolCallPart("x", "f")] if with_call else ["ok"])]
     (message,) = body(assistant(*parts), service=service)["messages"]
     assert {name: value for name, value in message.items() if name.startswith("reason")} == field
@@ -244,7 +244,7 @@ def test_thoughts_go_back_where_they_must(service: Service, with_call: bool, fie
         (LLAMA_CPP, {"tools": (F,)}, ["Hm", None, None]),
     ],
 )
-def test_answers_of_models_that_did_not_think(service: Service, about: dict[str, Any], thoughts: list[Any]) -> None:
+def test_answers_of_models_that_did_not_think(service: ServiceSpec, about: dict[str, Any], thoughts: list[Any]) -> None:
     call = ToolCallPart("x", "f")
     sent = body(assistant(ThinkingPart("Hm"), call), assistant(call), assistant("ok"), service=service, **about)
     assert [message.get("reasoning_content") for message in sent["messages"]] == thoughts
@@ -255,7 +255,7 @@ def test_no_thoughts_no_details() -> None:
 
 
 @pytest.mark.parametrize(("service", "count"), [(OPENAI, 3), (VLLM, 2)])
-def test_leading_system_messages(service: Service, count: int) -> None:
+def test_leading_system_messages(service: ServiceSpec, count: int) -> None:
     messages = body(system("a"), system("b"), user("c"), service=service)["messages"]
     assert len(messages) == count
     assert messages[-1] == {"role": "user", "content": "c"}
@@ -264,7 +264,7 @@ def test_leading_system_messages(service: Service, count: int) -> None:
 
 
 @pytest.mark.parametrize(("service", "role"), [(OPENAI, "system"), (VLLM, "user"), (LLAMA_CPP, "user")])
-def test_a_system_message_that_comes_late(service: Service, role: str) -> None:
+def test_a_system_message_that_comes_late(service: ServiceSpec, role: str) -> None:
     said = (system("a"), user("b"), assistant("c"), system("d"))
     assert body(*said, service=service)["messages"][-1] == {"role": role, "content": "d"}
     assert body(*said[1:], service=service)["messages"][-1] == {"role": role, "content": "d"}
@@ -285,7 +285,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("service", "choice", "sent", "tools"), CHOICES)
-def test_tool_choice(service: Service, choice: Any, sent: Any, tools: int) -> None:
+def test_tool_choice(service: ServiceSpec, choice: Any, sent: Any, tools: int) -> None:
     found = body(service=service, tools=(F, G), tool_choice=choice)
     assert found.get("tool_choice") == sent
     assert len(found["tools"]) == tools
@@ -305,7 +305,9 @@ def test_forced_tools_while_thinking() -> None:
 
 @pytest.mark.parametrize(("service", "told"), [(DEEPSEEK, {"thinking": {"type": "disabled"}}),
                                                (QWEN, {"enable_thinking": False}), (OPENROUTER, {})])  # fmt: skip
-def test_a_model_that_may_think_is_told_not_to_where_a_tool_is_forced(service: Service, told: dict[str, Any]) -> None:
+def test_a_model_that_may_think_is_told_not_to_where_a_tool_is_forced(
+    service: ServiceSpec, told: dict[str, Any]
+) -> None:
     free, forced = (body(service=service, tools=(F,), tool_choice=choice) for choice in ("auto", "required"))
     assert {name: value for name, value in forced.items() if name not in free} == told
     assert "tool_choice" in forced
@@ -420,20 +422,20 @@ def test_more_stops_than_are_taken() -> None:
         (VLLM, "low", {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "low"}),
     ],
 )
-def test_thinking(service: Service, thinking: Any, sent: dict[str, Any]) -> None:
+def test_thinking(service: ServiceSpec, thinking: Any, sent: dict[str, Any]) -> None:
     plain = body(service=service, model="gpt-5.1")
     found = body(service=service, model="gpt-5.1", settings=Settings(thinking=thinking))
     assert {name: value for name, value in found.items() if name not in plain} == sent
 
 
 def test_thinking_that_cannot_be_asked_for() -> None:
-    mute = Service("mute", "http://x", thinking_in=None)
+    mute = ServiceSpec("mute", "http://x", thinking_in=None)
     assert notes(mute, Settings(thinking=True)) == ("thinking",)
 
 
 def test_requests_share_what_is_the_same_and_nothing_else() -> None:
-    wire = OpenAIChatWire(OPENAI, api_key=Secret("sk-1"))
-    one, two = (Conversation("gpt-4o", (user(text),), (F,), NamedTool("f")) for text in ("One", "Two"))
+    wire = OpenAIChatAdapter(OPENAI, api_key=Secret("sk-1"))
+    one, two = (RequestInput("gpt-4o", (user(text),), (F,), NamedTool("f")) for text in ("One", "Two"))
     extra = Settings(extra={"messages": [], "temperature": 2, "user": "me"})
     first, second, third, fourth = (
         wire.request(*asked) for asked in ((one, Settings()), (two, extra), (two, Settings()), (one, Settings()))
@@ -445,8 +447,8 @@ def test_requests_share_what_is_the_same_and_nothing_else() -> None:
 
 
 def test_a_thought_of_one_token_is_a_small_budget_wherever_it_is_asked_for() -> None:
-    wire = OpenAIChatWire(OPENAI)
-    talk = Conversation("o3", (user("Hi"),))
+    wire = OpenAIChatAdapter(OPENAI)
+    talk = RequestInput("o3", (user("Hi"),))
     bodies = [json.loads(wire.request(talk, Settings(thinking=thinking)).body) for thinking in (True, 1, True)]
     assert [body["reasoning_effort"] for body in bodies] == ["medium", "low", "medium"]
 
@@ -492,14 +494,14 @@ def test_addresses_that_are_none(base_url: str) -> None:
     ],
 )
 def test_headers_that_would_break_out(given: dict[str, Any]) -> None:
-    wire = OpenAIChatWire(OPENAI, **given)
+    wire = OpenAIChatAdapter(OPENAI, **given)
     with pytest.raises(BadRequest, match="header") as caught:
-        wire.request(Conversation("m", (user("Hi"),)), Settings())
+        wire.request(RequestInput("m", (user("Hi"),)), Settings())
     assert "sk" not in str(caught.value)
 
 
 def test_errors_name_the_service_and_hide_the_key() -> None:
-    wire = OpenAIChatWire(OPENAI, api_key=Secret("sk-secret"), headers={"api-key": Secret("other-secret")})
+    wire = OpenAIChatAdapter(OPENAI, api_key=Secret("sk-secret"), headers={"api-key": Secret("other-secret")})
     error = wire.error(401, {"x-request-id": "r"}, b'{"error":{"message":"bad sk-secret other-secret"}}')
     assert isinstance(error, AuthFailed)
     assert (wire.provider, error.provider, error.request_id, error.status) == ("openai", "openai", "r", 401)
@@ -512,7 +514,7 @@ def test_errors_name_the_service_and_hide_the_key() -> None:
 
 def decoder(*, think_tags: bool = False, tools: tuple[ToolSpec, ...] = (F,)) -> OpenAIChatDecoder:
     service = LM_STUDIO if think_tags else GENERIC
-    return OpenAIChatWire(service, api_key=Secret("sk-secret")).decoder(Conversation("m", (), tools))
+    return OpenAIChatAdapter(service, api_key=Secret("sk-secret")).decoder(RequestInput("m", (), tools))
 
 
 def decode(body: bytes, *, think_tags: bool = False) -> list[Event]:

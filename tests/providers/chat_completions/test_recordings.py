@@ -17,9 +17,9 @@ from support.recordings import Recorded, beside, differences
 from support.shared_data import needs_shared, recordings
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.messages import ImagePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from toolcast.providers.base import Conversation, NamedTool, ToolSpec
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
-from toolcast.providers.chat_completions.services import GENERIC, SERVICES, Service
+from toolcast.providers.base import NamedTool, RequestInput, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
+from toolcast.providers.chat_completions.services import GENERIC, SERVICES, ServiceSpec
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -30,7 +30,7 @@ def ends(chunk: dict[str, Any]) -> bool:
     return any(choice.get("finish_reason") for choice in chunk.get("choices") or ())
 
 
-CHAT = Recorded(OpenAIChatWire(GENERIC), FILES, ends)
+CHAT = Recorded(OpenAIChatAdapter(GENERIC), FILES, ends)
 
 
 @needs_shared
@@ -164,7 +164,7 @@ SETTINGS = ("temperature", "seed", "max_tokens")
 OURS = (*SETTINGS, "messages", "model", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 
 
-def conversation_of(body: dict[str, Any]) -> Conversation:
+def conversation_of(body: dict[str, Any]) -> RequestInput:
     """What a recorded body says, in messages and tools."""
     functions = [tool["function"] for tool in body.get("tools", ()) if tool["type"] == "function"]
     tools = [ToolSpec(one["name"], one.get("description", ""), one["parameters"]) for one in functions]
@@ -173,7 +173,7 @@ def conversation_of(body: dict[str, Any]) -> Conversation:
         choice = NamedTool(choice["function"]["name"])
     messages = tuple(map(read_message, body["messages"]))
     parallel = body.get("parallel_tool_calls", True)
-    return Conversation(body["model"], messages, tuple(tools), choice, parallel, body["stream"])
+    return RequestInput(body["model"], messages, tuple(tools), choice, parallel, body["stream"])
 
 
 def read_message(message: dict[str, Any]) -> Message:
@@ -190,7 +190,7 @@ def read_part(part: dict[str, Any]) -> Part:
     return TextPart(part["text"]) if part["type"] == "text" else ImagePart(**part["image_url"])
 
 
-def settings_of(body: dict[str, Any], service: Service) -> Settings:
+def settings_of(body: dict[str, Any], service: ServiceSpec) -> Settings:
     """What a recorded body sets; what toolcast has no word for goes in by `extra`."""
     extra = {name: value for name, value in body.items() if name not in OURS}
     if any(tool["type"] != "function" for tool in body.get("tools", ())):
@@ -203,7 +203,7 @@ def settings_of(body: dict[str, Any], service: Service) -> Settings:
 def found_differences(path: Path) -> set[str]:
     body = json.loads(beside(path, "request").read_bytes())
     service = HOSTS.get(path.name.partition(".test_")[0], GENERIC)
-    request = OpenAIChatWire(service).request(conversation_of(body), settings_of(body, service))
+    request = OpenAIChatAdapter(service).request(conversation_of(body), settings_of(body, service))
     assert [note for note in request.notes if "get_current_weather ('location' can be anything)" not in note] == []
     return set(differences(body, json.loads(request.body), lambda item: False))
 

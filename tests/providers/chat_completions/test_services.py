@@ -10,9 +10,9 @@ import pytest
 
 from toolcast.errors import BadRequest
 from toolcast.messages import ToolCallPart, assistant, tool_result, user
-from toolcast.providers.base import Conversation, NamedTool, Secret, ToolSpec
-from toolcast.providers.chat_completions.adapter import OpenAIChatWire
-from toolcast.providers.chat_completions.services import SERVICES, Service
+from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolSpec
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
+from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.endpoints import address
 from toolcast.settings import Settings
 
@@ -26,9 +26,9 @@ EXPECTED = {
 ENVIRON = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/", "AWS_REGION": "eu-west-1"}
 
 
-def wire(service: Service) -> OpenAIChatWire:
+def wire(service: ServiceSpec) -> OpenAIChatAdapter:
     """The wire of a service, where this environment says that it is."""
-    return OpenAIChatWire(service, api_key=Secret("k"), base_url=address(service, None, "m", ENVIRON))
+    return OpenAIChatAdapter(service, api_key=Secret("k"), base_url=address(service, None, "m", ENVIRON))
 
 
 def test_the_table_names_the_services() -> None:
@@ -37,7 +37,7 @@ def test_the_table_names_the_services() -> None:
 
 
 @every_service
-def test_a_row_is_consistent(service: Service) -> None:
+def test_a_row_is_consistent(service: ServiceSpec) -> None:
     assert re.fullmatch(r"https?://[^\s?]+[^/]|\{[A-Z_]+\}", service.base_url)
     assert service.path.partition("?")[0].endswith("/chat/completions")
     assert service.key_env
@@ -52,18 +52,18 @@ def test_a_row_is_consistent(service: Service) -> None:
 
 
 @every_service
-def test_no_two_services_read_the_same_key(service: Service) -> None:
+def test_no_two_services_read_the_same_key(service: ServiceSpec) -> None:
     others = [other for other in SERVICES.values() if other.base_url != service.base_url]
     assert not any(set(service.key_env) & set(other.key_env) for other in others)
 
 
 @every_service
-def test_every_service_gets_a_request(service: Service) -> None:
+def test_every_service_gets_a_request(service: ServiceSpec) -> None:
     call = ToolCallPart("x", "f", "{}")
     said = (user("Hi"), assistant("Well", call), tool_result(call, "4"), user("And?"))
     tools = (ToolSpec("f", "Does f.", {"type": "object"}),) if service.tools else ()
     everything = Settings(temperature=0.1, top_p=0.9, top_k=4, max_tokens=9, stop="x", seed=1, thinking="low")
-    request = wire(service).request(Conversation("m", said, tools, NamedTool("f") if tools else None), everything)
+    request = wire(service).request(RequestInput("m", said, tools, NamedTool("f") if tools else None), everything)
     body = json.loads(request.body)
     assert request.url == address(service, None, "m", ENVIRON)
     assert set(request.notes) >= set(service.drops)
@@ -75,15 +75,15 @@ def test_every_service_gets_a_request(service: Service) -> None:
 
 
 @every_service
-def test_an_error_names_the_service_and_its_variable(service: Service) -> None:
+def test_an_error_names_the_service_and_its_variable(service: ServiceSpec) -> None:
     error = wire(service).error(401, {}, b"")
     assert error.provider == service.name
     assert service.key_env[0] in str(error)
 
 
 @every_service
-def test_tools_are_refused_where_there_are_none(service: Service) -> None:
-    conversation = Conversation("m", (user("Hi"),), (ToolSpec("f", "", {}),))
+def test_tools_are_refused_where_there_are_none(service: ServiceSpec) -> None:
+    conversation = RequestInput("m", (user("Hi"),), (ToolSpec("f", "", {}),))
     if service.tools:
         assert b'"tools"' in wire(service).request(conversation, Settings()).body
     else:

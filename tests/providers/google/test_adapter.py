@@ -49,8 +49,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import Conversation, HTTPRequest, NamedTool, Secret, ToolSpec, legal_name
-from toolcast.providers.google.adapter import GoogleWire
+from toolcast.providers.base import HTTPRequest, NamedTool, RequestInput, Secret, ToolSpec, legal_name
+from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.decoder import PathsToJSON
 from toolcast.settings import Settings
 from toolcast.usage import Usage
@@ -67,8 +67,8 @@ GEMINI_2, GEMINI_3 = "gemini-2.5-flash", "gemini-3-pro-preview"
 
 
 def sent(*messages: Message, settings: Settings | None = None, **about: Any) -> HTTPRequest:
-    conversation = Conversation(**{"model": GEMINI_2, "messages": messages or (user("Hi"),), **about})
-    return GoogleWire().request(conversation, settings or Settings())
+    conversation = RequestInput(**{"model": GEMINI_2, "messages": messages or (user("Hi"),), **about})
+    return GoogleAdapter().request(conversation, settings or Settings())
 
 
 def body(*messages: Message, **about: Any) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def contents(*messages: Message, **about: Any) -> list[dict[str, Any]]:
 
 
 def test_a_whole_request() -> None:
-    wire = GoogleWire(api_key=Secret("AIza1"), headers={"X-Mine": "1"})
+    wire = GoogleAdapter(api_key=Secret("AIza1"), headers={"X-Mine": "1"})
     request = wire.request(
-        Conversation(GEMINI_2, (system("Be terse."), user("Hi")), (F, G), NamedTool("f")), Settings()
+        RequestInput(GEMINI_2, (system("Be terse."), user("Hi")), (F, G), NamedTool("f")), Settings()
     )
     assert request.url == (
         "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
@@ -129,9 +129,9 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("about", "model", "url"), ADDRESSES)
 def test_where_it_goes(about: dict[str, Any], model: str, url: str) -> None:
-    conversation = Conversation(model, (user("Hi"),), stream=False)
-    assert GoogleWire(**about).request(conversation, Settings()).target == url
-    streamed = GoogleWire(**about).request(Conversation(model, (user("Hi"),)), Settings()).target
+    conversation = RequestInput(model, (user("Hi"),), stream=False)
+    assert GoogleAdapter(**about).request(conversation, Settings()).target == url
+    streamed = GoogleAdapter(**about).request(RequestInput(model, (user("Hi"),)), Settings()).target
     assert (
         streamed == url.replace("generateContent", "streamGenerateContent") + ("&" if "?" in url else "?") + "alt=sse"
     )
@@ -420,8 +420,8 @@ def stream(*chunks: bytes, end: bytes = b"\r\n\r\n") -> bytes:
 
 
 def decode(*pieces: bytes, **about: Any) -> list[Event]:
-    conversation = Conversation(**{"model": "m", "messages": (), "tools": (F, G), **about})
-    decoder = GoogleWire().decoder(conversation)
+    conversation = RequestInput(**{"model": "m", "messages": (), "tools": (F, G), **about})
+    decoder = GoogleAdapter().decoder(conversation)
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
 
 
@@ -755,7 +755,7 @@ def test_faults(body: bytes, error: type[LLMError]) -> None:
 
 
 def test_error_bodies() -> None:
-    error = GoogleWire().error(404, {}, b'[{"error":{"code":404,"message":"no model","status":"NOT_FOUND"}}]')
+    error = GoogleAdapter().error(404, {}, b'[{"error":{"code":404,"message":"no model","status":"NOT_FOUND"}}]')
     assert isinstance(error, NotFound)
     assert "no model" in error.message
 

@@ -14,8 +14,8 @@ from support.shared_data import needs_shared, recordings
 from toolcast.errors import StreamTruncated
 from toolcast.events import Finish, UsageReport
 from toolcast.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart, system
-from toolcast.providers.base import Conversation, ToolSpec
-from toolcast.providers.google.adapter import GoogleWire
+from toolcast.providers.base import RequestInput, ToolSpec
+from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -35,7 +35,7 @@ def calls_over(chunks: Iterable[dict[str, Any]]) -> Iterator[int]:
 
 
 GEMINI = Recorded(
-    GoogleWire(),
+    GoogleAdapter(),
     FILES,
     lambda chunk: any("finishReason" in candidate for candidate in chunk.get("candidates", ())),
     calls_over,
@@ -169,8 +169,8 @@ def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
 )
 def test_signatures_go_back_on_the_part_they_came_on(path: Path) -> None:
     said = GEMINI.response(GEMINI.answers[path.name]).message
-    request = GoogleWire().request(
-        Conversation("gemini-2.5-pro", (Message("user", (TextPart("x"),)), said)), Settings()
+    request = GoogleAdapter().request(
+        RequestInput("gemini-2.5-pro", (Message("user", (TextPart("x"),)), said)), Settings()
     )
     assert json.loads(request.body)["contents"][1]["parts"] == list(sent_parts(path))
 
@@ -272,7 +272,7 @@ def again(path: Path) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
     recorded = json.loads(beside(path, "request").read_bytes())
     messages, tools, settings = read_request(recorded)
     model = GEMINI.response(GEMINI.answers[path.name]).model or ""
-    request = GoogleWire().request(Conversation(model, messages, tools), settings)
+    request = GoogleAdapter().request(RequestInput(model, messages, tools), settings)
     return json.loads(request.body), *expected(recorded)
 
 

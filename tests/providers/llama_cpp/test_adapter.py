@@ -10,8 +10,8 @@ import pytest
 from toolcast.errors import BadRequest, MalformedEvent, Overloaded
 from toolcast.events import Finish, TextDelta, ToolCallDone
 from toolcast.messages import Message, ThinkingPart, ToolCallPart, system, tool_result, user
-from toolcast.providers.base import Conversation, NamedTool, Secret, ToolSpec
-from toolcast.providers.llama_cpp.adapter import LlamaCppWire, describe
+from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolSpec
+from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter, describe
 from toolcast.providers.llama_cpp.grammar import grammar
 from toolcast.providers.tool_calls.json_text import Form
 from toolcast.settings import Settings
@@ -20,14 +20,14 @@ ADD = ToolSpec(
     "add", "Adds two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 )
 SING = ToolSpec("sing", "Sings.", {"type": "object", "properties": {"song": {"type": "string"}}})
-WIRE = LlamaCppWire(base_url="http://127.0.0.1:1/v1", api_key=Secret("abcdef"))
+WIRE = LlamaCppAdapter(base_url="http://127.0.0.1:1/v1", api_key=Secret("abcdef"))
 
 
-def _talk(*messages: Message, tools: tuple[ToolSpec, ...] = (ADD,), **about: Any) -> Conversation:
-    return Conversation("smollm2", messages or (user("2 + 3?"),), tools, **about)
+def _talk(*messages: Message, tools: tuple[ToolSpec, ...] = (ADD,), **about: Any) -> RequestInput:
+    return RequestInput("smollm2", messages or (user("2 + 3?"),), tools, **about)
 
 
-def _body(conversation: Conversation, settings: Settings | None = None, wire: LlamaCppWire = WIRE) -> dict[str, Any]:
+def _body(conversation: RequestInput, settings: Settings | None = None, wire: LlamaCppAdapter = WIRE) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(wire.request(conversation, settings or Settings()).body)
     return body
 
@@ -67,7 +67,7 @@ def test_a_grammar_is_written_once_for_the_same_tools(monkeypatch: pytest.Monkey
         return grammar(schema, or_text=or_text)
 
     monkeypatch.setattr("toolcast.providers.llama_cpp.adapter.grammar", counted)
-    wire = LlamaCppWire()
+    wire = LlamaCppAdapter()
     bodies = [
         _body(_talk(user(text), tool_choice=choice), wire=wire)
         for choice in ("required", "auto")
@@ -79,7 +79,7 @@ def test_a_grammar_is_written_once_for_the_same_tools(monkeypatch: pytest.Monkey
 
 def test_auto_leaves_the_choice_to_the_grammar_or_to_the_template() -> None:
     assert "call | TEXT" in _body(_talk())["grammar"]
-    native = LlamaCppWire(native_tools=True)
+    native = LlamaCppAdapter(native_tools=True)
     body = _body(_talk(), wire=native)
     assert "grammar" not in body and body["tools"][0]["function"]["name"] == "add"
     assert "grammar" in _body(_talk(tool_choice="required"), wire=native)
@@ -150,7 +150,7 @@ def test_the_example_of_a_schema(schema: dict[str, Any], example: Any) -> None:
 
 
 def test_the_preflight_is_asked_once() -> None:
-    wire = LlamaCppWire(base_url="http://127.0.0.1:1/v1", api_key=Secret("abcdef"))
+    wire = LlamaCppAdapter(base_url="http://127.0.0.1:1/v1", api_key=Secret("abcdef"))
     talk = _talk(tool_choice=NamedTool("add"))
     assert wire.preflight(_talk(tools=())) is None
     request = wire.preflight(talk)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, create_model
 from support.grammar_models import FIELDS
 from toolcast.errors import BadRequest
 from toolcast.providers.base import ToolSpec
-from toolcast.providers.llama_cpp.grammar import Limits, calls_schema, grammar, parameters_schema
+from toolcast.providers.llama_cpp.grammar import SchemaLimits, calls_schema, grammar, parameters_schema
 
 KNOWN = {
     "$ref", "$defs", "anyOf", "const", "enum", "type", "properties", "required", "additionalProperties",
@@ -21,7 +21,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def _field(type_form: Any, limits: Limits | None = None) -> Any:
+def _field(type_form: Any, limits: SchemaLimits | None = None) -> Any:
     schema = create_model("M", value=(type_form, ...)).model_json_schema()
     return parameters_schema(schema, limits)["properties"]["value"]
 
@@ -134,7 +134,7 @@ def test_the_shape_of(name: str, expected: Any) -> None:
 
 
 def test_limits_are_the_users_to_change() -> None:
-    limits = Limits(string=9, items=2, keys=3, number=10, step=0.5)
+    limits = SchemaLimits(string=9, items=2, keys=3, number=10, step=0.5)
     assert _field(str, limits)["maxLength"] == 9
     assert _field(list[float], limits) == {
         "type": "array",
@@ -173,10 +173,10 @@ def test_schemas_that_pydantic_does_not_write(schema: Any, expected: dict[str, A
 
 
 def test_recursion_ends_in_an_empty_list_and_in_null() -> None:
-    schema = parameters_schema(TypeAdapter(FIELDS["tree"]).json_schema(), Limits(recursion=2))
+    schema = parameters_schema(TypeAdapter(FIELDS["tree"]).json_schema(), SchemaLimits(recursion=2))
     inner = schema["$defs"]["d0"]["properties"]["children"]
     assert inner == {"type": "array", "items": {"type": "null"}, "maxItems": 0}
-    schema = parameters_schema(TypeAdapter(FIELDS["linked list"]).json_schema(), Limits(recursion=1))
+    schema = parameters_schema(TypeAdapter(FIELDS["linked list"]).json_schema(), SchemaLimits(recursion=1))
     assert schema["$defs"]["d0"]["properties"]["next"] == {"type": "null"}
 
 
@@ -201,10 +201,10 @@ def test_what_cannot_be_written(part: dict[str, Any], words: str) -> None:
 
 def test_what_may_be_left_out_is_left_out() -> None:
     node = {"type": "object", "properties": {"x": {"$ref": "#/$defs/E"}}}
-    schema = parameters_schema({"$defs": {"E": node}, "$ref": "#/$defs/E"}, Limits(recursion=1))
+    schema = parameters_schema({"$defs": {"E": node}, "$ref": "#/$defs/E"}, SchemaLimits(recursion=1))
     assert schema["$defs"]["d0"]["properties"] == {}
     table = {"type": "object", "additionalProperties": {"$ref": "#/$defs/E"}}
-    schema = parameters_schema({"$defs": {"E": table}, "$ref": "#/$defs/E"}, Limits(recursion=1))
+    schema = parameters_schema({"$defs": {"E": table}, "$ref": "#/$defs/E"}, SchemaLimits(recursion=1))
     assert schema["$defs"]["d0"]["properties"] == {}
 
 
@@ -220,7 +220,7 @@ def test_the_forms_of_an_answer() -> None:
     either = calls_schema((one, two))
     assert [each["properties"]["name"] for each in either["anyOf"]] == [{"const": "one"}, {"const": "two"}]
     assert set(either["$defs"]) == {"d0", "d1"}
-    several = calls_schema((one,), parallel=True, limits=Limits(calls=4))["properties"]["calls"]
+    several = calls_schema((one,), parallel=True, limits=SchemaLimits(calls=4))["properties"]["calls"]
     assert (several["minItems"], several["maxItems"]) == (1, 4)
 
 

@@ -35,8 +35,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import Conversation, HTTPRequest, NamedTool, Secret, ToolSpec, legal_name
-from toolcast.providers.mistral.adapter import MistralWire
+from toolcast.providers.base import HTTPRequest, NamedTool, RequestInput, Secret, ToolSpec, legal_name
+from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -49,8 +49,8 @@ G = ToolSpec("my tool", "", {"type": "object", "properties": {}})
 
 
 def sent(*messages: Message, settings: Settings | None = None, **about: Any) -> HTTPRequest:
-    conversation = Conversation(**{"model": "mistral-large-latest", "messages": messages or (user("Hi"),), **about})
-    return MistralWire().request(conversation, settings or Settings())
+    conversation = RequestInput(**{"model": "mistral-large-latest", "messages": messages or (user("Hi"),), **about})
+    return MistralAdapter().request(conversation, settings or Settings())
 
 
 def body(*messages: Message, **about: Any) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def body(*messages: Message, **about: Any) -> dict[str, Any]:
 
 
 def test_a_whole_request() -> None:
-    wire = MistralWire(api_key=Secret("k-1"), headers={"X-Mine": "1"})
-    request = wire.request(Conversation("m", (system("Be terse."), user("Hi")), (F, G), NamedTool("f")), Settings())
+    wire = MistralAdapter(api_key=Secret("k-1"), headers={"X-Mine": "1"})
+    request = wire.request(RequestInput("m", (system("Be terse."), user("Hi")), (F, G), NamedTool("f")), Settings())
     assert (wire.provider, request.url) == ("mistral", "https://api.mistral.ai/v1/chat/completions")
     assert request.headers["authorization"] == Secret("Bearer k-1")
     assert request.headers["x-mine"] == "1"
@@ -77,8 +77,8 @@ def test_a_whole_request() -> None:
 
 
 def test_another_address() -> None:
-    wire = MistralWire(base_url="https://api.eu.mistral.ai/v1/")
-    request = wire.request(Conversation("m", (user("Hi"),), stream=False), Settings())
+    wire = MistralAdapter(base_url="https://api.eu.mistral.ai/v1/")
+    request = wire.request(RequestInput("m", (user("Hi"),), stream=False), Settings())
     assert request.url == "https://api.eu.mistral.ai/v1/chat/completions"
 
 
@@ -252,7 +252,7 @@ def stream(*chunks: bytes) -> bytes:
 
 
 def decode(*pieces: bytes, **about: Any) -> list[Event]:
-    decoder = MistralWire().decoder(Conversation(**{"model": "m", "messages": (), "tools": (F, G), **about}))
+    decoder = MistralAdapter().decoder(RequestInput(**{"model": "m", "messages": (), "tools": (F, G), **about}))
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
 
 
@@ -464,7 +464,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("status", "body", "error", "said"), ERRORS)
 def test_error_bodies(status: int, body: bytes, error: type[LLMError], said: str) -> None:
-    found = MistralWire().error(status, {"mistral-correlation-id": "c1"}, body)
+    found = MistralAdapter().error(status, {"mistral-correlation-id": "c1"}, body)
     assert type(found) is error
     assert said in found.message
     assert found.request_id == "c1"

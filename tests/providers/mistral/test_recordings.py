@@ -12,12 +12,12 @@ from support.recordings import Recorded, beside
 from support.shared_data import needs_shared, recordings
 from toolcast.events import Finish
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, user
-from toolcast.providers.base import Conversation, ToolSpec
-from toolcast.providers.mistral.adapter import MistralWire
+from toolcast.providers.base import RequestInput, ToolSpec
+from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.settings import Settings
 
 MISTRAL = Recorded(
-    MistralWire(), recordings("mistral-chat"), lambda chunk: chunk.get("choices", [{}])[0].get("finish_reason")
+    MistralAdapter(), recordings("mistral-chat"), lambda chunk: chunk.get("choices", [{}])[0].get("finish_reason")
 )
 
 
@@ -77,7 +77,7 @@ def test_thoughts_go_back_as_they_came(name: str) -> None:
     assert thought.opaque is not None
     kept = thought.opaque["mistral"]
     assert {name: kept[name] for name in chunk} == chunk
-    request = MistralWire().request(Conversation("magistral-medium-latest", (user("x"), said)), Settings())
+    request = MistralAdapter().request(RequestInput("magistral-medium-latest", (user("x"), said)), Settings())
     assert json.loads(request.body)["messages"][1] == {
         "role": "assistant",
         "content": [kept, {"type": "text", "text": text.text}],
@@ -99,7 +99,7 @@ REQUESTS = MISTRAL.with_a("request")
 DIFFERENCES = {"parallel_tool_calls": "sent with tools: toolcast says whether it reads more than one call"}
 
 
-def read_request(body: dict[str, Any]) -> Conversation:
+def read_request(body: dict[str, Any]) -> RequestInput:
     """What a recorded body says, in messages and tools."""
     assert body.keys() <= {"messages", "model", "stream", "tools", "tool_choice"}
     tools = [
@@ -107,7 +107,7 @@ def read_request(body: dict[str, Any]) -> Conversation:
         for tool in body.get("tools", ())
     ]
     choice = {"any": "required"}.get(body.get("tool_choice", ""))
-    return Conversation(body["model"], tuple(map(read_message, body["messages"])), tuple(tools), choice)
+    return RequestInput(body["model"], tuple(map(read_message, body["messages"])), tuple(tools), choice)
 
 
 def read_message(message: dict[str, Any]) -> Message:
@@ -123,7 +123,7 @@ def read_message(message: dict[str, Any]) -> Message:
 @pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.name)
 def test_the_request_is_sent_again(path: Path) -> None:
     recorded = json.loads(beside(path, "request").read_bytes())
-    made = json.loads(MistralWire().request(read_request(recorded), Settings()).body)
+    made = json.loads(MistralAdapter().request(read_request(recorded), Settings()).body)
     assert made == recorded | ({"parallel_tool_calls": False} if "tools" in recorded else {})
     assert made.keys() - recorded.keys() <= DIFFERENCES.keys()
 

@@ -43,8 +43,8 @@ from toolcast.messages import (
     system,
     user,
 )
-from toolcast.providers.base import Conversation, NamedTool, Secret, ToolChoice, ToolSpec
-from toolcast.providers.ollama.adapter import OllamaWire, ollama_url
+from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolChoice, ToolSpec
+from toolcast.providers.ollama.adapter import OllamaAdapter, ollama_url
 from toolcast.settings import Settings
 from toolcast.usage import Usage
 
@@ -59,7 +59,7 @@ class Album(BaseModel):
 
 ADD = ToolSpec("add.up", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 ALBUM = ToolSpec("album", "Makes an album.", Album.model_json_schema())
-WIRE = OllamaWire(api_key=Secret("abcdef"), headers={"X-Own": "1"})
+WIRE = OllamaAdapter(api_key=Secret("abcdef"), headers={"X-Own": "1"})
 
 
 @pytest.mark.parametrize(
@@ -102,20 +102,20 @@ def test_a_host_that_is_none_shows_no_password(host: str) -> None:
 
 
 def _body(*messages: Message, settings: Settings | None = None, **about: Any) -> dict[str, Any]:
-    request = WIRE.request(Conversation("qwen3", messages, **about), settings or Settings())
+    request = WIRE.request(RequestInput("qwen3", messages, **about), settings or Settings())
     body: dict[str, Any] = json.loads(request.body)
     return body
 
 
 def test_the_request_around_the_body() -> None:
-    request = WIRE.request(Conversation("qwen3", (user("hi"),)), Settings())
+    request = WIRE.request(RequestInput("qwen3", (user("hi"),)), Settings())
     assert (request.method, request.url) == ("POST", "http://127.0.0.1:11434/api/chat")
     assert request.headers["authorization"] == Secret("Bearer abcdef")
     assert request.headers["x-own"] == "1"
     assert json.loads(request.body) == {
         "model": "qwen3", "messages": [{"role": "user", "content": "hi"}], "stream": True,
     }  # fmt: skip
-    bare = OllamaWire(base_url="http://box:1/").request(Conversation("m", ()), Settings())
+    bare = OllamaAdapter(base_url="http://box:1/").request(RequestInput("m", ()), Settings())
     assert bare.url == "http://box:1/api/chat"
     assert "authorization" not in bare.headers
 
@@ -245,7 +245,7 @@ def _joined(events: list[Event]) -> list[Event]:
 
 
 def _read(pieces: list[bytes], choice: ToolChoice = None) -> list[Event] | tuple[type[LLMError], str]:
-    decoder = WIRE.decoder(Conversation("qwen3", (), (ADD, ALBUM), choice))
+    decoder = WIRE.decoder(RequestInput("qwen3", (), (ADD, ALBUM), choice))
     out: list[Event] = []
     try:
         for piece in pieces:
@@ -392,7 +392,7 @@ def test_what_ends_in_an_error(body: bytes, kind: type[LLMError], words: str) ->
 
 
 def test_an_error_comes_after_what_came_before_it_and_again() -> None:
-    decoder = WIRE.decoder(Conversation("qwen3", ()))
+    decoder = WIRE.decoder(RequestInput("qwen3", ()))
     assert not decoder.failed
     assert decoder.feed(_line({"content": "a"}) + b'\n{"error":"boom"}\n') == [TextDelta("a")]
     assert decoder.failed

@@ -51,9 +51,9 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import Conversation, Decoder, NamedTool, Secret, ToolSpec
-from toolcast.providers.chat_completions.services import GENERIC, LLAMA_CPP, MOONSHOT, OPENAI, QWEN, Service
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.base import NamedTool, RequestInput, ResponseDecoder, Secret, ToolSpec
+from toolcast.providers.chat_completions.services import GENERIC, LLAMA_CPP, MOONSHOT, OPENAI, QWEN, ServiceSpec
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.usage import Usage
@@ -67,22 +67,22 @@ G = ToolSpec("my tool", "Does g.", {"type": "object", "additionalProperties": {"
 
 
 def body(
-    *messages: Message, service: Service = OPENAI, settings: Settings | None = None, **about: Any
+    *messages: Message, service: ServiceSpec = OPENAI, settings: Settings | None = None, **about: Any
 ) -> dict[str, Any]:
-    conversation = Conversation(**{"model": "gpt-5.4", "messages": messages or (user("Hi"),), **about})
-    request = OpenAIResponsesWire(service).request(conversation, settings or Settings())
+    conversation = RequestInput(**{"model": "gpt-5.4", "messages": messages or (user("Hi"),), **about})
+    request = OpenAIResponsesAdapter(service).request(conversation, settings or Settings())
     return json.loads(request.body)
 
 
-def notes(service: Service, settings: Settings, **about: Any) -> tuple[str, ...]:
-    conversation = Conversation(**{"model": "gpt-5.4", "messages": (user("Hi"),), **about})
-    return OpenAIResponsesWire(service).request(conversation, settings).notes
+def notes(service: ServiceSpec, settings: Settings, **about: Any) -> tuple[str, ...]:
+    conversation = RequestInput(**{"model": "gpt-5.4", "messages": (user("Hi"),), **about})
+    return OpenAIResponsesAdapter(service).request(conversation, settings).notes
 
 
 def test_a_whole_request() -> None:
-    wire = OpenAIResponsesWire(OPENAI, api_key=Secret("sk-1"), headers={"X-Mine": "1"})
+    wire = OpenAIResponsesAdapter(OPENAI, api_key=Secret("sk-1"), headers={"X-Mine": "1"})
     asked = (system("Be terse."), system("Be kind."), user("Hi"), system("Now."))
-    request = wire.request(Conversation("gpt-5.4", asked, (F,), NamedTool("f")), Settings(max_tokens=9))
+    request = wire.request(RequestInput("gpt-5.4", asked, (F,), NamedTool("f")), Settings(max_tokens=9))
     assert (request.method, request.url) == ("POST", "https://api.openai.com/v1/responses")
     assert request.headers["authorization"] == Secret("Bearer sk-1")
     assert request.headers["x-mine"] == "1"
@@ -112,8 +112,8 @@ def test_a_whole_request() -> None:
     ],
 )
 def test_where_a_request_goes(base_url: str | None, url: str) -> None:
-    wire = OpenAIResponsesWire(OPENAI, base_url=base_url)
-    request = wire.request(Conversation("m", (user("Hi"),), stream=False), Settings())
+    wire = OpenAIResponsesAdapter(OPENAI, base_url=base_url)
+    request = wire.request(RequestInput("m", (user("Hi"),), stream=False), Settings())
     assert request.url == url
     assert request.headers == {"content-type": "application/json", "accept": "application/json"}
 
@@ -173,7 +173,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("service", "message", "named"), REFUSED)
-def test_content_that_cannot_be_sent(service: Service, message: Message, named: str) -> None:
+def test_content_that_cannot_be_sent(service: ServiceSpec, message: Message, named: str) -> None:
     for messages in ((message,), (user("Hi"), message)):
         with pytest.raises(BadRequest, match=named) as caught:
             body(*messages, service=service)
@@ -265,7 +265,7 @@ def test_thoughts_go_back_byte_for_byte() -> None:
                  f'{{"type":"response.output_item.done","output_index":0,"item":{item}}}',
                  *text("Hi", 1), done())  # fmt: skip
     answer = Message.from_dict(folded(decode(stream)).message().to_dict())
-    request = OpenAIResponsesWire(OPENAI).request(Conversation("gpt-5.4", (user("Hi"), answer)), Settings())
+    request = OpenAIResponsesAdapter(OPENAI).request(RequestInput("gpt-5.4", (user("Hi"), answer)), Settings())
     assert item.encode() in request.body
 
 
@@ -294,7 +294,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("service", "choice", "sent", "tools"), CHOICES)
-def test_tool_choice(service: Service, choice: Any, sent: Any, tools: int) -> None:
+def test_tool_choice(service: ServiceSpec, choice: Any, sent: Any, tools: int) -> None:
     found = body(service=service, tools=(F, G), tool_choice=choice)
     assert found.get("tool_choice") == sent
     assert len(found["tools"]) == tools
@@ -386,10 +386,10 @@ def test_settings() -> None:
         (OPENAI, 1000, {"effort": "low", "summary": "auto"}),
         (OPENAI, False, {"effort": "none"}),
         (OPENAI, None, None),
-        (Service("mute", "http://x", thinking_in=None), True, None),
+        (ServiceSpec("mute", "http://x", thinking_in=None), True, None),
     ],
 )
-def test_thinking(service: Service, thinking: Any, sent: Any) -> None:
+def test_thinking(service: ServiceSpec, thinking: Any, sent: Any) -> None:
     settings = Settings(thinking=thinking)
     assert body(service=service, settings=settings).get("reasoning") == sent
     assert notes(service, settings) == (("thinking",) if service.name == "mute" else ())
@@ -403,7 +403,7 @@ def test_extra_adds_to_what_is_asked_of_the_thinking() -> None:
 
 
 def test_errors_name_the_service_and_hide_the_key() -> None:
-    wire = OpenAIResponsesWire(OPENAI, api_key=Secret("sk-secret"))
+    wire = OpenAIResponsesAdapter(OPENAI, api_key=Secret("sk-secret"))
     error = wire.error(401, {"x-request-id": "r"}, b'{"error":{"message":"bad sk-secret"}}')
     assert isinstance(error, AuthFailed)
     assert (wire.provider, error.provider, error.request_id) == ("openai", "openai", "r")
@@ -413,9 +413,9 @@ def test_errors_name_the_service_and_hide_the_key() -> None:
 # -- answers
 
 
-def decoder(**about: Any) -> Decoder:
-    conversation = Conversation(**{"model": "m", "messages": (), "tools": (F, G), **about})
-    return OpenAIResponsesWire(GENERIC, api_key=Secret("sk-secret")).decoder(conversation)
+def decoder(**about: Any) -> ResponseDecoder:
+    conversation = RequestInput(**{"model": "m", "messages": (), "tools": (F, G), **about})
+    return OpenAIResponsesAdapter(GENERIC, api_key=Secret("sk-secret")).decoder(conversation)
 
 
 class Ended(Exception):

@@ -18,9 +18,9 @@ from support.shared_data import needs_shared, recordings
 from toolcast.errors import QuotaExceeded, StreamTruncated
 from toolcast.events import ChatResponse, Event, Finish, RawEvent, UsageReport
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, system, user
-from toolcast.providers.base import Conversation, ToolSpec
+from toolcast.providers.base import RequestInput, ToolSpec
 from toolcast.providers.chat_completions.services import OPENAI
-from toolcast.providers.openai.responses import OpenAIResponsesWire
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
 
 # Listed as a stream of this protocol, but its chunks are chat completions; and a failure.
@@ -38,7 +38,7 @@ def calls_over(events: Iterable[dict[str, Any]]) -> Iterator[int]:
 
 
 RESPONSES = Recorded(
-    OpenAIResponsesWire(OPENAI),
+    OpenAIResponsesAdapter(OPENAI),
     [path for path in PATHS if path.name not in (CHAT, FAILED)],
     lambda event: event.get("type") == "response.completed",
     calls_over,
@@ -177,8 +177,8 @@ def test_thoughts_that_the_service_encrypted_go_back_byte_for_byte() -> None:
     response = RESPONSES.response(body)
     done = [event for event in payloads(body) if event["type"] == "response.output_item.done"]
     item = next(event["item"] for event in done if event["item"]["type"] == "reasoning")
-    asked = Conversation("m", (user("12 + 7?"), response.message))
-    sent = json.loads(OpenAIResponsesWire(OPENAI).request(asked, Settings()).body)["input"]
+    asked = RequestInput("m", (user("12 + 7?"), response.message))
+    sent = json.loads(OpenAIResponsesAdapter(OPENAI).request(asked, Settings()).body)["input"]
     assert [each.get("type") for each in sent] == [None, "reasoning", "function_call"]
     assert json.dumps(sent[1]) == json.dumps(item)
     assert len(sent[1]["encrypted_content"]) > 500
@@ -211,7 +211,7 @@ DIFFERENCES = {
 }
 
 
-def conversation_of(body: dict[str, Any]) -> Conversation:
+def conversation_of(body: dict[str, Any]) -> RequestInput:
     """The recorded request in toolcast's words."""
     messages: list[Message] = []
     said: list[Part] = []
@@ -233,7 +233,7 @@ def conversation_of(body: dict[str, Any]) -> Conversation:
         if tool["type"] == "function"
     )
     choice = body.get("tool_choice") if tools else None
-    return Conversation(body["model"], tuple(messages), tools, choice, stream=body["stream"])
+    return RequestInput(body["model"], tuple(messages), tools, choice, stream=body["stream"])
 
 
 def parts_of(item: dict[str, Any]) -> Iterator[Part]:
@@ -271,7 +271,7 @@ def is_foreign(item: Any) -> bool:
 
 def found_differences(path: Path) -> set[str]:
     body = json.loads(path.read_text())
-    request = OpenAIResponsesWire(OPENAI).request(conversation_of(body), settings_of(body))
+    request = OpenAIResponsesAdapter(OPENAI).request(conversation_of(body), settings_of(body))
     assert request.notes == ()
     return set(differences(body, json.loads(request.body), is_foreign))
 

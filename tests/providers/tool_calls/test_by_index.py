@@ -15,7 +15,7 @@ from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, T
 from toolcast.providers.base import ToolNames, ToolSpec
 from toolcast.providers.tool_calls import by_index
 from toolcast.providers.tool_calls.by_index import MOST_CALLS, ToolCalls
-from toolcast.text_buffer import MANY
+from toolcast.text_buffer import JOIN_THRESHOLD
 
 NAMES = ("f", "g", "get", "get_weather", "my tool")
 TOOLS = [ToolSpec(name, "", {}) for name in NAMES]
@@ -325,9 +325,9 @@ def test_any_entries_give_whole_stories(deltas: list[Any], cut: bool) -> None:
 # -- calls of very many fragments, which are packed on the way ---------------------------------------------------------
 
 
-LONG_TEXT = json.dumps({"words": [f"word {number}" for number in range(MANY)]})
+LONG_TEXT = json.dumps({"words": [f"word {number}" for number in range(JOIN_THRESHOLD)]})
 PIECES = [LONG_TEXT[start : start + 2] for start in range(0, len(LONG_TEXT), 2)]
-assert len(PIECES) > 3 * MANY
+assert len(PIECES) > 3 * JOIN_THRESHOLD
 
 
 def test_many_fragments_are_packed_and_all_there() -> None:
@@ -336,8 +336,8 @@ def test_many_fragments_are_packed_and_all_there() -> None:
     for piece in PIECES:
         calls.take([entry(0, arguments=piece)], out)
     (call,) = calls._calls
-    assert len(call.blocks) == len(PIECES) // MANY
-    assert len(call.pieces) < MANY
+    assert len(call.blocks) == len(PIECES) // JOIN_THRESHOLD
+    assert len(call.pieces) < JOIN_THRESHOLD
     assert streamed(out, "x") == LONG_TEXT
     calls.finish(out)
     assert out[-1] == ToolCallDone("x", "f", LONG_TEXT)
@@ -364,7 +364,17 @@ def test_another_object_after_a_pack_stays(again: str) -> None:
     assert calls_of(out) == [("x", "f", LONG_TEXT + again)]
 
 
-@pytest.mark.parametrize("before", [MANY - 2, MANY - 1, MANY, MANY + 1, 2 * MANY - 1, 2 * MANY])
+@pytest.mark.parametrize(
+    "before",
+    [
+        JOIN_THRESHOLD - 2,
+        JOIN_THRESHOLD - 1,
+        JOIN_THRESHOLD,
+        JOIN_THRESHOLD + 1,
+        2 * JOIN_THRESHOLD - 1,
+        2 * JOIN_THRESHOLD,
+    ],
+)
 def test_an_object_that_is_complete_at_a_pack(before: int) -> None:
     """The closing bracket is the newest fragment, which is left where it can be seen."""
     pieces = ['{"a": "', *["x"] * (before - 2), '"}']
@@ -377,7 +387,7 @@ def test_an_object_that_is_complete_at_a_pack(before: int) -> None:
 
 def test_scanning_goes_on_across_a_pack() -> None:
     """Objects inside of a list begin with what a second object would begin with, so that each is looked at."""
-    rows = [f'{{"n":{number}}}' for number in range(2 * MANY)]
+    rows = [f'{{"n":{number}}}' for number in range(2 * JOIN_THRESHOLD)]
     pieces = ['{"rows":[', *(part for row in rows for part in (row, ",")), '{"n":', "0", "}", "]}"]
     text = "".join(pieces)
     out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*pieces, text]))
@@ -387,14 +397,14 @@ def test_scanning_goes_on_across_a_pack() -> None:
 
 def test_scanning_that_failed_before_a_pack_stays_failed() -> None:
     """Text that is no JSON is never followed by a second object."""
-    pieces = ['{"a"', "}", "{", "}", *["x"] * (2 * MANY), "}", A]
+    pieces = ['{"a"', "}", "{", "}", *["x"] * (2 * JOIN_THRESHOLD), "}", A]
     out = read(entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in pieces))
     assert calls_of(out) == [("x", "f", "".join(pieces))]
 
 
 @pytest.mark.parametrize("looks", [1, 2, 7])
 def test_scanning_begun_before_a_pack_reads_each_fragment_once(looks: int) -> None:
-    text = ['{"a": [', *["[{}", "],"] * looks, *["1,"] * (2 * MANY), *["[{}", "],"] * looks, "0]}"]
+    text = ['{"a": [', *["[{}", "],"] * looks, *["1,"] * (2 * JOIN_THRESHOLD), *["[{}", "],"] * looks, "0]}"]
     calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
     for piece in text:
         calls.take([entry(0, "x", "f", piece)] if piece is text[0] else [entry(0, arguments=piece)], out)
@@ -425,7 +435,7 @@ def test_packing_early_makes_no_difference(value: Any, cuts: list[int], many: in
     deltas = [entry(0, "x", "f", ""), *(entry(0, arguments=piece) for piece in [*pieces_of(text, cuts), text])]
     unpacked = read(*deltas)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_index, "MANY", many)
+        patch.setattr(by_index, "JOIN_THRESHOLD", many)
         assert read(*deltas) == unpacked
 
 

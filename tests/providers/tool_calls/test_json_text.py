@@ -22,7 +22,7 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, ToolCallPart
-from toolcast.providers.base import Conversation, NamedTool, ToolChoice, ToolSpec
+from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
 from toolcast.providers.tool_calls.json_text import (
     ForcedCalls,
     ForcedDecoder,
@@ -167,7 +167,7 @@ OFFERED = (ADD, SING)
     ],
 )
 def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: Form | None) -> None:
-    assert form_of(Conversation("m", (), OFFERED, choice)) == expected
+    assert form_of(RequestInput("m", (), OFFERED, choice)) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: Form | None) 
 )
 def test_a_choice_that_cannot_be(tools: tuple[ToolSpec, ...], choice: ToolChoice, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
-        form_of(Conversation("m", (), tools, choice))
+        form_of(RequestInput("m", (), tools, choice))
 
 
 def test_no_tools_and_calls_made_before() -> None:
-    assert form_of(Conversation("m", ())) is None
+    assert form_of(RequestInput("m", ())) is None
     made = Message("assistant", (ToolCallPart("1", "add"), ToolCallPart("2", "add")))
-    assert Conversation("m", (made, made)).calls_before == 4
+    assert RequestInput("m", (made, made)).calls_before == 4
 
 
 def test_a_choice_at_the_root_becomes_a_list() -> None:

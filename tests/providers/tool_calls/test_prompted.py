@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
 from toolcast.parsing.lenient_json import lenient
-from toolcast.providers.base import Conversation, NamedTool, ToolChoice, ToolSpec
+from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
 from toolcast.providers.tool_calls.json_text import Form, form_of
 from toolcast.providers.tool_calls.prompted import PromptedCalls, prompted
 
@@ -147,7 +147,7 @@ def test_what_was_read_is_mended_later() -> None:
 
 
 def asked(*messages: Message, tools: tuple[ToolSpec, ...] = (ADD,), choice: ToolChoice = None) -> list[Message]:
-    conversation = Conversation("m", messages, tools, choice or NamedTool("add"), mode="prompted")
+    conversation = RequestInput("m", messages, tools, choice or NamedTool("add"), mode="prompted")
     form = form_of(conversation)
     assert form is not None
     return list(prompted(messages, form))

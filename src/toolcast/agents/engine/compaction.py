@@ -58,7 +58,7 @@ class Compaction:
         if self.at is not None and self.at <= self.keep:
             raise ValueError(f"at={self.at} must be above keep={self.keep}, or every request would shorten the history")
 
-    def cut(self, history: Sequence[Message]) -> Cut | None:
+    def cut(self, history: Sequence[Message]) -> HistorySplit | None:
         """A sound `history` in two parts; None where nothing of it can go."""
         fixed = estimated_tokens(message for message in history if message.role == "system")
         length = estimated_tokens(history) - fixed
@@ -68,10 +68,10 @@ class Compaction:
         parts: tuple[list[Message], list[Message]] = ([], [])
         for at, message in enumerate(history):
             parts[at in gone].append(message)
-        return Cut(tuple(parts[True]), tuple(parts[False]))
+        return HistorySplit(tuple(parts[True]), tuple(parts[False]))
 
 
-class Cut(NamedTuple):
+class HistorySplit(NamedTuple):
     """A history in two parts: what is taken `out`, and what is `kept`."""
 
     out: tuple[Message, ...]

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from ...approvals import Answer
+from ...approvals import ApprovalDecision
 from ...llms.base import FunctionCallingLLM
 from ...messages import Message
 from ...settings import Settings
 from ...states import Observer
 from ...tools.callable_tool import CallableTool
 from ...tools.options import check_output_limit, check_timeout
-from ...usage import Budget, Spending
+from ...usage import Budget, BudgetTracker
 from ..permissions.permissions import Permissions
 from .compaction import Compaction
 from .typed_output import TypedOutput
@@ -49,7 +49,7 @@ _WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setup:
+class EngineConfig:
     """How turns are made: with which LLM and tools, within which limits."""
 
     llm: FunctionCallingLLM
@@ -81,7 +81,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class TurnRequest:
     """What one turn is to do: what was said (nothing: go on), the typed result wanted, answers that are due.
 
     `checkpoint` is called whenever the transcript has changed, and always before a tool runs; what it raises ends
@@ -90,6 +90,6 @@ class Task:
 
     said: tuple[Message, ...] = ()
     typed: TypedOutput | None = None
-    answers: tuple[Answer, ...] = ()
-    spending: Spending | None = None
+    answers: tuple[ApprovalDecision, ...] = ()
+    spending: BudgetTracker | None = None
     checkpoint: Callable[[], object] = lambda: None

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ...approvals import Answer
+from ...approvals import ApprovalDecision
 from ...messages import Message, ToolResultPart, tool_result
-from ...usage import NO_USAGE, Budget, Spending, Usage
+from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compacted
 from .history import Ids, repaired, unanswered
@@ -27,18 +27,18 @@ BROKEN_OFF: Final = (
 )
 
 
-class Transcript:
+class Conversation:
     """The history and what belongs to it. One engine writes it, one turn at a time."""
 
     def __init__(
-        self, history: Iterable[Message] = (), budget: Budget | None = None, parent: Spending | None = None
+        self, history: Iterable[Message] = (), budget: Budget | None = None, parent: BudgetTracker | None = None
     ) -> None:
-        self.history: list[Message] = sound(history)
+        self.history: list[Message] = is_valid(history)
         self.usage: Usage = NO_USAGE
-        self.spending: Spending = Spending(budget, parent)
+        self.spending: BudgetTracker = BudgetTracker(budget, parent)
         self.remembered: list[Rule] = []
         self.started: set[str] = set()
-        self.answers: dict[str, Answer] = {}  # what people said of calls that have no result yet
+        self.answers: dict[str, ApprovalDecision] = {}  # what people said of calls that have no result yet
         self.injected: list[Message] = []
         self.turns: int = 0
         self.end: str | None = None  # how the last turn ended; None while it goes on
@@ -119,19 +119,19 @@ class Transcript:
 
     def restore(self, state: SessionState) -> None:
         """Become what `state` was made from."""
-        self.rewrite(sound(state.history))
+        self.rewrite(is_valid(state.history))
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:
             self.spending.restore(state.spent)
         self.remembered = [Rule.from_dict(rule) for rule in state.remembered]
         self.started = set(state.started)
-        answers = [Answer.from_dict(answer) for answer in state.answers]
+        answers = [ApprovalDecision.from_dict(answer) for answer in state.answers]
         self.answers = {answer.call_id: answer for answer in answers}
         self.injected = list(state.injected)
         self.added, self.context_tokens = [], 0
 
 
-def sound(history: Iterable[Message]) -> list[Message]:
+def is_valid(history: Iterable[Message]) -> list[Message]:
     """A history from outside as every service takes it. Calls that it ends in stay open: they may still be run."""
     mended = list(repaired(list(history), _LOST))
     while mended and any(isinstance(part, ToolResultPart) and part.content is _LOST for part in mended[-1].parts):
@@ -139,5 +139,5 @@ def sound(history: Iterable[Message]) -> list[Message]:
     return mended
 
 
-_NOTHING: Final = Spending().to_dict()
+_NOTHING: Final = BudgetTracker().to_dict()
 _LOST = "The result of this call is not known."

@@ -19,7 +19,7 @@ from weakref import ref
 
 from typing_extensions import TypeForm, TypeVar
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support import sync_driver
 from ...cancellation import Cancellation
 from ...errors import IllegalState
@@ -32,13 +32,13 @@ from ...settings import Settings
 from ...states import TURN, Observer, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
-from ...transport.network import Outside
+from ...transport.network import IOBackend
 from ...turn import Turn
-from ...usage import Budget, Spending, Usage
+from ...usage import Budget, BudgetTracker, Usage
 from ..permissions.permissions import UNGUARDED, Permissions
 from .compaction import Compaction
-from .config import Setup, Task, ToolErrors
-from .conversation import Transcript
+from .config import EngineConfig, ToolErrors, TurnRequest
+from .conversation import Conversation
 from .history import faults, unanswered
 from .session_state import SessionState, difference, fold, opened
 from .tool_phase import requests_for
@@ -87,7 +87,7 @@ class Engine:
         observer: Observer | None = None,
     ) -> None:
         require_text("system_prompt", system_prompt)
-        setup = Setup(
+        setup = EngineConfig(
             llm=chosen_llm(llm),
             tools=as_tools(tools),
             permissions=UNGUARDED if permissions is None else permissions,
@@ -107,7 +107,9 @@ class Engine:
         )
         self._make(setup, as_messages(history))
 
-    def _make(self, setup: Setup, history: Sequence[Message] = (), context: ToolContext[Any] | None = None) -> None:
+    def _make(
+        self, setup: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
+    ) -> None:
         """Begin with this history; a `context` is that of the tool that the engine works for."""
         self._setup = setup
         self._parent = None if context is None else context.cancellation
@@ -115,12 +117,12 @@ class Engine:
         self._session: ref[Any] | None = None  # the one that is open with this engine
         self._one_at_a_time = Lock()
         spending = None if context is None else context.spending
-        self.transcript: Transcript = Transcript(history, setup.budget, spending)
+        self.transcript: Conversation = Conversation(history, setup.budget, spending)
 
     # What there is.
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> EngineConfig:
         """How its turns are made."""
         return self._setup
 
@@ -171,7 +173,7 @@ class Engine:
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
         """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`, `TurnFailed`.
@@ -190,7 +192,7 @@ class Engine:
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
         """A whole turn, awaited: see `submit`."""
@@ -202,7 +204,7 @@ class Engine:
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> TurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is asked for. See `submit`."""
@@ -214,7 +216,7 @@ class Engine:
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> AsyncTurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is awaited. See `submit`."""
@@ -240,7 +242,7 @@ class Engine:
         """Forget the history, what it cost and what was allowed."""
         self._must_be_idle("reset")
         self._flow = None
-        self.transcript = Transcript(budget=self._setup.budget, parent=self.transcript.spending.parent)
+        self.transcript = Conversation(budget=self._setup.budget, parent=self.transcript.spending.parent)
 
     def snapshot(self) -> dict[str, Any]:
         """All that the engine remembers, as plain JSON-ready data."""
@@ -318,18 +320,20 @@ class Engine:
         self,
         said: Messages | None,
         output_cls: Any,
-        answers: Iterable[Answer],
+        answers: Iterable[ApprovalDecision],
         *,
         concurrent: bool,
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnFlow:
-        """A turn for who drives it himself, begun: see `Task` (turn_flow.py) for the `checkpoint`."""
+        """A turn for who drives it himself, begun: see `TurnRequest` (turn_flow.py) for the `checkpoint`."""
         task = self._task(said, output_cls, answers, None)
         if checkpoint is not None:
             task = replace(task, checkpoint=checkpoint)
         return self._begin(task, self.llm.async_outside() if concurrent else self.llm.sync_outside())
 
-    def _task(self, said: Messages | None, output_cls: Any, answers: Iterable[Answer], budget: Budget | None) -> Task:
+    def _task(
+        self, said: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
+    ) -> TurnRequest:
         messages: Sequence[Message] = () if said is None else _sound(as_messages(said))
         if not messages and not self.transcript.history:
             raise ValueError("nothing was said, and there is no history to go on with; submit() wants some text")
@@ -339,8 +343,8 @@ class Engine:
         typed = None if output_cls is None else TypedOutput(output_cls, self._setup.max_attempts)
         if typed is not None:
             as_tools((*self.tools, *typed.tools))  # raises where two have one name
-        spending = None if budget is None else Spending(budget, self.transcript.spending)
-        return Task(tuple(messages), typed, given, spending)
+        spending = None if budget is None else BudgetTracker(budget, self.transcript.spending)
+        return TurnRequest(tuple(messages), typed, given, spending)
 
     def _check_answers(self, answers: Sequence[object], said: Sequence[Message]) -> None:
         """Raises where an answer would be lost, or could be taken for one to another call."""
@@ -348,13 +352,13 @@ class Engine:
             raise ValueError("answers go on with the turn that waits for them: submit(answers=[...]) without text")
         waiting = {call.id for call in unanswered(self.transcript.history)}
         for answer in answers:
-            if not isinstance(answer, Answer):
+            if not isinstance(answer, ApprovalDecision):
                 raise TypeError(f"{answer!r:.100} is no answer; a request of engine.pending makes one: request.allow()")
             if answer.call_id not in waiting:
                 raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
             waiting.remove(answer.call_id)
 
-    def _begin(self, task: Task, outside: Outside) -> TurnFlow:
+    def _begin(self, task: TurnRequest, outside: IOBackend) -> TurnFlow:
         """The turn that the engine is in from now on."""
         with self._one_at_a_time:
             self._must_be_idle("begin a turn")

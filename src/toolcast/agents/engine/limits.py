@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from ...errors import BudgetExceeded, RepeatedCall, RoundsExceeded
 from ...messages import ToolCallPart
-from ...usage import Spending
-from .config import Setup
+from ...usage import BudgetTracker
+from .config import EngineConfig
 
 
-class Limits:
+class TurnLimits:
     """Counts what one turn does, and raises a `TurnStopped` where that is too much."""
 
-    def __init__(self, setup: Setup, spending: Spending) -> None:
+    def __init__(self, setup: EngineConfig, spending: BudgetTracker) -> None:
         self.rounds: int = 0
-        self.spending: Spending = spending
+        self.spending: BudgetTracker = spending
         self._setup = setup
         self._last: tuple[str, str] = ("", "")
         self._times = 0

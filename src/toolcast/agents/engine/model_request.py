@@ -16,28 +16,28 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
-from ...llms.request import Ask
+from ...llms.request import ChatRequest
 from ...llms.request_state import by, start_call
-from ...parsing.partial_value import MISSING, Growing, plan_for
+from ...parsing.partial_value import MISSING, PartialValue, plan_for
 from ...providers.base import Mode
-from ...transport.network import Outside
+from ...transport.network import IOBackend
 from ...usage import Usage
-from .config import Setup
-from .conversation import Transcript
+from .config import EngineConfig
+from .conversation import Conversation
 from .typed_output import TypedOutput
 
 _OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)
 
 
-class Round:
+class ModelRequest:
     """A request that goes out with the first `pull`, and what has been heard of its answer."""
 
     def __init__(
         self,
-        setup: Setup,
-        transcript: Transcript,
+        setup: EngineConfig,
+        transcript: Conversation,
         typed: TypedOutput | None,
-        outside: Outside,
+        outside: IOBackend,
         *,
         last: bool = False,
         left: float | None = None,
@@ -51,7 +51,7 @@ class Round:
         self._ids = transcript.ids
         self._typed = typed
         self._named: dict[str, str] = {}  # the ids of calls, by those that the service gave them
-        self._growing: dict[str, Growing] = {}  # arguments that somebody looks at
+        self._growing: dict[str, PartialValue] = {}  # arguments that somebody looks at
         ask = _ask(setup, transcript, typed, last)
         if typed is not None:
             typed.listen()
@@ -108,7 +108,7 @@ class Round:
                 return None
             tool = self._setup.by_name.get(call.name)
             plan = plan_for(dict[str, Any] if tool is None else tool.arguments_type)
-            growing = self._growing[id] = Growing(plan, wrapped=tool is not None and tool.wrapped, fail_fast=False)
+            growing = self._growing[id] = PartialValue(plan, wrapped=tool is not None and tool.wrapped, fail_fast=False)
             growing.feed(call.arguments)
         return None if growing.value is MISSING else growing.value
 
@@ -126,7 +126,7 @@ class Round:
         return event
 
 
-def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None, last: bool) -> Ask:
+def _ask(setup: EngineConfig, transcript: Conversation, typed: TypedOutput | None, last: bool) -> ChatRequest:
     """The question: the whole history, and the tools. A typed result must be given, other tools may be called before.
 
     A model that is known to have no tools is offered none; a typed result is then asked for without them.
@@ -137,11 +137,11 @@ def _ask(setup: Setup, transcript: Transcript, typed: TypedOutput | None, last: 
     known = llm.metadata
     can_call = known.is_function_calling_model and known.capabilities.tools is not False
     if typed is None:
-        return Ask(messages, setup.tools if can_call else (), None, settings, parallel=True, stream=True)
+        return ChatRequest(messages, setup.tools if can_call else (), None, settings, parallel=True, stream=True)
     if not can_call:
         # A model of a service may be held to a schema: its LLM knows.
         mode: Mode | None = None if known.is_function_calling_model else "prompted"
-        return Ask(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
+        return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
     others = () if last else setup.tools
     choice = "required" if others else typed.choice
-    return Ask(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)
+    return ChatRequest(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)

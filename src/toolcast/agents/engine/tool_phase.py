@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.callbacks import called
 from ...cancellation import Cancellation
 from ...errors import FailTurn, PermissionDenied, ToolcastError, TryAgain, TurnFailed
@@ -25,13 +25,13 @@ from ...json_text import json_text
 from ...messages import Message, ToolCallPart
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
-from ...tools.execution import Job, ToolRun, groups, read_call
+from ...tools.execution import ToolJob, ToolRun, groups, read_call
 from ...tools.results import told
-from ...usage import Spending
+from ...usage import BudgetTracker
 from ..permissions.argument_values import seen
 from ..permissions.permissions import settled
-from .config import Setup
-from .conversation import BROKEN_OFF, Transcript
+from .config import EngineConfig
+from .conversation import BROKEN_OFF, Conversation
 from .history import denied
 
 logger: Final = logging.getLogger("toolcast")
@@ -44,11 +44,11 @@ class ToolPhase:
 
     def __init__(
         self,
-        setup: Setup,
-        transcript: Transcript,
-        jobs: Sequence[Job],
+        setup: EngineConfig,
+        transcript: Conversation,
+        jobs: Sequence[ToolJob],
         cancellation: Cancellation,
-        spending: Spending,
+        spending: BudgetTracker,
         *,
         concurrent: bool,
     ) -> None:
@@ -60,16 +60,16 @@ class ToolPhase:
         self._spending = spending
         self._concurrent = concurrent
         self._jobs = jobs
-        self._undecided: Iterator[Job] = iter(jobs)
-        self._asked: Job | None = None
-        self._groups: Iterator[list[Job]] | None = None
-        self._group: list[Job] = []
+        self._undecided: Iterator[ToolJob] = iter(jobs)
+        self._asked: ToolJob | None = None
+        self._groups: Iterator[list[ToolJob]] | None = None
+        self._group: list[ToolJob] = []
         self._run: ToolRun | None = None
         self._has_run = self._out_of_time = False
 
     # Deciding.
 
-    def next_request(self, answers: Mapping[str, Answer]) -> PermissionRequest | None:
+    def next_request(self, answers: Mapping[str, ApprovalDecision]) -> PermissionRequest | None:
         """The next call that somebody has to be asked about; None once all calls are decided."""
         for job in self._undecided:
             request = self._judged(job, answered=job.call.id in answers)
@@ -113,7 +113,7 @@ class ToolPhase:
         elif answer.action == "edit":
             self._edit(job, answer.arguments or "{}")
 
-    def _judged(self, job: Job, *, answered: bool) -> PermissionRequest | None:
+    def _judged(self, job: ToolJob, *, answered: bool) -> PermissionRequest | None:
         """What has to be asked before the call may run. An answer counts, even if by now it may run without."""
         if job.error is not None or job.tool is None or job.done:
             return None
@@ -124,14 +124,14 @@ class ToolPhase:
             return None
         return PermissionRequest(job.call.id, job.tool.name, job.call.arguments, decision.reason)
 
-    def _edit(self, job: Job, arguments: str) -> None:
+    def _edit(self, job: ToolJob, arguments: str) -> None:
         """Let the call run with other arguments, if they may: what is forbidden stays forbidden."""
         assert job.tool is not None
         edited = read_call(replace(job.call, arguments=arguments), {job.tool.name: job.tool})
         job.read, job.error, job.edited = edited.read, edited.error, arguments
         self._judge_again(job)
 
-    def _judge_again(self, job: Job) -> None:
+    def _judge_again(self, job: ToolJob) -> None:
         """Deny what is forbidden by now: other arguments, or a path that leads elsewhere since a tool has run."""
         if not job.ready or job.tool is None:
             return
@@ -200,10 +200,10 @@ class ToolPhase:
         if self._run is not None:
             self._run.abandon()
 
-    def _context(self, job: Job) -> ToolContext[Any]:
+    def _context(self, job: ToolJob) -> ToolContext[Any]:
         return ToolContext(job.call.id, job.call.name, self._setup.deps, self._cancellation, self._spending)
 
-    def _result(self, job: Job) -> ToolResult:
+    def _result(self, job: ToolJob) -> ToolResult:
         output = job.output()
         if job.error is not None:
             self._note(job, job.error)
@@ -214,7 +214,7 @@ class ToolPhase:
         self._transcript.settle(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
 
-    def _note(self, job: Job, error: Exception) -> None:
+    def _note(self, job: ToolJob, error: Exception) -> None:
         """Log an error that is a mistake in a tool's code; keep one that ends the turn."""
         if isinstance(error, _MISTAKES):
             logger.error("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
@@ -234,7 +234,7 @@ _MISTAKES: Final = (
 
 def jobs_of(
     calls: Sequence[ToolCallPart], offered: Mapping[str, CallableTool], started: Container[str] = ()
-) -> list[Job]:
+) -> list[ToolJob]:
     """One job for each call. What had begun before a crash is not begun again, unless the tool allows it."""
     jobs = [read_call(call, offered) for call in calls]
     for job in jobs:
@@ -243,15 +243,17 @@ def jobs_of(
     return jobs
 
 
-def requests_for(setup: Setup, transcript: Transcript, calls: Sequence[ToolCallPart]) -> tuple[PermissionRequest, ...]:
+def requests_for(
+    setup: EngineConfig, transcript: Conversation, calls: Sequence[ToolCallPart]
+) -> tuple[PermissionRequest, ...]:
     """What somebody has to be asked before these calls may run."""
     jobs = jobs_of(calls, setup.by_name, transcript.started)
-    phase = ToolPhase(setup, transcript, jobs, Cancellation(), Spending(), concurrent=False)
+    phase = ToolPhase(setup, transcript, jobs, Cancellation(), BudgetTracker(), concurrent=False)
     requests = iter(lambda: phase.next_request({}), None)
     return tuple([request for request in requests if request.call_id not in transcript.answers])
 
 
-def kept(message: Message, jobs: Iterable[Job]) -> Message:
+def kept(message: Message, jobs: Iterable[ToolJob]) -> Message:
     """`message` as the history keeps it, the arguments of its calls JSON objects, as every service wants them back.
 
     What was read leniently is kept as it was read. What could not be read is kept as cut off, so that it never runs.
@@ -293,7 +295,7 @@ def _says_twice(text: str) -> bool:
     return any(twice)
 
 
-def _arguments(job: Job) -> Any:
+def _arguments(job: ToolJob) -> Any:
     """The arguments that the tool would run with, by the names the model knows."""
     assert job.tool is not None
     return job.tool.named(job.read.value)

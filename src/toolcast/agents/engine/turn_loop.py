@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
 from ...errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
@@ -23,15 +23,15 @@ from ...events import AgentEvent, ChatResponse, ErrorEvent
 from ...messages import Message, assistant, user
 from ...states import Trace, logger
 from ...structured.response_validation import empty_response, is_empty
-from ...tools.execution import Job
-from ...transport.network import Outside
+from ...tools.execution import ToolJob
+from ...transport.network import IOBackend
 from ...turn import Turn, TurnEnd
 from ...usage import NO_USAGE, Usage
-from .config import Setup, Task
-from .conversation import NOT_RUN, Transcript
+from .config import EngineConfig, TurnRequest
+from .conversation import NOT_RUN, Conversation
 from .history import CUT_OFF, GONE_ON, estimated_tokens, says_something, unanswered
-from .limits import Limits
-from .model_request import Round
+from .limits import TurnLimits
+from .model_request import ModelRequest
 from .tool_phase import ToolPhase, jobs_of, kept
 
 # Stop reasons that do not explain why an answer is empty.
@@ -44,32 +44,32 @@ class TurnFlow:
 
     def __init__(
         self,
-        setup: Setup,
-        transcript: Transcript,
-        task: Task,
-        outside: Outside,
+        setup: EngineConfig,
+        transcript: Conversation,
+        task: TurnRequest,
+        outside: IOBackend,
         trace: Trace,
         cancellation: Cancellation,
     ) -> None:
         self.ended: bool = False
         self.error: BaseException | None = None
         self.cancellation: Cancellation = cancellation
-        self.answers: dict[str, Answer] = transcript.answers
+        self.answers: dict[str, ApprovalDecision] = transcript.answers
         self.answers.update((answer.call_id, answer) for answer in task.answers)
         self.trace: Trace = trace
         self.states: list[str] = [trace.state]  # all that were walked through
         self._setup = setup
         self._transcript = transcript
         self._task = task
-        self._limits = Limits(setup, task.spending or transcript.spending)
+        self._limits = TurnLimits(setup, task.spending or transcript.spending)
         self._outside = outside
         self._interruptible = Interruptible()
         self._kept: Turn[Any] | None = None
         self._usage = NO_USAGE
         self._end: TurnEnd = "end_turn"
         self._output: Any = None
-        self._round: Round | None = None
-        self._heard: Round | None = None  # the last that was heard to its end, and paid for
+        self._round: ModelRequest | None = None
+        self._heard: ModelRequest | None = None  # the last that was heard to its end, and paid for
         self._tools: ToolPhase | None = None
         self._request: PermissionRequest | None = None
         self._compacted = self._pulled = self._unheard = False
@@ -306,7 +306,7 @@ class TurnFlow:
 
     # Asking.
 
-    async def _next_round(self) -> Round:
+    async def _next_round(self) -> ModelRequest:
         """The next request, made; raises where a limit is reached."""
         setup, transcript = self._setup, self._transcript
         self._limits.ask(self._outside.now())
@@ -316,7 +316,7 @@ class TurnFlow:
             await self._compact()
         last = self._limits.rounds == setup.max_rounds
         left = self._limits.time_left(self._outside.now())
-        return Round(setup, transcript, self._task.typed, self._outside, last=last, left=left)
+        return ModelRequest(setup, transcript, self._task.typed, self._outside, last=last, left=left)
 
     async def _end_round(self) -> None:
         """Give the connection back, and count what the round cost."""
@@ -357,14 +357,14 @@ class TurnFlow:
 
     # Using tools.
 
-    def _jobs(self, response: ChatResponse) -> list[Job]:
+    def _jobs(self, response: ChatResponse) -> list[ToolJob]:
         """One job for each call of `response`, those of the typed result among them."""
         calls, typed = response.message.tool_calls, self._task.typed
         others = [call for call in calls if typed is None or call.name not in typed.names]
         jobs = jobs_of(others, self._setup.by_name, self._transcript.started)
         return jobs if typed is None else typed.jobs(calls, jobs, response)
 
-    def _use(self, jobs: Sequence[Job]) -> None:
+    def _use(self, jobs: Sequence[ToolJob]) -> None:
         spending, concurrent = self._limits.spending, self._outside.concurrent
         self._tools = ToolPhase(self._setup, self._transcript, jobs, self.cancellation, spending, concurrent=concurrent)
 

@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from ...approvals import Answer
+from ...approvals import ApprovalDecision
 from ...async_support import sync_driver
 from ...closing import AsyncClosing, Closing
 from ...errors import StreamClosed
@@ -51,9 +51,9 @@ class _TurnState(Generic[T]):
         """Tokens used by the turn so far."""
         return self.turn.usage
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ApprovalDecision) -> None:
         """Answer a `PermissionRequest` of this turn, before the approver is asked."""
-        if not isinstance(answer, Answer):  # pyright: ignore[reportUnnecessaryIsInstance] - True is soon said
+        if not isinstance(answer, ApprovalDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - True is soon said
             raise TypeError(f"{answer!r:.100} is no answer; the request makes one: request.allow()")
         self._begun().answers[answer.call_id] = answer
 

@@ -16,9 +16,9 @@ from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
 from ...providers.base import NamedTool, ToolChoice
 from ...structured.partial_objects import StreamingObjectProcessor
-from ...structured.response_validation import ReadCall, Reader, explained
-from ...tools.callable_tool import CallableTool, Read, ToolOutput, output_tools
-from ...tools.execution import Job, read_call
+from ...structured.response_validation import ResponseValidator, ValidatedCall, explained
+from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
+from ...tools.execution import ToolJob, read_call
 
 _TOO_LATE = "Not used: the answer was already given."
 _AGAIN = "Answer again by calling the tool for the answer."
@@ -35,8 +35,8 @@ class TypedOutput:
         self._failure: Exception | None = None
         self._response = ChatResponse(Message("assistant"))  # the last that was read
         self._functions = {tool.name: tool for tool in self.tools if tool.output_type is None}
-        self._reader = Reader({tool.name: tool for tool in self.tools if tool.output_type is not None})
-        self._running: Job | None = None  # of the function whose result is wanted
+        self._reader = ResponseValidator({tool.name: tool for tool in self.tools if tool.output_type is not None})
+        self._running: ToolJob | None = None  # of the function whose result is wanted
         self._attempts = max_attempts
         self.listen()
 
@@ -75,7 +75,7 @@ class TypedOutput:
         if self._failure is not None:
             raise self._failure
 
-    def jobs(self, calls: Sequence[ToolCallPart], others: Iterable[Job], response: ChatResponse) -> list[Job]:
+    def jobs(self, calls: Sequence[ToolCallPart], others: Iterable[ToolJob], response: ChatResponse) -> list[ToolJob]:
         """A job for each of `calls`: `others`, and those of the typed result, of which only functions are run."""
         rest = iter(others)
         return [self._job(call, response) if call.name in self.names else next(rest) for call in calls]
@@ -91,7 +91,7 @@ class TypedOutput:
             self._told(job.error)
             self.check()
 
-    def _job(self, call: ToolCallPart, response: ChatResponse) -> Job:
+    def _job(self, call: ToolCallPart, response: ChatResponse) -> ToolJob:
         if self.found or self._running is not None:
             return _answered(call, _TOO_LATE)
         if call.name in self._functions:
@@ -102,9 +102,9 @@ class TypedOutput:
         if fault is not None:
             return replace(_answered(call, fault), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
-        return Job(call, self._reader.tools[call.name], Read(self.output), done=True, made=made)
+        return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, made=made)
 
-    def _tried(self, read: Callable[[], ReadCall], response: ChatResponse) -> str | None:
+    def _tried(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
         self._response = response
         try:
             self.output = read().value
@@ -121,9 +121,9 @@ class TypedOutput:
             self._failure = _final(error, self._response)
 
 
-def _answered(call: ToolCallPart, words: str) -> Job:
+def _answered(call: ToolCallPart, words: str) -> ToolJob:
     made = ToolOutput(words, call.name, call.arguments, is_error=True, call_id=call.id)
-    return Job(call, error=ToolcastError(words), done=True, made=made)
+    return ToolJob(call, error=ToolcastError(words), done=True, made=made)
 
 
 def _final(error: Exception, response: ChatResponse) -> Exception:

@@ -1,8 +1,8 @@
 """One connection to an MCP server, held open by a thread with an event loop of its own.
 
-The `mcp` package is async, and wants what a task has opened to be closed by that task. So a `Link` is a thread whose
-main task opens the connection, keeps it and closes it, and a call is a task beside that one, begun from any thread:
-the same for sync code, under asyncio, under trio, and inside a running loop.
+The `mcp` package is async, and wants what a task has opened to be closed by that task. So a `MCPConnection` is a thread
+whose main task opens the connection, keeps it and closes it, and a call is a task beside that one, begun from any
+thread: the same for sync code, under asyncio, under trio, and inside a running loop.
 
 Nobody waits for ever. A start has a limit and a close has one; and what ends a link, a server that dies as well as
 `end`, first refuses further work, under the lock that lets work in. So what was let in is always answered: by its
@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from ...async_support.waiters import Waiters
 from ...errors import MCPError, ToolcastError
 from ...providers.base import Secret, SecretURL, guarded
-from ...transport.transport_errors import chain, guard_logs, in_flight, strip
+from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from .tools import in_a_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Guarded(NamedTuple):
         return text
 
 
-class Opening(NamedTuple):
+class ConnectOptions(NamedTuple):
     """The address of a server, the advice for when it cannot be reached, and its secrets."""
 
     transport: Callable[[], Transport]
@@ -90,7 +90,7 @@ def over_stdio(
     env: Mapping[str, str] | None,
     cwd: str | Path | None,
     stderr: TextIO | None,
-) -> Opening:
+) -> ConnectOptions:
     """What starts a program and talks with it over its standard input and output."""
 
     given = {name: Secret(value) for name, value in (env or {}).items()}
@@ -107,12 +107,12 @@ def over_stdio(
         async with stdio_client(program, stderr or cast("Any", DEVNULL)) as streams:
             yield streams
 
-    return Opening(
+    return ConnectOptions(
         opening, "Does its command run in a terminal? stderr=sys.stderr shows what it says", Guarded(secrets)
     )
 
 
-def over_http(url: str, headers: Mapping[str, str]) -> Opening:
+def over_http(url: str, headers: Mapping[str, str]) -> ConnectOptions:
     """What talks with a server over streamable HTTP."""
 
     address, named = SecretURL(url), guarded(headers)
@@ -131,17 +131,17 @@ def over_http(url: str, headers: Mapping[str, str]) -> Opening:
         ):
             yield streams
 
-    return Opening(opening, "Is it running, and is this its URL?", Guarded(secrets))
+    return ConnectOptions(opening, "Is it running, and is this its URL?", Guarded(secrets))
 
 
 def _revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers.items()}
 
 
-class Link:
+class MCPConnection:
     """A connection and its thread. It begins with the first thing that is asked for, and is over once it ends."""
 
-    def __init__(self, name: str, opening: Opening, limit: float | None) -> None:
+    def __init__(self, name: str, opening: ConnectOptions, limit: float | None) -> None:
         self._name = name
         self._opening = opening
         self._limit = limit
@@ -326,7 +326,7 @@ class Link:
     def _strip(self, error: Exception) -> None:
         """Take what is secret from `error` and all that led to it, also where it is an answer of the server."""
         guarded = self._opening.guarded
-        strip(error, guarded, None)
+        scrub_exception(error, guarded, None)
         for link in chain(error):
             data: Any = getattr(link, "error", None)
             if isinstance(message := getattr(data, "message", None), str):

@@ -26,7 +26,7 @@ from ...errors import MCPError, ToolTimeout
 from ...providers.base import legal_name
 from ...tools.callable_tool import CallableTool, ToolOutput
 from ...tools.context import ToolContext
-from .connection import Ask, Link, Opening, awaited, over_http, over_stdio, waited
+from .connection import Ask, ConnectOptions, MCPConnection, awaited, over_http, over_stdio, waited
 from .tools import Arguments, clean, fault_of, in_a_line, output_of, passed
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class MCPServer(Closing, AsyncClosing):
     `close()` or `aclose()` close it. Needs `pip install 'toolcast[mcp]'`.
     """
 
-    def __init__(self, opening: Opening, name: str) -> None:
+    def __init__(self, opening: ConnectOptions, name: str) -> None:
         self.name: str = sub(r"[^\w-]+", "_", name, flags=ASCII).strip("_")[:30] or "mcp"
         self._opening = opening
         self._limit: float | None = 60.0
         self._lock = Lock()
         self._closed = False
-        self._links: list[Link] = []
+        self._links: list[MCPConnection] = []
         # The links do not know the server, so that it can be collected.
         weakref.finalize(self, _forsake, self._links)
 
@@ -190,7 +190,7 @@ class MCPServer(Closing, AsyncClosing):
                 raise MCPError(f"the MCP server {self.name} is closed; start() opens it again")
             future = self._links[-1].submit(ask) if self._links else None
             if future is None:
-                link = Link(self.name, self._opening, self._limit)
+                link = MCPConnection(self.name, self._opening, self._limit)
                 self._links[:] = [*[old for old in self._links if not old.ended], link]
                 future = link.begin(ask)
             return future
@@ -199,7 +199,7 @@ class MCPServer(Closing, AsyncClosing):
         with self._lock:
             self._limit, self._closed = limit, False
 
-    def _shut(self) -> list[Link]:
+    def _shut(self) -> list[MCPConnection]:
         with self._lock:
             self._closed = True
             for link in self._links:
@@ -292,6 +292,6 @@ async def _within(limit: float | None, work: Coroutine[Any, Any, T], late: Excep
     raise late
 
 
-def _forsake(links: list[Link]) -> None:
+def _forsake(links: list[MCPConnection]) -> None:
     for link in links:
         link.end()

@@ -25,10 +25,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from .argument_values import UnseenValue, seen
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
-from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Place, Rule, Under
+from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, PathPattern, Rule, Under
 from .shell.lexer import UnparsedCommand
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import covered, forbids
@@ -44,13 +44,13 @@ __all__ = [
     "OneOf",
     "Permissions",
     "Rule",
-    "ToolFacts",
+    "ToolTraits",
     "Under",
     "settled",
 ]
 
 Mode: TypeAlias = Literal["default", "accept_edits", "bypass", "deny", "plan", "auto"]
-Said: TypeAlias = "Answer | bool | None"
+Said: TypeAlias = "ApprovalDecision | bool | None"
 Approve: TypeAlias = Callable[[PermissionRequest], "Said | Awaitable[Said]"]
 """Says whether a call may run: sync or async."""
 
@@ -65,7 +65,7 @@ _MODES: Final = get_args(Mode)
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
-class ToolFacts(Protocol):
+class ToolTraits(Protocol):
     """What is known of a tool, from its developer."""
 
     @property
@@ -99,9 +99,9 @@ class Decision(NamedTuple):
 class _Call(NamedTuple):
     """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for any other."""
 
-    facts: ToolFacts
+    facts: ToolTraits
     arguments: Mapping[str, Any]
-    place: Place
+    place: PathPattern
     texts: Sequence[str]
     commands: Sequence[SimpleCommand] | None
 
@@ -112,8 +112,9 @@ class Permissions:
 
     `mode`: `default` asks, `accept_edits` runs what reads and file tools that destroy nothing, `auto` what reads,
     `plan` that and nothing else, `bypass` everything, `deny` nothing. `rules` allow and deny; a deny rule beats every
-    mode and every allow rule. `approve` is asked: a function of the request, sync or async, that gives an `Answer`, or
-    True or False; `"later"`: the turn ends and the answers come with the next; None: nobody, so that it is denied.
+    mode and every allow rule. `approve` is asked: a function of the request, sync or async, that gives an
+    `ApprovalDecision`, or True or False; `"later"`: the turn ends and the answers come with the next; None: nobody, so
+    that it is denied.
 
     The others are globs for names of tools. `file_tools` handle files. `shell_tools` run commands, and so does every
     tool with text in an argument such as `command` or `cmd`, but for `not_shells`. Names in `protected` may be in no
@@ -147,7 +148,7 @@ class Permissions:
                 raise ValueError(f"{name} is a list of texts: {name}=[{values!r}]")
             object.__setattr__(self, name, tuple(values))
 
-    def decide(self, facts: ToolFacts, arguments: object, remembered: Sequence[Rule] = ()) -> Decision:
+    def decide(self, facts: ToolTraits, arguments: object, remembered: Sequence[Rule] = ()) -> Decision:
         """Whether the tool may run with these arguments; `remembered` are the rules of this session."""
         try:
             call = self._read(facts, seen(arguments))
@@ -162,7 +163,7 @@ class Permissions:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
         return Decision("ask", f"no rule allows {facts.name} to run without an approval")
 
-    def rule_for_session(self, facts: ToolFacts, arguments: object) -> Rule:
+    def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
         """The rule that allows calls like this one: with exactly these arguments of a shell, any of another tool."""
         name, given = glob.escape(facts.name), seen(arguments)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
@@ -174,11 +175,11 @@ class Permissions:
         """The same permissions with nobody to ask, for an agent that works on its own."""
         return replace(self, approve=None)
 
-    def _read(self, facts: ToolFacts, arguments: object) -> _Call:
+    def _read(self, facts: ToolTraits, arguments: object) -> _Call:
         if not isinstance(arguments, dict):
             raise UnparsedCommand(f"the arguments of {facts.name} are no object")
         given = cast("dict[str, Any]", arguments)
-        place = Place(facts.path_parameters, self.root)
+        place = PathPattern(facts.path_parameters, self.root)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
         texts = {name: _command_in(given, name) for name in given if _is_named(name, names)}
         texts = {name: text for name, text in texts.items() if text is not None}
@@ -211,7 +212,7 @@ class Permissions:
                 return f"the path {text[:100]!r} is protected"
         return None
 
-    def _ceiling(self, facts: ToolFacts) -> str | None:
+    def _ceiling(self, facts: ToolTraits) -> str | None:
         if self.mode == "deny":
             return "the mode deny lets no tool run"
         if self.mode == "plan" and not _only_reads(facts):
@@ -221,7 +222,7 @@ class Permissions:
     def _bypassed(self) -> str | None:
         return "the mode bypass lets every tool run" if self.mode == "bypass" else None
 
-    def _unasked(self, facts: ToolFacts) -> str | None:
+    def _unasked(self, facts: ToolTraits) -> str | None:
         edits = self.mode == "accept_edits" and _is_one_of(facts.name, self.file_tools) and not facts.destructive
         reads = self.mode in ("plan", "auto", "accept_edits") and _only_reads(facts)
         return f"the mode {self.mode} lets {facts.name} run" if reads or edits else None
@@ -231,9 +232,9 @@ UNGUARDED: Final = Permissions("bypass")
 """The permissions of an engine that was given none: a chat replaces them, as a person is there to be asked."""
 
 
-def settled(request: PermissionRequest, said: object) -> Answer:
+def settled(request: PermissionRequest, said: object) -> ApprovalDecision:
     """The answer that an approver's word is: True allows, an answer to this very request is itself, all else denies."""
-    if isinstance(said, Answer):
+    if isinstance(said, ApprovalDecision):
         fits = (said.call_id, said.fingerprint) == (request.call_id, request.fingerprint)
         return said if fits else request.deny("the answer was to another call, or to other arguments")
     if said is True:
@@ -313,7 +314,7 @@ def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
             yield from ((text, not word.known) for text in word_texts(word.text))
 
 
-def _only_reads(facts: ToolFacts) -> bool:
+def _only_reads(facts: ToolTraits) -> bool:
     return facts.read_only and not facts.destructive
 
 

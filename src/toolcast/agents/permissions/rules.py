@@ -26,7 +26,7 @@ _unclear = re.compile(r"[$%*?\[{\\]").search  # signs of which one tool makes so
 _wildcard = re.compile(r"[*?\[]").search
 
 
-class Place(NamedTuple):
+class PathPattern(NamedTuple):
     """What arguments are read by: those that are paths, beside those named like one, and where paths begin."""
 
     parameters: frozenset[str] = frozenset()
@@ -165,10 +165,10 @@ class Rule:
         return fnmatchcase(name, self.tool)
 
     def judge(
-        self, arguments: Mapping[str, Any], *, without: str | None = None, place: Place | None = None
+        self, arguments: Mapping[str, Any], *, without: str | None = None, place: PathPattern | None = None
     ) -> bool | None:
         """Whether its conditions, but that on `without`, hold for `arguments`; None where that cannot be told."""
-        place = place or Place()
+        place = place or PathPattern()
         named = ((name, condition) for name, condition in self.where.items() if name != without)
         return _all([_judge(condition, _reached(arguments, name), name, place) for name, condition in named])
 
@@ -221,7 +221,7 @@ def _reached(arguments: Mapping[str, Any], name: str) -> object:
     return value
 
 
-def _judge(condition: Condition, value: object, name: str, place: Place) -> bool | None:
+def _judge(condition: Condition, value: object, name: str, place: PathPattern) -> bool | None:
     if value is _ABSENT:
         return None
     if isinstance(condition, Under):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from os import getpid
 
-from ...errors import SessionTaken
-from ...stores.store import Claim, Store
+from ...errors import SessionLocked
+from ...stores.store import SessionLease, Store
 from ..engine.engine import Engine
 from ..engine.session_state import SessionState, difference, fold, opened
 
@@ -17,7 +17,7 @@ class SavedSession:
         self._id = id
         self._store = store
         self._process = getpid()
-        self._claim: Claim = store.claim(id)
+        self._claim: SessionLease = store.claim(id)
         try:
             records = store.read(id)
             self.state: SessionState = fold(records) if records else SessionState(id)
@@ -51,15 +51,15 @@ class SavedSession:
         return self._process == getpid()
 
     def check(self) -> None:
-        """Raise `SessionTaken` in a forked child: the session is its parent's."""
+        """Raise `SessionLocked` in a forked child: the session is its parent's."""
         if not self.is_ours:
-            raise SessionTaken(
+            raise SessionLocked(
                 f"the session {self._id!r} is open in process {self._process}, from which this one was forked: "
                 "open another one here, or close it there first and then Session.resume it with a new engine"
             )
 
     def save(self, engine: Engine) -> None:
-        """Write what is new. Raises `SessionTaken` in a forked child."""
+        """Write what is new. Raises `SessionLocked` in a forked child."""
         self.check()
         began = self.state.opened or engine.llm.clock.time()
         now = engine.transcript.state(self._id, began)

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from typing_extensions import TypeForm, TypeVar
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.background_jobs import ended, start_job
 from ...async_support.broadcast import AsyncReader, Channel, Reader
 from ...closing import AsyncClosing, Closing
@@ -44,7 +44,7 @@ _NOTHING.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SessionStatus:
     """How a session is. `tokens_used` is how much of the model's context its history takes, `tokens_max` all of it.
 
     `token_state` is `ok`, `warning` or `critical`; `tokens_max` is None where the model is not known.
@@ -68,7 +68,7 @@ class Session(Closing, AsyncClosing):
     """A conversation with one engine, turn after turn, each going on whether or not anybody reads its events.
 
     With a `store` it is kept under its `id`, and `Session.resume` finds it again. Nobody else may have it open
-    meanwhile: that is `SessionTaken`. An engine belongs to one open session: a second is an `IllegalState`.
+    meanwhile: that is `SessionLocked`. An engine belongs to one open session: a second is an `IllegalState`.
     `observer(session_id, state)` hears of every state.
     """
 
@@ -123,22 +123,24 @@ class Session(Closing, AsyncClosing):
         return history[-1].role != "assistant" or bool(history[-1].tool_calls)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> SessionStatus:
         """How the session is, and how full the model's context."""
         known, transcript = self.engine.llm.metadata, self.engine.transcript
         used = transcript.context_tokens or estimated_tokens(self.engine.history)
         limit = known.capabilities.context_window
         level = token_state(used, limit)
-        return Status(self.state, known.provider, known.model_name, used, limit, level, transcript.turns)
+        return SessionStatus(self.state, known.provider, known.model_name, used, limit, level, transcript.turns)
 
     # Turns.
 
-    def send(self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()) -> None:
+    def send(
+        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
+    ) -> None:
         """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
         self._start(SessionTurn(), said, output_cls, answers)
 
     async def asend(
-        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[Answer] = ()
+        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
         self._start(SessionTurn(concurrent=True), said, output_cls, answers)
@@ -169,7 +171,7 @@ class Session(Closing, AsyncClosing):
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
         """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
         turn = SessionTurn()
@@ -187,7 +189,7 @@ class Session(Closing, AsyncClosing):
         said: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
         """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
         turn = SessionTurn(concurrent=True)
@@ -224,7 +226,9 @@ class Session(Closing, AsyncClosing):
 
     # How a turn goes.
 
-    def _start(self, turn: SessionTurn, said: Messages | None, output_cls: Any, answers: Iterable[Answer]) -> None:
+    def _start(
+        self, turn: SessionTurn, said: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision]
+    ) -> None:
         """Begin `turn`. Where this raises and it is the session's turn all the same, somebody has begun to work."""
         with self._lock:
             if self.state != "idle":

@@ -30,9 +30,9 @@ from ...llms.request import Messages, Tools
 from ...states import ELF, Observer, Trace
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
-from ...usage import Budget, Spending
+from ...usage import Budget, BudgetTracker
 from ..engine.engine import Engine
-from .run import CHAIN, GRACE, ElfEvent, ElfResult, Run, waiting_for
+from .run import CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
 
 TIMEOUT: Final = 300.0
 """Seconds that an elf has for what it is told."""
@@ -91,7 +91,7 @@ class Elf(ABC):
         config: ElfConfig,
         *,
         context: ToolContext[Any] | None = None,
-        roll: Roll | None = None,
+        roll: ElfRegistry | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.id: str = f"elf-{next(_numbers)}"
@@ -100,11 +100,11 @@ class Elf(ABC):
         self._chain = (*CHAIN.get(), self.id)
         self.engine: Engine = _engine_of(engine, config, self._shared(context))
         self._emit: Callable[[Any], None] | None = None if context is None else context.emit
-        self._roll = roll or Roll()
+        self._roll = roll or ElfRegistry()
         self._trace = Trace(ELF, observer)
         self._trace.call_id = self.id
         self._lock = RLock()
-        self._run: Run | None = None
+        self._run: ElfRun | None = None
 
     @property
     def status(self) -> str:
@@ -146,7 +146,7 @@ class Elf(ABC):
         """End the run, from any thread. One that has ended stays as it is."""
         with self._lock:
             if self._run is None:
-                self._run = Run(self.id, None, False, self._trace.step)
+                self._run = ElfRun(self.id, None, False, self._trace.step)
             run = self._run
         run.stop(TurnCancelled(f"{self.id} was cancelled"))
 
@@ -154,7 +154,7 @@ class Elf(ABC):
         """What the elf shares with the call that starts it."""
         return context
 
-    def _start(self, said: Messages, *, concurrent: bool) -> Run:
+    def _start(self, said: Messages, *, concurrent: bool) -> ElfRun:
         """A run that is about to begin."""
         with self._lock:
             if self.status == "running":
@@ -165,13 +165,13 @@ class Elf(ABC):
             except BaseException:
                 self._roll.leave(self.id)
                 raise
-            self._run = run = Run(self.id, flow, self.config.output_cls is not None, self._ended)
+            self._run = run = ElfRun(self.id, flow, self.config.output_cls is not None, self._ended)
             run.thread = get_ident() if concurrent else 0
             self._trace.step("started" if self.status == "pending" else "sent")
             self._roll.elves.setdefault(self.id, self)
             return run
 
-    async def _work(self, run: Run) -> None:
+    async def _work(self, run: ElfRun) -> None:
         before = CHAIN.get()
         CHAIN.set(self._chain)
         try:
@@ -187,7 +187,7 @@ class Elf(ABC):
         self._roll.leave(self.id)
         self._trace.step(outcome)
 
-    def _begun(self) -> Run:
+    def _begun(self) -> ElfRun:
         if self._run is None:
             raise IllegalState(f"{self.id} was told nothing yet; send() it something", state=self.status)
         return self._run
@@ -256,7 +256,7 @@ class ElfManager:
         self.timeout: float | None = timeout
         self.budget: Budget | None = budget
         self._observer = observer
-        self._roll = Roll(max_elves)
+        self._roll = ElfRegistry(max_elves)
         self._tools: tuple[CallableTool, ...] = ()
 
     @property
@@ -335,7 +335,7 @@ class ElfManager:
         return kind(self.engine, config, context=context, roll=self._roll, observer=self._observer)
 
 
-class Roll:
+class ElfRegistry:
     """The elves of one manager, in the order in which they began, and the ids of those that are running."""
 
     def __init__(self, limit: int | None = None) -> None:
@@ -380,5 +380,5 @@ def _engine_of(engine: Engine, config: ElfConfig, context: ToolContext[Any] | No
         context=shared,
     )
     if config.budget is not None:
-        made.transcript.spending = Spending(config.budget, made.transcript.spending)
+        made.transcript.spending = BudgetTracker(config.budget, made.transcript.spending)
     return made

@@ -66,7 +66,7 @@ class ElfEvent:
     event: AgentEvent
 
 
-class Run:
+class ElfRun:
     """A run of the elf `id`. `ended` is called once, just before everybody can see that there is a `result`.
 
     Without a `flow` it is that of an elf which is cancelled before it is told anything.

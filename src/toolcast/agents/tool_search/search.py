@@ -26,12 +26,12 @@ from ...errors import ToolcastError
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import as_llm, chosen_llm
-from ...llms.request import Ask
+from ...llms.request import ChatRequest
 from ...llms.request_state import start_call
 from ...messages import Message, system, user
 from ...providers.base import Mode, NamedTool, ToolSpec
 from ...settings import Settings
-from ...structured.response_validation import Reader
+from ...structured.response_validation import ResponseValidator
 from ...tools.callable_tool import CallableTool
 from ...usage import Usage
 from .bm25_index import ToolIndex
@@ -155,8 +155,8 @@ class LLMSearch:
         llm = chosen_llm(asked.llm if self.llm is None else self.llm)
         mode: Mode | None = None if llm.metadata.is_function_calling_model else "prompted"
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_of(pool, self.limit)
-        ask = Ask(prompt, (scores,), NamedTool(scores.name), llm.merged(self.settings), mode=mode)
-        read: ToolScores = Reader({scores.name: scores}).read(await _answered(llm, ask, asked))[0].value
+        ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merged(self.settings), mode=mode)
+        read: ToolScores = ResponseValidator({scores.name: scores}).read(await _answered(llm, ask, asked))[0].value
         best: dict[str, float] = {}
         for tool in read.tools:
             best[tool.tool_name] = max(tool.relevance_score, best.get(tool.tool_name, 0.0))
@@ -195,7 +195,7 @@ def _scores_of(tools: Iterable[CallableTool], limit: int) -> CallableTool:
     return replace(_SCORES, parameters=schema)
 
 
-async def _answered(llm: FunctionCallingLLM, ask: Ask, asked: Asking) -> ChatResponse:
+async def _answered(llm: FunctionCallingLLM, ask: ChatRequest, asked: Asking) -> ChatResponse:
     outside = llm.async_outside() if asked.concurrent else llm.sync_outside()
     call, folded = start_call(ask.settings, outside), Accumulator()
     source = llm.source(ask, outside, call)

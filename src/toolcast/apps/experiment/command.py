@@ -17,17 +17,17 @@ from ...terminal_text import visible
 from ..cli_errors import command_words
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     """A sub-command: its module, and what it is for."""
 
     module: str
     summary: str
 
 
-COMMANDS: Final[Mapping[str, Row]] = {
-    "run": Row(".run_command", "Run the experiment of a configuration, or go on with it."),
-    "pei": Row(".pei", "Have models rate, by the log of a run, how it was for the agent (PEI scale)."),
-    "report": Row(".report", "Make a page of tables and pictures from the logs of runs."),
+COMMANDS: Final[Mapping[str, CommandRow]] = {
+    "run": CommandRow(".run_command", "Run the experiment of a configuration, or go on with it."),
+    "pei": CommandRow(".pei", "Have models rate, by the log of a run, how it was for the agent (PEI scale)."),
+    "report": CommandRow(".report", "Make a page of tables and pictures from the logs of runs."),
 }
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...terminal_text import exposed
 from ...toolbox.questions import Question
 from .screen import Screen
@@ -18,10 +18,10 @@ from .screen import Screen
 QUESTION: Final = "run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: "
 _GONE: Final = "the user was asked and did not answer"
 
-_Answering: TypeAlias = Callable[[Screen, PermissionRequest, str], Answer | None]
+_Answering: TypeAlias = Callable[[Screen, PermissionRequest, str], ApprovalDecision | None]
 
 
-def asked(screen: Screen, request: PermissionRequest) -> Answer:
+def asked(screen: Screen, request: PermissionRequest) -> ApprovalDecision:
     """What the person says to `request`."""
     screen.note(exposed(f"The model wants to call {request.tool}:\n{_laid_out(request.arguments)}"))
     try:
@@ -45,19 +45,19 @@ def answered(screen: Screen, question: Question) -> None:
     question.answer(screen.read("answer: ") if screen.is_interactive else None)
 
 
-def _yes(screen: Screen, request: PermissionRequest, rest: str) -> Answer | None:
+def _yes(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
     return None if rest else request.allow()
 
 
-def _no(screen: Screen, request: PermissionRequest, rest: str) -> Answer | None:
+def _no(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
     return request.deny(f"the user said no: {rest}" if rest else "")
 
 
-def _always(screen: Screen, request: PermissionRequest, rest: str) -> Answer | None:
+def _always(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
     return None if rest else request.allow_session()
 
 
-def _edit(screen: Screen, request: PermissionRequest, rest: str) -> Answer | None:
+def _edit(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
     """The answer with the arguments that the person makes of the model's; None where they are no arguments."""
     text = rest or screen.read("arguments: ", exposed(request.arguments))
     if text is None:

@@ -1,4 +1,4 @@
-"""`Conversation`: the session that is open, and all that can be done to it between two turns.
+"""`OpenConversation`: the session that is open, and all that can be done to it between two turns.
 
 What the model is given (which model, which tools, what it is told first) is a frozen `Kit`. Another model or mode is
 another kit: the engine made of it gets the history, and takes the old one's place in the session. Nothing that is left
@@ -100,7 +100,7 @@ class Kit:
         )
 
 
-class Conversation:
+class OpenConversation:
     """A conversation in `store`: the one of that `id`, which is gone on with or begun, or a new one."""
 
     def __init__(self, kit: Kit, store: Store, id: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where each event of a turn goes: the table in `Routes`.
+"""Where each event of a turn goes: the table in `EventRouter`.
 
     streaming_response ──> routing ──> thinking, tool_execution, content_output ──> streaming_response
 
@@ -53,7 +53,7 @@ def _not_shown(event: object) -> None:
 _NOWHERE: Final = _Route("", _not_shown)
 
 
-class Routes:
+class EventRouter:
     """Takes events to the `screen`. `step` hears where each of them is; `heard` gets what running tools say."""
 
     def __init__(self, screen: Screen, step: Callable[[str], object], heard: Callable[[ToolProgress], object]) -> None:

@@ -31,7 +31,7 @@ _UNSURE: Final = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LiveRow:
     """One row of text, with its codes for colour, and how many columns it takes."""
 
     text: str
@@ -46,10 +46,10 @@ class LiveRows:
     """The tail as the terminal shows it now."""
 
     def __init__(self) -> None:
-        self._tail: Sequence[Row] = ()
+        self._tail: Sequence[LiveRow] = ()
         self._columns = 0
 
-    def draw(self, finished: Sequence[Row], tail: Sequence[Row], columns: int) -> str:
+    def draw(self, finished: Sequence[LiveRow], tail: Sequence[LiveRow], columns: int) -> str:
         """What to write so that `finished` and `tail` stand where the tail stood. `columns` is the terminal's width."""
         rows = [*finished, *tail]
         texts = [row.text for row in finished] + [_unwrapped(row, columns) for row in tail]
@@ -58,7 +58,7 @@ class LiveRows:
         self._tail, self._columns = tail, columns
         return f"{written}\n" if rows and not tail else written
 
-    def _kept(self, finished: Sequence[Row], tail: Sequence[Row]) -> int:
+    def _kept(self, finished: Sequence[LiveRow], tail: Sequence[LiveRow]) -> int:
         """How many rows stand there already, as they are to be."""
         kept = 0
         for old, new in zip(self._tail, (*finished, *tail), strict=False):
@@ -81,7 +81,7 @@ class LiveRows:
         rest = "\n".join(texts[kept:])
         return f"{_TOGETHER}{back}{_ERASE_BELOW}{rest}{_SHOWN}"
 
-    def _height(self, row: Row, columns: int) -> int:
+    def _height(self, row: LiveRow, columns: int) -> int:
         """How many rows of the terminal a row takes now, which may be wrapped since."""
         return max(1, -(-min(row.width, self._columns) // columns))
 
@@ -92,5 +92,5 @@ class LiveRows:
         return is_last and texts[kept].startswith(last.text) and last.is_sure(self._columns)
 
 
-def _unwrapped(row: Row, columns: int) -> str:
+def _unwrapped(row: LiveRow, columns: int) -> str:
     return row.text if row.is_sure(columns) else f"{_WRAP_OFF}{row.text}{_WRAP_ON}"

@@ -66,7 +66,7 @@ class History(FileHistory):
             return
 
 
-class Words(Completer):
+class ReplCompleter(Completer):
     """Completes `commands`, which are told with their summaries, their `arguments`, and the names of files.
 
     `arguments(command)` are the words it takes, or None where it takes a file.

@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import Final
 
 from ...agents.sessions.session import Session
-from ...approvals import Answer, PermissionRequest
+from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import (
     AuthFailed,
     BadRequest,
@@ -41,8 +41,8 @@ from ...tools.results import REFUSES_TOOLS
 from ..cli_errors import command_words
 from .approval_prompt import answered, asked
 from .commands import COMMANDS, typed_command
-from .conversation import Conversation
-from .event_router import Routes
+from .conversation import OpenConversation
+from .event_router import EventRouter
 from .screen import Screen
 
 PROMPT: Final = "> "
@@ -77,19 +77,19 @@ class Repl:
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: OpenConversation,
         screen: Screen,
         *,
         model: Callable[[str], FunctionCallingLLM] = llm,
         observer: Observer | None = None,
         failed: Callable[[BaseException], object] | None = None,
     ) -> None:
-        self.conversation: Conversation = conversation
+        self.conversation: OpenConversation = conversation
         self.screen: Screen = screen
         self.model: Callable[[str], FunctionCallingLLM] = model
         self.trace: list[str] = []
         self._states = Trace(REPL, observer)
-        self._routes = Routes(screen, self._step, self._hear)
+        self._routes = EventRouter(screen, self._step, self._hear)
         self._log = failed
         self._has_failed = False
         self._is_over = False
@@ -236,7 +236,7 @@ class Repl:
             if said is not None:
                 self.conversation.settle(said)
 
-    def _listen(self, said: Message | None, answers: Iterable[Answer] = ()) -> None:
+    def _listen(self, said: Message | None, answers: Iterable[ApprovalDecision] = ()) -> None:
         """Have the session go on, without tools where the model takes none. Raises what it ends with."""
         try:
             self._hear_out(said, answers)
@@ -248,7 +248,7 @@ class Repl:
             self.conversation.use(replace(kit, toolless=kit.llm))
             self._hear_out(said, answers)
 
-    def _hear_out(self, said: Message | None, answers: Iterable[Answer]) -> None:
+    def _hear_out(self, said: Message | None, answers: Iterable[ApprovalDecision]) -> None:
         """Have the session go on, and show what it tells."""
         self.session.send(said, answers=answers)
         events = self.session.events()
@@ -258,9 +258,9 @@ class Repl:
                 self.screen.catch_up()
         self.session.result()
 
-    def _answers(self, requests: Iterable[PermissionRequest]) -> list[Answer]:
+    def _answers(self, requests: Iterable[PermissionRequest]) -> list[ApprovalDecision]:
         """What the person says to each. After an `always` the calls of that tool are left: most need no answer now."""
-        answers: list[Answer] = []
+        answers: list[ApprovalDecision] = []
         always: set[str] = set()
         for request in requests:
             if request.tool not in always:

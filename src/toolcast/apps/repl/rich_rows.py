@@ -26,7 +26,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from .live_markdown import Block
-from .live_rows import Row
+from .live_rows import LiveRow
 
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.block_quote": "dim"})
 _CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal itself: they fit its background
@@ -117,7 +117,7 @@ def highlighted(code: str, language: str) -> Text:
     return text
 
 
-def _stripped(rows: list[Row]) -> list[Row]:
+def _stripped(rows: list[LiveRow]) -> list[LiveRow]:
     """Without the blank rows around some of rich's elements."""
     filled = [number for number, row in enumerate(rows) if row.width]
     return rows[filled[0] : filled[-1] + 1] if filled else []
@@ -148,21 +148,21 @@ class RichRows:
         """How many rows it has."""
         return self._console.height
 
-    def of(self, renderable: RenderableType, style: str = "none") -> list[Row]:
+    def of(self, renderable: RenderableType, style: str = "none") -> list[LiveRow]:
         """The rows of anything that rich can show."""
         options = self._console.options.update(height=None)
         lines = self._console.render_lines(renderable, options, style=self._style(style), pad=False)
         return [self._row(line) for line in lines]
 
-    def of_blocks(self, blocks: Iterable[Block], style: str = "none") -> list[Row]:
+    def of_blocks(self, blocks: Iterable[Block], style: str = "none") -> list[LiveRow]:
         """The rows of Markdown blocks, with a blank one before each that is not joined to what stands before it."""
-        rows: list[Row] = []
+        rows: list[LiveRow] = []
         for block in blocks:
-            rows += [] if block.joined else [Row("", 0)]
+            rows += [] if block.joined else [LiveRow("", 0)]
             rows += self._of_block(block, style)
         return rows
 
-    def _of_block(self, block: Block, style: str) -> list[Row]:
+    def _of_block(self, block: Block, style: str) -> list[LiveRow]:
         if block.kind == "fence":
             return self.of(Text(block.text), "dim")
         if block.kind == "code":
@@ -176,14 +176,14 @@ class RichRows:
     def _style(self, name: str) -> Style:
         return self._console.get_style(name)
 
-    def _row(self, line: Iterable[Segment]) -> Row:
+    def _row(self, line: Iterable[Segment]) -> LiveRow:
         """A row without the blanks that fill it up to the right margin."""
         segments = list(line)
         while segments and not segments[-1].text.rstrip():
             segments.pop()
         if segments:
             segments.append(Segment(segments[-1].text.rstrip(), segments.pop().style))
-        return Row("".join(map(self._coloured, segments)), Segment.get_line_length(segments))
+        return LiveRow("".join(map(self._coloured, segments)), Segment.get_line_length(segments))
 
     def _coloured(self, segment: Segment) -> str:
         style = segment.style

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ...terminal_text import exposed, visible
 from .live_markdown import Block, LiveMarkdown
-from .live_rows import LiveRows, Row
+from .live_rows import LiveRow, LiveRows
 from .rich_rows import RichRows
 from .tool_call_summary import ShownCall
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MARKDOWN: Final = {"thinking": "dim italic", "content": "none"}
 """The sections of Markdown, and their styles."""
 _ANSWER: Final = (*_MARKDOWN, "calls")
-_GAP: Final = Row("", 0)
+_GAP: Final = LiveRow("", 0)
 _TABLE_LINE: Final = re.compile(r"[ |:]*-[ |:-]*")
 
 
@@ -53,7 +53,7 @@ class RichScreen:
         self._section = ""  # that is open
         self._above = ""  # the one that stands last, open or not
         self._markdown = LiveMarkdown()
-        self._ready: list[Row] = []  # to be written with what is drawn next
+        self._ready: list[LiveRow] = []  # to be written with what is drawn next
         self._growing: dict[str, ShownCall] = {}  # calls whose arguments arrive
         self._running: dict[str, ShownCall] = {}  # calls whose tools say something
         self._calls: dict[str, ShownCall] = {}  # those that are whole, since the last question
@@ -159,7 +159,7 @@ class RichScreen:
         self._above = section or self._above
         self._draw([] if goes_on else [_GAP])
 
-    def _draw(self, rows: Iterable[Row] = ()) -> None:
+    def _draw(self, rows: Iterable[LiveRow] = ()) -> None:
         """Write all that is finished, these rows last, and below it what may still change."""
         finished, self._ready = [*self._ready, *rows], []
         written = self._live.draw(finished, self._tail(), self._rich.columns)
@@ -167,7 +167,7 @@ class RichScreen:
             self._stdout.write(written)
             self._stdout.flush()
 
-    def _tail(self) -> list[Row]:
+    def _tail(self) -> list[LiveRow]:
         """What may still change: as much of its end as fits the screen."""
         height = max(1, self._rich.height - 1)
         if style := _MARKDOWN.get(self._section):
@@ -177,12 +177,12 @@ class RichScreen:
         rows += self._unfinished()
         return rows[-height:]
 
-    def _unfinished(self) -> list[Row]:
+    def _unfinished(self) -> list[LiveRow]:
         """What the running tools have said. It stays where no result comes any more."""
         said = [indent(call.saying.strip("\n"), "    ") for call in self._running.values()]
         return [row for text in said for row in self._cut(text, "dim")]
 
-    def _cut(self, text: str, style: str) -> list[Row]:
+    def _cut(self, text: str, style: str) -> list[LiveRow]:
         """A row for each line, which ends at the right margin."""
         return self._rich.of(Text(visible(text), no_wrap=True, overflow="ellipsis"), style)
 

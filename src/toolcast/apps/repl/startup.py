@@ -31,7 +31,7 @@ from ..cli_errors import command_words
 from ..data_dir import home, prompt_history_file, sessions_file
 from ..pull_command import load_in_sight
 from .commands import COMMANDS, completions
-from .conversation import Conversation, Kit
+from .conversation import Kit, OpenConversation
 from .debug_log import log_failure, log_loop, log_turn, logging_to
 from .modes import MODES
 from .repl import Repl
@@ -43,7 +43,7 @@ _NAMED: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReplOptions:
     """The command line of `toolcast chat`."""
 
     model: str | None = None
@@ -83,7 +83,7 @@ class Terminal:
 
 
 @contextmanager
-def opened(options: Options, terminal: Terminal) -> Generator[Repl]:
+def opened(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
     """The REPL that `options` ask for. What it opens is closed in the end. `ToolcastError` says what is missing."""
 
     def log_engine(turn: str, state: str) -> None:
@@ -97,7 +97,7 @@ def opened(options: Options, terminal: Terminal) -> Generator[Repl]:
         store, remark = _store(place, closing, must_be=options.session is not None)
         screen = _screen(terminal, place, by_line=options.lines)
         repl = Repl(
-            Conversation(kit, store, options.session and _session_id(options.session, store, terminal)),
+            OpenConversation(kit, store, options.session and _session_id(options.session, store, terminal)),
             screen,
             model=options.other_model,
             observer=log_loop if options.debug else None,
@@ -123,7 +123,7 @@ def _greeting(repl: Repl) -> tuple[str, ...]:
     )
 
 
-def _kit(options: Options, *, can_ask: bool, observer: Observer | None) -> Kit:
+def _kit(options: ReplOptions, *, can_ask: bool, observer: Observer | None) -> Kit:
     root = str(Path.cwd())
     return Kit(
         options.first_model(),
@@ -168,10 +168,10 @@ def _session_id(wanted: str, store: Store, terminal: Terminal) -> str:
 def _screen(terminal: Terminal, place: Path, *, by_line: bool) -> Screen:
     if not terminal.takes_codes or not all(map(find_spec, ("rich", "prompt_toolkit"))):
         return PlainScreen(terminal.stdin, terminal.stdout, terminal.stderr, by_line=by_line)
-    from .prompt_input import Prompt, Words
+    from .prompt_input import Prompt, ReplCompleter
     from .rich_screen import RichScreen
     from .terminal_input import Keyboard
 
     summaries = {name: command.summary for name, command in COMMANDS.items()}
-    prompt = Prompt(prompt_history_file(place), Words(summaries, completions))
+    prompt = Prompt(prompt_history_file(place), ReplCompleter(summaries, completions))
     return RichScreen(prompt, Keyboard(terminal.stdin), terminal.stdout)

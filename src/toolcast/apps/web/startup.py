@@ -48,7 +48,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WebOptions:
     """The command line of `toolcast web`."""
 
     model: str | None = None
@@ -139,7 +139,7 @@ class ChatServer(Server):
         self.should_exit = True
 
 
-async def serve(options: Options, said: Callable[[str], object]) -> int:
+async def serve(options: WebOptions, said: Callable[[str], object]) -> int:
     """The exit code, when the server has ended. `said` is told the address of the page when it is there."""
     engine = options.kit.engine()
     model = options.model or name_of(engine.llm)

@@ -28,7 +28,7 @@ from ..config import ExperimentConfig, config_of
 from ..config_errors import (
     NOWHERE,
     ConfigError,
-    Fault,
+    ConfigProblem,
     MissingField,
     UnknownKey,
     WrongValue,
@@ -121,7 +121,7 @@ def _check_grid(grid: Mapping[str, Sequence[Any]]) -> None:
         raise error_of(faults)
 
 
-def _faults(grid: Mapping[str, Sequence[Any]]) -> Iterator[Fault]:
+def _faults(grid: Mapping[str, Sequence[Any]]) -> Iterator[ConfigProblem]:
     if not grid:
         yield fault_at(WrongValue, ("grid",), f"is empty. {_EXAMPLE}", NOWHERE)
     for key, values in grid.items():
@@ -136,7 +136,7 @@ def _faults(grid: Mapping[str, Sequence[Any]]) -> Iterator[Fault]:
             yield _fault(key, "has a value twice: take out one of them. To repeat a run, vary model_options.seed")
 
 
-def _fault(key: str, what: str) -> Fault:
+def _fault(key: str, what: str) -> ConfigProblem:
     return fault_at(WrongValue, ("grid", key), what, NOWHERE)
 
 

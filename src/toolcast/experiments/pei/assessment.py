@@ -27,13 +27,13 @@ from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, Un
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import chosen
-from ...llms.request import Ask
+from ...llms.request import ChatRequest
 from ...llms.request_state import start_call
 from ...messages import Message, assistant, user
 from ...settings import NOTHING_SET, Settings
-from ...structured.response_validation import Reader, reask
+from ...structured.response_validation import ResponseValidator, retry_messages
 from ...tools.callable_tool import CallableTool
-from ...transport.network import Outside
+from ...transport.network import IOBackend
 from ..response_parsing import without_thinking
 from .history import history_of
 from .ratings import rating_in
@@ -113,7 +113,7 @@ class PEIAssessment:
         """What `evaluator` reports now. See `rated_by`."""
         return await self._rated(evaluator, name, evaluator.async_outside())
 
-    async def _rated(self, llm: FunctionCallingLLM, name: str | None, outside: Outside) -> PEIResult:
+    async def _rated(self, llm: FunctionCallingLLM, name: str | None, outside: IOBackend) -> PEIResult:
         try:
             said = await self._asked(llm, outside)
         except ContextTooLong as error:
@@ -121,7 +121,7 @@ class PEIAssessment:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return PEIResult(self.run_id, name or llm.metadata.model_name, said.rating, said.response, now)
 
-    async def _asked(self, llm: FunctionCallingLLM, outside: Outside) -> _Said:
+    async def _asked(self, llm: FunctionCallingLLM, outside: IOBackend) -> _Said:
         ask = _ask(llm, self.messages, self._settings)
         if self._in_words:
             ask = _without_tool(ask)
@@ -158,7 +158,7 @@ class PEIReport(BaseModel):
 
 
 _TOOL: Final = CallableTool.from_model(PEIReport)
-_READER: Final = Reader({_TOOL.name: _TOOL})
+_READER: Final = ResponseValidator({_TOOL.name: _TOOL})
 _NO_LEVEL: Final = (ValidationError, UnknownToolError)
 _OBJECT: Final = re.compile(r'"rating"\s*:')
 _RATING: Final = re.compile(r'"rating"\s*:([^,}\n]{1,40})[,}\n]')  # and its end: the 1 of a 10 that was cut off is no 1
@@ -172,7 +172,7 @@ class _Said(NamedTuple):
     response: str
 
 
-def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> Ask:
+def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
     """The question: with the tool, unless the model would be held to it in words alone."""
     extra = llm.merged(settings).extra or {}
     if llm.metadata.provider == "ollama":
@@ -183,7 +183,7 @@ def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Setting
     return ask if has_tools else _without_tool(ask)
 
 
-def _without_tool(ask: Ask) -> Ask:
+def _without_tool(ask: ChatRequest) -> ChatRequest:
     return replace(ask, tools=(), tool_choice=None)
 
 
@@ -198,14 +198,14 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
     return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})
 
 
-async def _answer(llm: FunctionCallingLLM, ask: Ask, outside: Outside) -> _Said:
+async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, outside: IOBackend) -> _Said:
     """What the evaluator reports; asked once more where it called a tool, and not with a level."""
     call = start_call(ask.settings, outside)
     response = await llm.answer(ask, outside, call)
     try:
         return _said(response)
     except _NO_LEVEL as error:
-        ask = replace(ask, messages=tuple(reask(ask.messages, response, error)))
+        ask = replace(ask, messages=tuple(retry_messages(ask.messages, response, error)))
     response = await llm.answer(ask, outside, call)
     try:
         return _said(response)

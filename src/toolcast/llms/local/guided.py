@@ -16,11 +16,11 @@ from jiter import from_json
 
 from ...errors import LLMError
 from ...messages import Message, assistant, system, user
-from ...providers.base import Conversation, Decoder, HTTPRequest, NamedTool, ToolSpec, Wire
+from ...providers.base import HTTPRequest, NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
 from ...providers.llama_cpp.grammar import grammar
 from ...providers.repetition import EndedByRepetition
 from ...settings import Settings
-from ...transport.network import Outside
+from ...transport.network import IOBackend
 from ..provider_llms import LlamaCpp, fetched
 
 _NONE: Final = "none"
@@ -34,7 +34,7 @@ _EXACT: Final = Settings(temperature=0, max_tokens=50)
 class GuidedLlamaCpp(LlamaCpp):
     """A small model inside this process, for a conversation with tools."""
 
-    async def prepare(self, conversation: Conversation, outside: Outside) -> Wire:
+    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
         """Return the wire, for the tool that this conversation needs, or for none."""
         bare = replace(conversation, tools=(), tool_choice=None)
         wire = await super().prepare(bare, outside)
@@ -49,10 +49,12 @@ class GuidedLlamaCpp(LlamaCpp):
             await super().prepare(bare, outside)
         return _GuidedWire(wire, bare)
 
-    async def _chosen(self, question: str, conversation: Conversation, wire: Wire, outside: Outside) -> ToolSpec | None:
+    async def _chosen(
+        self, question: str, conversation: RequestInput, wire: ProviderAdapter, outside: IOBackend
+    ) -> ToolSpec | None:
         """Ask which tool the question needs."""
         tools = {_NONE: None} | {tool.name: tool for tool in conversation.tools}
-        asked = Conversation(conversation.model, tuple(_asking(question, conversation.tools)), stream=False)
+        asked = RequestInput(conversation.model, tuple(_asking(question, conversation.tools)), stream=False)
         settings = replace(_EXACT, extra={"grammar": grammar(_choice_of(list(tools)))})
         body = await fetched(wire.request(asked, settings), outside)
         try:
@@ -64,15 +66,15 @@ class GuidedLlamaCpp(LlamaCpp):
 class _GuidedWire:
     """A wire for this one `conversation`, whatever it is given."""
 
-    def __init__(self, wire: Wire, conversation: Conversation) -> None:
+    def __init__(self, wire: ProviderAdapter, conversation: RequestInput) -> None:
         self.provider: str = wire.provider
         self._wire = wire
         self._conversation = conversation
 
-    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
         return self._wire.request(self._conversation, settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
+    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
         decoder = self._wire.decoder(self._conversation)
         return decoder if self._conversation.tools else EndedByRepetition(decoder)
 

@@ -28,10 +28,20 @@ from ...messages import (
 )
 from ...metadata import Capabilities
 from ...settings import NOTHING_SET, Settings
-from ..base import Conversation, Decoder, Secret, SecretURL, Terms, ToolChoice, ToolSpec, legal_name, once_for_all
+from ..base import (
+    RequestInput,
+    RequestOptions,
+    ResponseDecoder,
+    Secret,
+    SecretURL,
+    ToolChoice,
+    ToolSpec,
+    legal_name,
+    once_for_all,
+)
 from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
-from ..http_adapter import Address, Frame, HTTPWire, budget, effort, endpoint
-from ..http_errors import Source
+from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint
+from ..http_errors import ErrorSource
 from ..model_features import capabilities
 from ..schemas.strict import anthropic_schema
 from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
@@ -40,7 +50,7 @@ from .decoder import AnthropicDecoder
 KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
-class AnthropicWire(HTTPWire):
+class AnthropicAdapter(HTTPAdapter):
     """The Messages wire at one address. `bearer` is sent as `Authorization: Bearer` where there is no `api_key`.
 
     `base_url` may end in a slash or in `/v1`, carry a query, or be the full address of `/v1/messages`. `headers` go
@@ -64,30 +74,30 @@ class AnthropicWire(HTTPWire):
         super().__init__(Address("anthropic", SecretURL(url), key, headers or {}, header, KEY_ENV))
         self._holds = once_for_all(_can_hold)
 
-    def can_hold(self, conversation: Conversation) -> bool:
+    def can_hold(self, conversation: RequestInput) -> bool:
         """Whether the text of an answer could be held to the schema of these tools."""
         return self._holds(replace(conversation, mode="json_schema"), NOTHING_SET)
 
-    def frame(self, terms: Terms, settings: Settings) -> AnthropicFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return AnthropicFrame(terms, settings)
+        return AnthropicRequestEncoder(terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return AnthropicDecoder(source, conversation)
 
 
-def _can_hold(terms: Terms, settings: Settings) -> bool:
+def _can_hold(terms: RequestOptions, settings: Settings) -> bool:
     form = schema_form(terms)
     return form is None or anthropic_schema(answer_schema(form)).loose is None
 
 
-class AnthropicFrame(Frame):
+class AnthropicRequestEncoder(RequestEncoder):
     """One Messages request but for its messages."""
 
     fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
 
-    def __init__(self, terms: Terms, settings: Settings) -> None:
+    def __init__(self, terms: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", terms)
         self._facts, self._ways = known(terms.model)
         self._held = schema_form(terms)
@@ -129,7 +139,7 @@ class AnthropicFrame(Frame):
             )
         return {"type": "json_schema", "schema": schema}
 
-    def _choose(self, terms: Terms) -> bool:
+    def _choose(self, terms: RequestOptions) -> bool:
         """Offer the tools; whether the model is made to call one."""
         choice, forced = terms.tool_choice, self.forced(terms.tool_choice)
         forcing = _forces(choice, forced)
@@ -374,7 +384,7 @@ _LEAST = 1_024
 _BUDGETS = {"minimal": _LEAST, "low": 2_048, "medium": 8_192, "high": 16_384}
 
 
-class Ways(NamedTuple):
+class ModelFeatures(NamedTuple):
     """How models ask for things. `adaptive`: whether thinking is, instead of having a budget; those `only` so take no
     sampling. `by_default`: it thinks unless told not to. `one_of_two`: temperature or top_p, but not both."""
 
@@ -384,16 +394,16 @@ class Ways(NamedTuple):
 
 
 _WAYS = (
-    (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", Ways("only", by_default=True)),
-    (r"claude-[a-z]+-4-[7-9](?!\d)", Ways("only")),
-    (r"claude-[a-z]+-4-6(?!\d)", Ways("also", one_of_two=True)),
-    (r"claude-[a-z]+-4-[1-5](?!\d)", Ways(one_of_two=True)),
+    (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", ModelFeatures("only", by_default=True)),
+    (r"claude-[a-z]+-4-[7-9](?!\d)", ModelFeatures("only")),
+    (r"claude-[a-z]+-4-6(?!\d)", ModelFeatures("also", one_of_two=True)),
+    (r"claude-[a-z]+-4-[1-5](?!\d)", ModelFeatures(one_of_two=True)),
 )
 
 
 @lru_cache(64)
-def known(model: str) -> tuple[Capabilities, Ways]:
+def known(model: str) -> tuple[Capabilities, ModelFeatures]:
     """What is known of a model. Clouds write more before its name, and `@` before its date."""
     name = model[max(0, model.find("claude-")) :].replace("@", "-")
-    ways = next((ways for models, ways in _WAYS if re.match(models, name)), Ways())
+    ways = next((ways for models, ways in _WAYS if re.match(models, name)), ModelFeatures())
     return capabilities("anthropic", name), ways

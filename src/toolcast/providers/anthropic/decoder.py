@@ -20,10 +20,10 @@ from jiter import from_json
 
 from ...errors import MalformedEvent
 from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
-from ...text_buffer import Pieces
+from ...text_buffer import TextBuffer
 from ...usage import Usage
-from ..base import Conversation
-from ..http_errors import Source, stream_error
+from ..base import RequestInput
+from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 
@@ -47,7 +47,7 @@ class AnthropicDecoder(AnswerDecoder):
     vital: ClassVar[tuple[str, ...]] = ('"tool_use"', '"input_json_delta"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._given: dict[Any, str] = {}  # arguments that came with the start of a call
@@ -307,13 +307,13 @@ class _Block:
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self._begun = begun
-        self._grown: dict[str, Pieces] = {}
+        self._grown: dict[str, TextBuffer] = {}
 
     def grow(self, delta: dict[str, Any]) -> None:
         """Add the fields of a delta: text to the text before it, anything else in its place."""
         for name, value in delta.items():
             if isinstance(value, str) and name != "type":
-                self._grown.setdefault(name, Pieces()).add(value)
+                self._grown.setdefault(name, TextBuffer()).add(value)
             elif name != "type":
                 self._begun = {**self._begun, name: value}
 

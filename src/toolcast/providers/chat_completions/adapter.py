@@ -1,6 +1,6 @@
 """OpenAI's chat-completions protocol, spoken by OpenAI and by most others: messages -> request.
 
-What differs between services is in the `Service` row the wire is made with; no service is named in this file. The
+What differs between services is in the `ServiceSpec` row the wire is made with; no service is named in this file. The
 answer is read by `openai_chat_decoder`.
 """
 
@@ -21,34 +21,34 @@ from ...messages import (
     ToolResultPart,
 )
 from ...settings import Settings
-from ..base import Conversation, Decoder, Terms, ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder, ToolSpec, legal_name
 from ..content_parts import base64_of, cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from ..http_adapter import budget, effort
-from ..http_errors import Source
-from ..openai_base import ServiceFrame, ServiceWire
+from ..http_errors import ErrorSource
+from ..openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
 from .decoder import OpenAIChatDecoder
-from .services import Service
+from .services import ServiceSpec
 
 
-class OpenAIChatWire(ServiceWire):
+class OpenAIChatAdapter(OpenAIBaseAdapter):
     """The chat-completions wire of one service, at one address, with one key."""
 
     path: ClassVar[str] = "/chat/completions"
 
-    def frame(self, terms: Terms, settings: Settings) -> ChatFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> ChatRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return ChatFrame(self._service, terms, settings)
+        return ChatRequestEncoder(self._service, terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
 
 
-class ChatFrame(ServiceFrame):
+class ChatRequestEncoder(OpenAIBaseEncoder):
     """One chat-completions request but for its messages."""
 
-    def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
+    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
         super().__init__(service, terms, settings)
         self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
         if terms.stream and service.stream_options:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from ...errors import EmptyResponse
 from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...usage import Usage
-from ..base import Conversation, ToolNames
-from ..http_errors import Source, stream_error
+from ..base import RequestInput, ToolNames
+from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
 from ..tool_calls.by_index import ToolCalls
 
@@ -47,7 +47,7 @@ class OpenAIChatDecoder(AnswerDecoder):
     vital: ClassVar[tuple[str, ...]] = ('"tool_calls"', '"function_call"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 
-    def __init__(self, source: Source, conversation: Conversation, *, think_tags: bool = False) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput, *, think_tags: bool = False) -> None:
         super().__init__(source, conversation)
         self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
         self._tags = ThinkTags() if think_tags else None

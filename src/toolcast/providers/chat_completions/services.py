@@ -29,7 +29,7 @@ class ModelRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceSpec:
     """One service's dialect.
 
     Where it is: `name` as errors and responses give it; `base_url`, and `path` behind it. Both may have holes for
@@ -93,7 +93,7 @@ class Service:
     schema_in_text: bool = True
 
 
-OPENAI = Service(
+OPENAI = ServiceSpec(
     "openai",
     "https://api.openai.com/v1",
     key_env=("OPENAI_API_KEY",),
@@ -133,7 +133,7 @@ AZURE = replace(
 
 AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions")
 
-VLLM = Service(
+VLLM = ServiceSpec(
     "vllm",
     "http://localhost:8000/v1",
     key_env=("VLLM_API_KEY",),
@@ -147,7 +147,7 @@ VLLM = Service(
     response_format="json_schema",
 )
 
-LLAMA_CPP = Service(
+LLAMA_CPP = ServiceSpec(
     "llama.cpp",
     "http://localhost:8080/v1",
     key_env=("LLAMA_API_KEY",),
@@ -164,7 +164,7 @@ LLAMA_CPP = Service(
     schema_in_text=False,
 )
 
-LM_STUDIO = Service(
+LM_STUDIO = ServiceSpec(
     "lmstudio",
     "http://localhost:1234/v1",
     key_env=("LM_STUDIO_API_KEY",),
@@ -182,7 +182,7 @@ LM_STUDIO = Service(
     response_format="json_schema",
 )
 
-OLLAMA = Service(
+OLLAMA = ServiceSpec(
     "ollama",
     "http://localhost:11434/v1",
     key_env=("OLLAMA_API_KEY",),
@@ -198,7 +198,7 @@ OLLAMA = Service(
     response_format="json_schema",
 )
 
-GROQ = Service(
+GROQ = ServiceSpec(
     "groq",
     "https://api.groq.com/openai/v1",
     key_env=("GROQ_API_KEY",),
@@ -208,7 +208,7 @@ GROQ = Service(
     documents=False,
 )
 
-DEEPSEEK = Service(
+DEEPSEEK = ServiceSpec(
     "deepseek",
     "https://api.deepseek.com/v1",
     key_env=("DEEPSEEK_API_KEY",),
@@ -224,7 +224,7 @@ DEEPSEEK = Service(
     response_format="json_object",
 )
 
-OPENROUTER = Service(
+OPENROUTER = ServiceSpec(
     "openrouter",
     "https://openrouter.ai/api/v1",
     key_env=("OPENROUTER_API_KEY",),
@@ -234,7 +234,7 @@ OPENROUTER = Service(
     drops=(),
 )
 
-TOGETHER = Service(
+TOGETHER = ServiceSpec(
     "together",
     "https://api.together.xyz/v1",
     key_env=("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"),
@@ -244,7 +244,7 @@ TOGETHER = Service(
     drops=(),
 )
 
-FIREWORKS = Service(
+FIREWORKS = ServiceSpec(
     "fireworks",
     "https://api.fireworks.ai/inference/v1",
     key_env=("FIREWORKS_API_KEY",),
@@ -256,7 +256,7 @@ FIREWORKS = Service(
     response_format="json_schema",
 )
 
-XAI = Service(
+XAI = ServiceSpec(
     "xai",
     "https://api.x.ai/v1",
     key_env=("XAI_API_KEY",),
@@ -272,7 +272,7 @@ XAI = Service(
     response_format="json_schema",
 )
 
-MOONSHOT = Service(
+MOONSHOT = ServiceSpec(
     "moonshot",
     "https://api.moonshot.ai/v1",
     key_env=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
@@ -290,7 +290,7 @@ MOONSHOT = Service(
     response_format="json_object",
 )
 
-QWEN = Service(
+QWEN = ServiceSpec(
     "qwen",
     "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     key_env=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
@@ -302,7 +302,7 @@ QWEN = Service(
     response_format="json_object",
 )
 
-PERPLEXITY = Service(
+PERPLEXITY = ServiceSpec(
     "perplexity",
     "https://api.perplexity.ai",
     key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
@@ -313,7 +313,7 @@ PERPLEXITY = Service(
     response_format="json_schema",
 )
 
-BEDROCK = Service(
+BEDROCK = ServiceSpec(
     "bedrock",
     "https://bedrock-mantle.{AWS_REGION|AWS_DEFAULT_REGION}.api.aws/v1",
     key_env=("AWS_BEARER_TOKEN_BEDROCK",),
@@ -323,7 +323,7 @@ BEDROCK = Service(
 )
 
 # Retired by GitHub on 30 July 2026, as it announced. The row keeps the dialect, for what still speaks it.
-GITHUB = Service(
+GITHUB = ServiceSpec(
     "github",
     "https://models.github.ai/inference",
     key_env=("GITHUB_TOKEN", "GITHUB_API_KEY"),
@@ -334,7 +334,7 @@ GITHUB = Service(
     documents=False,
 )
 
-LITELLM = Service(
+LITELLM = ServiceSpec(
     "litellm",
     "http://localhost:4000/v1",
     key_env=("LITELLM_PROXY_API_KEY", "LITELLM_API_KEY"),
@@ -345,7 +345,7 @@ LITELLM = Service(
     drops=(),
 )
 
-VERCEL = Service(
+VERCEL = ServiceSpec(
     "vercel",
     "https://ai-gateway.vercel.sh/v1",
     key_env=("AI_GATEWAY_API_KEY",),
@@ -355,7 +355,7 @@ VERCEL = Service(
     drops=(),
 )
 
-GENERIC = Service(
+GENERIC = ServiceSpec(
     "openai-compatible",
     "http://localhost:8000/v1",
     key_env=("OPENAI_COMPATIBLE_API_KEY",),
@@ -366,7 +366,7 @@ GENERIC = Service(
     drops=(),
 )
 
-CEREBRAS = Service(
+CEREBRAS = ServiceSpec(
     "cerebras",
     "https://api.cerebras.ai/v1",
     key_env=("CEREBRAS_API_KEY",),
@@ -375,7 +375,7 @@ CEREBRAS = Service(
     documents=False,
 )
 
-ZAI = Service(
+ZAI = ServiceSpec(
     "zai",
     "https://api.z.ai/api/paas/v4",
     key_env=("ZAI_API_KEY",),
@@ -389,7 +389,7 @@ ZAI = Service(
     response_format="json_object",
 )
 
-HUGGING_FACE = Service(
+HUGGING_FACE = ServiceSpec(
     "huggingface",
     "https://router.huggingface.co/v1",
     key_env=("HF_TOKEN",),
@@ -399,7 +399,7 @@ HUGGING_FACE = Service(
     documents=False,
 )
 
-SERVICES: Mapping[str, Service] = MappingProxyType(
+SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
     {
         service.name: service
         for service in (

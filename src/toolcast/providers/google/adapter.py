@@ -25,10 +25,10 @@ from ...messages import (
     ToolResultPart,
 )
 from ...settings import Settings
-from ..base import Conversation, Decoder, Secret, SecretURL, Terms, ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, SecretURL, ToolSpec, legal_name
 from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages
-from ..http_adapter import Address, Frame, HTTPWire, budget, effort, endpoint
-from ..http_errors import Source
+from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint
+from ..http_errors import ErrorSource
 from ..schemas.strict import gemini_schema
 from ..tool_calls.json_text import answer_schema, instructed, instructions, schema_form
 from .decoder import GoogleDecoder
@@ -39,7 +39,7 @@ KEY_ENV = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 
 
-class GoogleWire(HTTPWire):
+class GoogleAdapter(HTTPAdapter):
     """The wire of the Gemini API, at one address, with one key.
 
     `api_version` becomes part of the address, where `base_url` has no version in it. Vertex AI is a `base_url` up to
@@ -59,23 +59,23 @@ class GoogleWire(HTTPWire):
         url = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
         super().__init__(Address("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", KEY_ENV))
 
-    def url(self, conversation: Conversation) -> SecretURL:
+    def url(self, conversation: RequestInput) -> SecretURL:
         """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
         model = conversation.model if "/" in conversation.model else f"models/{conversation.model}"
         path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if conversation.stream else 'generateContent'}"
         url = endpoint(super().url(conversation).reveal(), path)
         return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if conversation.stream else url)
 
-    def frame(self, terms: Terms, settings: Settings) -> GoogleFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return GoogleFrame(terms, settings)
+        return GoogleRequestEncoder(terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return GoogleDecoder(source, conversation)
 
 
-class GoogleFrame(Frame):
+class GoogleRequestEncoder(RequestEncoder):
     """One request of `generateContent` but for its contents."""
 
     fixed: ClassVar[tuple[str, ...]] = (
@@ -84,7 +84,7 @@ class GoogleFrame(Frame):
         "generationConfig.responseJsonSchema",
     )
 
-    def __init__(self, terms: Terms, settings: Settings) -> None:
+    def __init__(self, terms: RequestOptions, settings: Settings) -> None:
         super().__init__("google", terms)
         self._signs_calls = bool(_LEVELS.match(_name(terms.model)))
         self._told: str | None = None
@@ -101,7 +101,7 @@ class GoogleFrame(Frame):
 
     # -- tools
 
-    def _tools(self, terms: Terms) -> None:
+    def _tools(self, terms: RequestOptions) -> None:
         choice, forced = terms.tool_choice, self.forced(terms.tool_choice)
         if not terms.tools:
             return

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from ...errors import EmptyResponse, MalformedEvent
 from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...usage import Usage
-from ..base import Conversation
-from ..http_errors import Source, stream_error
+from ..base import RequestInput
+from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 
@@ -55,7 +55,7 @@ class GoogleDecoder(AnswerDecoder):
     vital: ClassVar[tuple[str, ...]] = ('"functionCall"',)
     grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces

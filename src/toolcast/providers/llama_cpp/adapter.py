@@ -23,18 +23,18 @@ from jiter import from_json
 from ...errors import BadRequest, LLMError, MalformedEvent
 from ...messages import Message, TextPart
 from ...settings import Settings
-from ..base import Conversation, Decoder, HTTPRequest, Secret, SecretURL, ToolSpec
-from ..chat_completions.adapter import OpenAIChatWire
+from ..base import HTTPRequest, RequestInput, ResponseDecoder, Secret, SecretURL, ToolSpec
+from ..chat_completions.adapter import OpenAIChatAdapter
 from ..chat_completions.services import LLAMA_CPP
 from ..http_adapter import endpoint, http_request
 from ..tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, form_of
 from ..tool_calls.prompted import spoken
-from .grammar import Limits, calls_schema, grammar
+from .grammar import SchemaLimits, calls_schema, grammar
 
 _PROBE = "The capital of France is"
 
 
-class LlamaCppWire:
+class LlamaCppAdapter:
     """The wire of one llama.cpp server. `max_tokens` is sent where the settings have none."""
 
     max_tokens: ClassVar[int] = 1024
@@ -45,12 +45,12 @@ class LlamaCppWire:
         base_url: str | None = None,
         api_key: Secret | None = None,
         headers: Mapping[str, str | Secret] | None = None,
-        limits: Limits | None = None,
+        limits: SchemaLimits | None = None,
         native_tools: bool = False,
     ) -> None:
-        self._chat = OpenAIChatWire(LLAMA_CPP, api_key=api_key, base_url=base_url, headers=headers)
+        self._chat = OpenAIChatAdapter(LLAMA_CPP, api_key=api_key, base_url=base_url, headers=headers)
         self._probe_url = SecretURL(endpoint(base_url or LLAMA_CPP.base_url, "/completions"))
-        self._limits = limits or Limits()
+        self._limits = limits or SchemaLimits()
         self._native_tools = native_tools
         self._checked: set[str] = set()
         # It takes a while to write one, and it is long; the same tools have the same.
@@ -61,7 +61,7 @@ class LlamaCppWire:
         """The name of the service."""
         return self._chat.provider
 
-    def request(self, conversation: Conversation, settings: Settings) -> HTTPRequest:
+    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
         """The request to send. Raises `BadRequest` for what cannot be enforced."""
         form = self._form(conversation)
         settings = settings.over(Settings(max_tokens=self.max_tokens))
@@ -75,7 +75,7 @@ class LlamaCppWire:
             settings = settings.with_(extra={**rules, **(settings.extra or {})})
         return self._chat.request(self._plain(conversation, form), settings)
 
-    def decoder(self, conversation: Conversation) -> Decoder:
+    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
         """A fresh decoder for one answer, streamed or whole."""
         form = self._form(conversation)
         inner = self._chat.decoder(conversation)
@@ -88,7 +88,7 @@ class LlamaCppWire:
         """The error that an HTTP status of 300 or more stands for."""
         return self._chat.error(status, headers, body)
 
-    def preflight(self, conversation: Conversation) -> HTTPRequest | None:
+    def preflight(self, conversation: RequestInput) -> HTTPRequest | None:
         """The request that finds out whether the server enforces this conversation's tools, unless known."""
         rules = self._rules(conversation)
         if rules is None or rules in self._checked:
@@ -98,7 +98,7 @@ class LlamaCppWire:
         headers = self._chat.request(bare, Settings()).headers
         return http_request("POST", self._probe_url, headers, json.dumps(probe).encode())
 
-    def preflight_ok(self, conversation: Conversation, body: bytes) -> LLMError | None:
+    def preflight_ok(self, conversation: RequestInput, body: bytes) -> LLMError | None:
         """None if the answer to `preflight` shows that the tools are enforced, else the error to raise."""
         try:
             text = from_json(body)["choices"][0]["text"]
@@ -116,15 +116,15 @@ class LlamaCppWire:
         self._checked.add(self._rules(conversation) or "")
         return None
 
-    def _of(self, conversation: Conversation, error: LLMError) -> LLMError:
+    def _of(self, conversation: RequestInput, error: LLMError) -> LLMError:
         error.provider, error.model = self.provider, conversation.model
         return error
 
-    def _form(self, conversation: Conversation) -> Form | None:
+    def _form(self, conversation: RequestInput) -> Form | None:
         form = form_of(conversation)
         return None if form is not None and self._native_tools and not form.forced else form
 
-    def _rules(self, conversation: Conversation) -> str | None:
+    def _rules(self, conversation: RequestInput) -> str | None:
         form = self._form(conversation)
         return None if form is None else self._grammar(form, False)
 
@@ -133,14 +133,14 @@ class LlamaCppWire:
         schema = calls_schema(form.tools, parallel=form.parallel, named=form.only is None, limits=self._limits)
         return grammar(schema, or_text=or_text)
 
-    def _plain(self, conversation: Conversation, form: Form | None) -> Conversation:
+    def _plain(self, conversation: RequestInput, form: Form | None) -> RequestInput:
         if self._native_tools and form is None and conversation.tools:
             return conversation
         messages = (_system(conversation, form), *spoken(conversation.messages, form))
         return replace(conversation, messages=messages, tools=(), tool_choice=None)
 
 
-def _system(conversation: Conversation, form: Form | None) -> Message:
+def _system(conversation: RequestInput, form: Form | None) -> Message:
     """The one system message; without any, small models answer nonsense."""
     said = [message.text for message in conversation.messages if message.role == "system"]
     text = "\n\n".join(said) or "You are a helpful assistant."

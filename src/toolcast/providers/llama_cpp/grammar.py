@@ -8,7 +8,7 @@ that fits it fits the original (unique items, for one, are for validation to say
 plain JSON data.
 
 References stay references, so that a type used twice is written once. A type that contains itself is
-unrolled to `Limits.recursion` levels; below the last one it is impossible, and what needs something
+unrolled to `SchemaLimits.recursion` levels; below the last one it is impossible, and what needs something
 impossible is impossible in turn: a list of it is empty, a union goes without it, an optional property is
 left out.
 """
@@ -29,7 +29,7 @@ _Rewrite: TypeAlias = Callable[[Any, Mapping[str, Any]], Schema | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SchemaLimits:
     """How much the model may write where its schema sets no limit.
 
     `string`: characters of a string. `items`: elements of a list. `keys`: entries of a dict. `number`: the
@@ -72,20 +72,20 @@ def grammar(schema: Schema, *, or_text: bool = False) -> str:
     return f"%llguidance {{}}\n{start}%json {body}"
 
 
-def parameters_schema(parameters: Mapping[str, Any], limits: Limits | None = None) -> Schema:
+def parameters_schema(parameters: Mapping[str, Any], limits: SchemaLimits | None = None) -> Schema:
     """The rewritten schema of one object, given Pydantic's own. Raises `BadRequest` if none can exist."""
-    rewriting = _Rewriting(limits or Limits())
+    rewriting = _Rewriting(limits or SchemaLimits())
     return rewriting.finish(rewriting.root(parameters, "the schema"))
 
 
 def calls_schema(
-    tools: Sequence[ToolSpec], *, parallel: bool = False, named: bool = False, limits: Limits | None = None
+    tools: Sequence[ToolSpec], *, parallel: bool = False, named: bool = False, limits: SchemaLimits | None = None
 ) -> Schema:
     """The schema of the answer that calls one of `tools`, or several times some of them if `parallel`.
 
     One tool, unless `named`: its arguments. Else: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of either.
     """
-    limits = limits or Limits()
+    limits = limits or SchemaLimits()
     rewriting = _Rewriting(limits)
     roots = {tool.name: rewriting.root(tool.parameters, f"tool {tool.name!r}") for tool in tools}
     if len(tools) == 1 and not named:
@@ -157,7 +157,7 @@ def _mapping(schema: Any) -> Mapping[str, Any]:
 class _Rewriting:
     """One rewrite: the limits, and the definitions made so far. Methods give None for what is impossible."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SchemaLimits) -> None:
         self._limits = limits
         self._made: dict[tuple[int, str, int], tuple[str, Schema | None]] = {}
         self._roots = 0

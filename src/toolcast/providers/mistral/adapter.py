@@ -18,16 +18,16 @@ from typing import Any, ClassVar
 from ...events import Event, RawEvent, ThinkingDelta
 from ...messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolResultPart
 from ...settings import Settings
-from ..base import Conversation, Decoder, Secret, Terms, ToolSpec, legal_name
-from ..chat_completions.adapter import ChatFrame, OpenAIChatWire
+from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, ToolSpec, legal_name
+from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
 from ..chat_completions.decoder import OpenAIChatDecoder
-from ..chat_completions.services import Service
+from ..chat_completions.services import ServiceSpec
 from ..content_parts import base64_of, data_url
 from ..http_adapter import effort
-from ..http_errors import Source
+from ..http_errors import ErrorSource
 from ..response_decoder import as_dict, as_list, as_str
 
-MISTRAL = Service(
+MISTRAL = ServiceSpec(
     "mistral",
     "https://api.mistral.ai/v1",
     key_env=("MISTRAL_API_KEY",),
@@ -38,7 +38,7 @@ MISTRAL = Service(
 )
 
 
-class MistralWire(OpenAIChatWire):
+class MistralAdapter(OpenAIChatAdapter):
     """The wire of Mistral's API, at one address, with one key."""
 
     def __init__(
@@ -50,11 +50,11 @@ class MistralWire(OpenAIChatWire):
     ) -> None:
         super().__init__(MISTRAL, api_key=api_key, base_url=base_url, headers=headers)
 
-    def frame(self, terms: Terms, settings: Settings) -> MistralFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> MistralRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return MistralFrame(MISTRAL, terms, settings)
+        return MistralRequestEncoder(MISTRAL, terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return MistralDecoder(source, conversation)
 
@@ -64,10 +64,10 @@ _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-class MistralFrame(ChatFrame):
+class MistralRequestEncoder(ChatRequestEncoder):
     """One chat-completions request, as Mistral wants it, but for its messages."""
 
-    def _tools(self, terms: Terms, thinking: bool) -> None:
+    def _tools(self, terms: RequestOptions, thinking: bool) -> None:
         super()._tools(terms, thinking)
         if self.fields.get("tool_choice") == "required":
             self.fields["tool_choice"] = "any"
@@ -143,7 +143,7 @@ def _thoughts(message: Message) -> list[Any]:
 class MistralDecoder(OpenAIChatDecoder):
     """The events of one answer."""
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation)
         self._thought_chunk: dict[str, Any] | None = None  # the chunk of the thought that is open, its pieces joined
 

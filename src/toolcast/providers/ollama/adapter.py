@@ -28,10 +28,10 @@ from ...events import (
 from ...messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...settings import Settings
 from ...usage import Usage
-from ..base import Conversation, Decoder, Secret, SecretURL, Terms, ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, SecretURL, ToolSpec, legal_name
 from ..content_parts import arguments_of, cannot_take, inlined, result_text
-from ..http_adapter import Address, Frame, HTTPWire, endpoint
-from ..http_errors import Source, stream_error
+from ..http_adapter import Address, HTTPAdapter, RequestEncoder, endpoint
+from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import START, FramedDecoder, as_dict, as_list, as_str
 from ..schemas.strict import ollama_format
 from ..sse import JSONLines
@@ -90,7 +90,7 @@ def ollama_url(host: str = "") -> str:
     return f"{scheme}://{login}{at}{name}:{port}{parts.path.rstrip('/')}{query}"
 
 
-class OllamaWire(HTTPWire):
+class OllamaAdapter(HTTPAdapter):
     """The wire of one Ollama server; `base_url` is its address, without `/api/chat`."""
 
     accept: ClassVar[tuple[str, str]] = ("application/json", "application/x-ndjson, application/json")
@@ -105,15 +105,15 @@ class OllamaWire(HTTPWire):
         url = endpoint(base_url or ollama_url(), "/api/chat")
         super().__init__(Address("ollama", SecretURL(url), api_key, headers or {}, key_env=KEY_ENV))
 
-    def frame(self, terms: Terms, settings: Settings) -> OllamaFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> OllamaRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return OllamaFrame(terms, settings)
+        return OllamaRequestEncoder(terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return OllamaDecoder(source, conversation)
 
-    def form(self, terms: Conversation | Terms) -> Form | None:
+    def form(self, terms: RequestInput | RequestOptions) -> Form | None:
         """The form that `format` holds the answer to; None where the model is free to call a tool, or not."""
         return held_form(terms)
 
@@ -122,16 +122,16 @@ class OllamaWire(HTTPWire):
         return _with_pull(super().error(status, headers, body))
 
 
-def held_form(terms: Conversation | Terms) -> Form | None:
+def held_form(terms: RequestInput | RequestOptions) -> Form | None:
     """The form that `format` holds the answer to; None where the model is free to call a tool, or not."""
     form = form_of(terms)
     return None if form is None or not form.forced or terms.mode == "tool_call" else form
 
 
-class OllamaFrame(Frame):
+class OllamaRequestEncoder(RequestEncoder):
     """One request of `/api/chat` but for its messages."""
 
-    def __init__(self, terms: Terms, settings: Settings) -> None:
+    def __init__(self, terms: RequestOptions, settings: Settings) -> None:
         super().__init__("ollama", terms)
         self._told: str | None = None
         self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
@@ -232,7 +232,7 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
     kind: ClassVar[str] = "answer of Ollama's /api/chat"
     vital: ClassVar[tuple[str, ...]] = ('"tool_calls"',)
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation, JSONLines())
         self._calls = OpenCalls(conversation)
 

@@ -13,38 +13,38 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...messages import DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...settings import Settings
-from ..base import Conversation, Decoder, Terms, ToolSpec, legal_name
-from ..chat_completions.services import Service
+from ..base import RequestInput, RequestOptions, ResponseDecoder, ToolSpec, legal_name
+from ..chat_completions.services import ServiceSpec
 from ..content_parts import cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from ..http_adapter import effort
-from ..http_errors import Source
-from ..openai_base import ServiceFrame, ServiceWire
+from ..http_errors import ErrorSource
+from ..openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..tool_calls.json_text import Form, answer_schema, schema_form
 from .responses_decoder import OpenAIResponsesDecoder
 
 _Item: TypeAlias = dict[str, Any]
 
 
-class OpenAIResponsesWire(ServiceWire):
+class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     """The Responses wire of one service, at one address, with one key."""
 
     path: ClassVar[str] = "/responses"
 
-    def frame(self, terms: Terms, settings: Settings) -> ResponsesFrame:
+    def frame(self, terms: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
         """What requests with these terms and settings have in common."""
-        return ResponsesFrame(self._service, terms, settings)
+        return ResponsesRequestEncoder(self._service, terms, settings)
 
-    def answer(self, source: Source, conversation: Conversation) -> Decoder:
+    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
         """What reads the protocol's own events."""
         return OpenAIResponsesDecoder(source, conversation)
 
 
-class ResponsesFrame(ServiceFrame):
+class ResponsesRequestEncoder(OpenAIBaseEncoder):
     """One Responses request but for its messages."""
 
     fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
 
-    def __init__(self, service: Service, terms: Terms, settings: Settings) -> None:
+    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
         super().__init__(service, terms, settings)
         self.fields.update({"model": terms.model, "input": [], "stream": terms.stream, "store": False})
         if "include" not in self._left_out:

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
 from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
-from ...text_buffer import Pieces
+from ...text_buffer import TextBuffer
 from ...usage import Usage
-from ..base import Conversation
-from ..http_errors import Source, stream_error
+from ..base import RequestInput
+from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
@@ -58,7 +58,7 @@ class _Item:
         self.call_id = call_id
         self.waits = waits
         self.over = False
-        self.parts: dict[_Part, Pieces] = {}
+        self.parts: dict[_Part, TextBuffer] = {}
 
 
 class OpenAIResponsesDecoder(AnswerDecoder):
@@ -67,12 +67,12 @@ class OpenAIResponsesDecoder(AnswerDecoder):
     kind: ClassVar[str] = "answer of the Responses protocol"
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
-    def __init__(self, source: Source, conversation: Conversation) -> None:
+    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
         super().__init__(source, conversation)
         self._calls = OpenCalls(conversation)
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
-        self._growing = Pieces()  # the text that grew last
+        self._growing = TextBuffer()  # the text that grew last
         self._custom: list[dict[str, Any]] = []  # calls of custom tools since the last message
         self._lost = False
         self._refused = False
@@ -219,7 +219,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         if pieces is None:
             if item.parts and part[0] != "text":
                 out.append(ThinkingDelta("\n\n"))
-            pieces = item.parts[part] = Pieces()
+            pieces = item.parts[part] = TextBuffer()
         pieces.add(text)
         self._growing = pieces
         out.append(TextDelta(text) if part[0] == "text" else ThinkingDelta(text))

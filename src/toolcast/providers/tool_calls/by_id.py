@@ -14,8 +14,8 @@ from typing import Any
 
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from ...text_buffer import Pieces
-from ..base import Conversation, ToolNames
+from ...text_buffer import TextBuffer
+from ..base import RequestInput, ToolNames
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
 
@@ -25,7 +25,7 @@ class OpenCall:
 
     id: str
     name: str
-    pieces: Pieces = field(default_factory=Pieces)
+    pieces: TextBuffer = field(default_factory=TextBuffer)
     opaque: Mapping[str, Any] | None = None
 
     def grow(self, text: str) -> list[Event]:
@@ -37,7 +37,7 @@ class OpenCall:
 class OpenCalls:
     """The calls of one answer to `conversation`."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: RequestInput) -> None:
         self._names = ToolNames(conversation.tools)
         self._before = conversation.calls_before
         self._open: dict[Hashable, OpenCall] = {}

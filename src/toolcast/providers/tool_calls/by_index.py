@@ -22,7 +22,7 @@ from jiter import from_json
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ...parsing.json_stream import JSONStream, JSONStreamError
-from ...text_buffer import MANY
+from ...text_buffer import JOIN_THRESHOLD
 from ..base import ToolNames
 
 MOST_CALLS = 1000
@@ -80,7 +80,7 @@ class ToolCalls:
             last.grow(text, out)
             return out
         last.pieces.append(text)
-        if len(last.pieces) >= MANY:
+        if len(last.pieces) >= JOIN_THRESHOLD:
             last.pack()
         return [ToolCallDelta(last.id, text)]
 

@@ -27,7 +27,7 @@ from ...events import (
 )
 from ...messages import Message, TextPart
 from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
-from ..base import Conversation, Decoder, NamedTool, Terms, ToolSpec
+from ..base import NamedTool, RequestInput, RequestOptions, ResponseDecoder, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Form:
         return self.parallel or self.listed
 
 
-def form_of(conversation: Conversation | Terms) -> Form | None:
+def form_of(conversation: RequestInput | RequestOptions) -> Form | None:
     """What a tool choice comes to; None where no tool may be called. `BadRequest` for a tool not offered."""
     choice = conversation.tool_choice
     name = _named(choice)
@@ -95,7 +95,7 @@ def rooted(form: Form) -> Form:
     return replace(form, listed=True) if len(form.tools) > 1 else form
 
 
-def schema_form(terms: Conversation | Terms) -> Form | None:
+def schema_form(terms: RequestInput | RequestOptions) -> Form | None:
     """The form of an answer that the service holds to a schema; None in other modes, and where nothing is forced."""
     form = form_of(terms) if terms.mode == "json_schema" else None
     return rooted(form) if form is not None and form.forced else None
@@ -152,7 +152,7 @@ def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
 class ForcedDecoder:
     """The events of `inner`, with its text read as `calls`."""
 
-    def __init__(self, inner: Decoder, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
+    def __init__(self, inner: ResponseDecoder, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
         self._inner = inner
         self._read = CallsInText(calls, accept_damaged=accept_damaged)
 
