@@ -55,8 +55,8 @@ def openai(**given: Any) -> OpenAI:
 
 
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (engine, {"system_prompt": words}, "system_prompt: expected str or None, got function"),
-    (engine().fork, {"system_prompt": words}, "system_prompt: expected str or None, got function"),
+    (engine, {"instructions": words}, "instructions: expected str or None, got function"),
+    (engine().fork, {"instructions": words}, "instructions: expected str or None, got function"),
     (ScriptedLLM, {"system_prompt": words}, "system_prompt: expected str or None, got function"),
     (ScriptedLLM, {"settings": {"seed": 1}}, "settings: expected Settings or None, got dict"),
     (openai, {"system_prompt": words}, "system_prompt: expected str or None, got function"),

@@ -208,7 +208,7 @@ def test_an_answer_of_nothing_ends_the_turn(chats: ChatFace) -> None:
 
 
 def test_the_next_turn_sees_the_one_before(chats: ChatFace) -> None:
-    chat, _ = begin(chats, engine_of("One.", "Two.", system_prompt="Be brief."))
+    chat, _ = begin(chats, engine_of("One.", "Two.", instructions="Be brief."))
     chats.until(chat, "ready")
     chats.dispatch(chat, QueueMessage("More."))
     chats.until(chat, "ready")

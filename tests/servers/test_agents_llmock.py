@@ -244,7 +244,7 @@ def test_two_calls_one_of_which_fails(server: LLMock, llm: ServiceLLM, protocol:
 
 
 def test_the_conversation_goes_on(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
-    engine = Engine(llm, [weather], system_prompt="Be brief.")
+    engine = Engine(llm, [weather], instructions="Be brief.")
     for city in ("Oslo", "Rome", "Lima"):
         calls(server, ("weather", {"city": city}), text="Let me see.")
         server.reply(SUNNY)

@@ -388,7 +388,7 @@ def test_an_agent_that_asks_another() -> None:
         says(server, "My scout says: fine.")
         screen = play(
             """
-            scout = Engine(llm, [look], system_prompt="You are a scout.")
+            scout = Engine(llm, [look], instructions="You are a scout.")
             engine = Engine(llm, [scout.as_tool("ask_scout")])
             print(engine.submit("How is Oslo?").text, roles(engine), roles(scout))
             print(engine.transcript.spending.usage.total_tokens)

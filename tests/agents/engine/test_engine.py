@@ -312,7 +312,7 @@ def test_E14_a_model_without_tools_is_offered_none(turning: Turning) -> None:
 
 
 def test_tools_and_settings_reach_the_model(turning: Turning) -> None:
-    engine = Engine(llm := scripted("a"), [look], settings=Settings(temperature=0.5), system_prompt="Be brief.")
+    engine = Engine(llm := scripted("a"), [look], settings=Settings(temperature=0.5), instructions="Be brief.")
     turning.submit(engine, "Hi.")
     (asked,) = llm.requests
     assert [one.name for one in asked.tools] == ["look"]
@@ -526,7 +526,7 @@ def test_a_snapshot_is_plain_data_and_restores_all(turning: Turning) -> None:
 
 
 def test_a_fork_is_made_alike_and_remembers_nothing(turning: Turning) -> None:
-    engine = Engine(scripted("a", LOOK, "b"), [look], system_prompt="Be brief.", max_rounds=2)
+    engine = Engine(scripted("a", LOOK, "b"), [look], instructions="Be brief.", max_rounds=2)
     turning.submit(engine, "1")
     other = engine.fork()
     assert (other.history, other.tools, other.llm, other.permissions) == (

@@ -134,7 +134,7 @@ def test_a_typed_result(ways: Ways) -> None:
 @pytest.mark.parametrize("task_type", [*TASKS, "cooking"])
 def test_the_type_of_a_task_is_told_to_the_model(task_type: str) -> None:
     llm = ScriptedLLM("Done.")
-    manager = ElfManager(Engine(llm, system_prompt="Be brief."))
+    manager = ElfManager(Engine(llm, instructions="Be brief."))
     manager.spawn(ElfConfig("Work.", task_type=task_type, background=False))
     brief, task, said = texts(llm.requests[0].messages)
     assert (brief, said) == ("Be brief.", "Work.")

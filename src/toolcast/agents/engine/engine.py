@@ -74,7 +74,7 @@ class Engine:
         max_rounds: int = MAX_ROUNDS,
         budget: Budget | None = None,
         settings: Settings | None = None,
-        system_prompt: str | None = None,
+        instructions: str | None = None,
         deps: Any = None,
         history: Messages = (),
         compaction: Compaction | Literal["default"] | None = "default",
@@ -86,14 +86,14 @@ class Engine:
         tool_errors: ToolErrors = "return",
         observer: Observer | None = None,
     ) -> None:
-        require_text("system_prompt", system_prompt)
+        require_text("instructions", instructions)
         setup = EngineConfig(
             llm=chosen_llm(llm),
             tools=as_tools(tools),
             permissions=UNGUARDED if permissions is None else permissions,
             max_rounds=max_rounds,
             settings=settings,
-            instructions=(system(system_prompt),) if system_prompt else (),
+            instructions=(system(instructions),) if instructions else (),
             deps=deps,
             compaction=Compaction() if compaction == "default" else compaction,
             tool_timeout=tool_timeout,
@@ -170,7 +170,7 @@ class Engine:
 
     def submit(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
@@ -178,10 +178,10 @@ class Engine:
     ) -> Turn[T]:
         """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`, `TurnFailed`.
 
-        With nothing `said` the engine goes on where it is: it runs the calls that have no result yet, with the
+        Without a `message` the engine goes on where it is: it runs the calls that have no result yet, with the
         `answers` to its requests, or asks the model once more. `output_cls` gives the turn a typed `output`.
         """
-        flow = self._begin(self._task(said, output_cls, answers, budget), self.llm.sync_outside())
+        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.sync_outside())
         try:
             return sync_driver.run(flow.finish())
         finally:
@@ -189,38 +189,38 @@ class Engine:
 
     async def asubmit(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
         """A whole turn, awaited: see `submit`."""
-        flow = self._begin(self._task(said, output_cls, answers, budget), self.llm.async_outside())
+        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.async_outside())
         return await flow.finish()
 
     def stream(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> TurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is asked for. See `submit`."""
-        task = self._task(said, output_cls, answers, budget)
+        task = self._task(message, output_cls, answers, budget)
         return TurnStream(lambda: self._begin(task, self.llm.sync_outside()))
 
     def astream(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> AsyncTurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is awaited. See `submit`."""
-        task = self._task(said, output_cls, answers, budget)
+        task = self._task(message, output_cls, answers, budget)
         return AsyncTurnStream(lambda: self._begin(task, self.llm.async_outside()))
 
     def cancel(self) -> None:
@@ -262,22 +262,22 @@ class Engine:
         permissions: Permissions | None = None,
         tools: Tools | None = None,
         max_rounds: int | None = None,
-        system_prompt: str | None = None,
+        instructions: str | None = None,
         tool_timeout: float | None = None,
         context: ToolContext[Any] | None = None,
     ) -> Engine:
         """Another engine made like this one, its history empty.
 
-        Its `system_prompt` follows this one's; `tool_timeout` is for an engine that has none. Made for a tool, it
+        Its `instructions` follows this one's; `tool_timeout` is for an engine that has none. Made for a tool, it
         shares the tool's `context`: it is cancelled with it, and what it spends counts there.
         """
-        require_text("system_prompt", system_prompt)
+        require_text("instructions", instructions)
         setup = replace(
             self._setup,
             permissions=permissions or self.permissions,
             tools=self.tools if tools is None else as_tools(tools),
             max_rounds=max_rounds or self._setup.max_rounds,
-            instructions=(*self._setup.instructions, *([system(system_prompt)] if system_prompt else [])),
+            instructions=(*self._setup.instructions, *([system(instructions)] if instructions else [])),
             tool_timeout=self._setup.tool_timeout or tool_timeout,
         )
         other = object.__new__(Engine)
@@ -318,7 +318,7 @@ class Engine:
 
     def begin(
         self,
-        said: Messages | None,
+        message: Messages | None,
         output_cls: Any,
         answers: Iterable[ApprovalDecision],
         *,
@@ -326,15 +326,15 @@ class Engine:
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnFlow:
         """A turn for who drives it himself, begun: see `TurnRequest` (turn_flow.py) for the `checkpoint`."""
-        task = self._task(said, output_cls, answers, None)
+        task = self._task(message, output_cls, answers, None)
         if checkpoint is not None:
             task = replace(task, checkpoint=checkpoint)
         return self._begin(task, self.llm.async_outside() if concurrent else self.llm.sync_outside())
 
     def _task(
-        self, said: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
+        self, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
     ) -> TurnRequest:
-        messages: Sequence[Message] = () if said is None else _sound(as_messages(said))
+        messages: Sequence[Message] = () if message is None else _sound(as_messages(message))
         if not messages and not self.transcript.history:
             raise ValueError("nothing was said, and there is no history to go on with; submit() wants some text")
         given = tuple(answers)

@@ -134,16 +134,16 @@ class Session(Closing, AsyncClosing):
     # Turns.
 
     def send(
-        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
+        self, message: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
     ) -> None:
         """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
-        self._start(SessionTurn(), said, output_cls, answers)
+        self._start(SessionTurn(), message, output_cls, answers)
 
     async def asend(
-        self, said: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
+        self, message: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
-        self._start(SessionTurn(concurrent=True), said, output_cls, answers)
+        self._start(SessionTurn(concurrent=True), message, output_cls, answers)
 
     def events(self) -> Reader[AgentEvent]:
         """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
@@ -168,7 +168,7 @@ class Session(Closing, AsyncClosing):
 
     def run(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
@@ -176,7 +176,7 @@ class Session(Closing, AsyncClosing):
         """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
         turn = SessionTurn()
         try:
-            self._start(turn, said, output_cls, answers)
+            self._start(turn, message, output_cls, answers)
             turn.wait()
         except BaseException:
             if self._cancel(turn):
@@ -186,7 +186,7 @@ class Session(Closing, AsyncClosing):
 
     async def arun(
         self,
-        said: Messages | None = None,
+        message: Messages | None = None,
         *,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
@@ -194,7 +194,7 @@ class Session(Closing, AsyncClosing):
         """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
         turn = SessionTurn(concurrent=True)
         try:
-            self._start(turn, said, output_cls, answers)
+            self._start(turn, message, output_cls, answers)
             await turn.join()
         except BaseException:
             if self._cancel(turn):
@@ -227,7 +227,7 @@ class Session(Closing, AsyncClosing):
     # How a turn goes.
 
     def _start(
-        self, turn: SessionTurn, said: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision]
+        self, turn: SessionTurn, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision]
     ) -> None:
         """Begin `turn`. Where this raises and it is the session's turn all the same, somebody has begun to work."""
         with self._lock:
@@ -236,7 +236,7 @@ class Session(Closing, AsyncClosing):
             if self._saved is not None:
                 self._saved.check()
             turn.flow = self.engine.begin(
-                said, output_cls, answers, concurrent=turn.concurrent, checkpoint=self._checkpoint
+                message, output_cls, answers, concurrent=turn.concurrent, checkpoint=self._checkpoint
             )
             self._turn = turn
             with turn.around():

@@ -112,11 +112,11 @@ class Elf(ABC):
         return self._trace.state
 
     @abstractmethod
-    def send(self, said: Messages) -> None:
+    def send(self, message: Messages) -> None:
         """Tell the elf something; the conversation goes on. Raises `IllegalState` while it is running."""
 
     @abstractmethod
-    async def asend(self, said: Messages) -> None:
+    async def asend(self, message: Messages) -> None:
         """Tell the elf something; the conversation goes on. Raises `IllegalState` while it is running."""
 
     def events(self) -> Reader[AgentEvent]:
@@ -154,14 +154,14 @@ class Elf(ABC):
         """What the elf shares with the call that starts it."""
         return context
 
-    def _start(self, said: Messages, *, concurrent: bool) -> ElfRun:
+    def _start(self, message: Messages, *, concurrent: bool) -> ElfRun:
         """A run that is about to begin."""
         with self._lock:
             if self.status == "running":
                 raise IllegalState(f"{self.id} is running; wait() for it, or cancel() it", state=self.status)
             self._roll.enter(self.id)
             try:
-                flow = self.engine.begin(said, self.config.output_cls, (), concurrent=concurrent)
+                flow = self.engine.begin(message, self.config.output_cls, (), concurrent=concurrent)
             except BaseException:
                 self._roll.leave(self.id)
                 raise
@@ -196,33 +196,33 @@ class Elf(ABC):
 class SyncElf(Elf):
     """An elf that works in the turn of who tells it something, who waits, and that is cancelled with that turn."""
 
-    def send(self, said: Messages) -> None:
+    def send(self, message: Messages) -> None:
         """Tell the elf something, and let it work until it has a result."""
         with waiting_for(self.id):
-            sync_driver.run(self._work(self._start(said, concurrent=False)))
+            sync_driver.run(self._work(self._start(message, concurrent=False)))
 
-    async def asend(self, said: Messages) -> None:
+    async def asend(self, message: Messages) -> None:
         """Tell the elf something, and let it work until it has a result."""
         with waiting_for(self.id):
-            await self._work(self._start(said, concurrent=True))
+            await self._work(self._start(message, concurrent=True))
 
 
 class BackgroundElf(Elf):
     """An elf that works by itself: `send` returns at once, and the turn that it was started in may end before it."""
 
-    def send(self, said: Messages) -> None:
+    def send(self, message: Messages) -> None:
         """Tell the elf something. It works in a thread of its own."""
-        self._go(said, concurrent=False)
+        self._go(message, concurrent=False)
 
-    async def asend(self, said: Messages) -> None:
+    async def asend(self, message: Messages) -> None:
         """Tell the elf something. It works in a task of its own in this event loop."""
-        self._go(said, concurrent=True)
+        self._go(message, concurrent=True)
 
     def _shared(self, context: ToolContext[Any] | None) -> ToolContext[Any] | None:
         return None if context is None else replace(context, cancellation=Cancellation())
 
-    def _go(self, said: Messages, *, concurrent: bool) -> None:
-        run = self._start(said, concurrent=concurrent)
+    def _go(self, message: Messages, *, concurrent: bool) -> None:
+        run = self._start(message, concurrent=concurrent)
         try:
             start_job(partial(self._work, run), concurrent=concurrent, name=self.id)
         except BaseException as error:
@@ -374,7 +374,7 @@ def _engine_of(engine: Engine, config: ElfConfig, context: ToolContext[Any] | No
         permissions=engine.permissions.without_prompt(),
         tools=config.tools,
         max_rounds=config.max_rounds,
-        system_prompt=f"{TASKS.get(config.task_type, TASKS['generation'])} {_ALONE}",
+        instructions=f"{TASKS.get(config.task_type, TASKS['generation'])} {_ALONE}",
         # So that a tool can be left behind; when the elf's time is up, it is the elf that says so.
         tool_timeout=None if config.timeout is None else config.timeout + GRACE,
         context=shared,

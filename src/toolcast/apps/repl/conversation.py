@@ -93,7 +93,7 @@ class Kit:
             self.tools,
             permissions=self.mode.permissions(self.root, self.own, can_ask=self.can_ask),
             settings=Settings(temperature=_CALM) if isinstance(self.llm, LlamaCpp) else None,
-            system_prompt=self.instructions,
+            instructions=self.instructions,
             history=tuple(history),
             tool_timeout=_A_DAY,
             observer=self.observer,
