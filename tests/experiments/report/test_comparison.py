@@ -21,7 +21,7 @@ def reported(path: Path, *ratings: tuple[str, int | None]) -> ReportedRun:
 
 
 def shown(*runs: ReportedRun) -> str:
-    return render("comparison.html", comparison=comparison_of(runs, ()))
+    return render("comparison.html", {"comparison": comparison_of(runs, ())})
 
 
 def rows(page: str, heading: str = "Comparison", table: int = 1) -> list[list[str]]:

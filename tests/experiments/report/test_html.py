@@ -42,13 +42,13 @@ def test_the_forms_of_a_cell(cell: Cell, shown: str) -> None:
 
 def test_a_value_that_is_missing_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="title"):
-        render("page.html")
+        render("page.html", {})
 
 
 @pytest.mark.parametrize("name", ["../html.py", "/etc/passwd", "html.py", "nothing.html"])
 def test_templates_are_those_of_the_package(name: str) -> None:
     with pytest.raises(TemplateNotFound):
-        render(name)
+        render(name, {})
 
 
 def test_lines_and_tabs_stay() -> None:

@@ -31,7 +31,7 @@ def reported(path: Path) -> ReportedRun:
 
 
 def shown(run: ReportedRun, share: Share | None = None) -> str:
-    return render("run.html", run=run_page(run, share or Share()))
+    return render("run.html", {"run": run_page(run, share or Share())})
 
 
 def test_the_facts_of_a_run(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from typing import ClassVar, Final, TextIO
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
-from rich.color import ColorSystem
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
 from rich.segment import Segment
 from rich.style import Style
@@ -35,12 +34,6 @@ _MATH: Final = re.compile(
     r"\\\((?:.|\n){1,300}?\\\)|\\\[(?:.|\n){1,1000}?\\\]|\$\$(?:.|\n){1,1000}?\$\$|\$(?=\S)(?:\\.|[^$\\])*(?<=\S)\$(?!\d)"
 )
 """A formula as models write it: in `\\(\\)`, `\\[\\]`, `$$`, or in `$` where that cannot be an amount of money."""
-_DEPTHS: Final = {
-    "standard": ColorSystem.STANDARD,
-    "256": ColorSystem.EIGHT_BIT,
-    "truecolor": ColorSystem.TRUECOLOR,
-    "windows": ColorSystem.WINDOWS,
-}
 
 
 class _Code(CodeBlock):
@@ -136,7 +129,7 @@ class RichRows:
             emoji=False,
             legacy_windows=False,
         )
-        self._depth = _DEPTHS.get(self._console.color_system or "")
+        self._depth = COLOR_SYSTEMS.get(self._console.color_system or "")
 
     @property
     def columns(self) -> int:

@@ -10,11 +10,11 @@ The dataclasses are what the templates show. jinja2 is in `toolcast[report]` and
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ...terminal_text import visible
 
@@ -86,7 +86,7 @@ class Section:
     folds: Sequence[Fold] = ()
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, values: Mapping[str, object]) -> str:
     """Return the text of a template of this package. Raises `ImportError` where jinja2 is missing."""
     return environment().get_template(template).render(values)
 

@@ -195,14 +195,13 @@ def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], note
         told.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
     listed = runs if len(runs) <= PICTURED else ()  # the comparison leads to each of them
     links = [(_COMPARISON, "Comparison"), *((f"run-{run.slug}", run.name) for run in listed)] if several else []
-    html = render(
-        "page.html",
-        title=title,
-        heading=title if several else "Experiment",
-        notes=told,
-        links=links,
-        comparison=comparison_of(runs, [*compared.values()]) if several else None,
-        runs=[run_page(run, share) for run in runs],
-    )
+    shown = {
+        "title": title,
+        "heading": title if several else "Experiment",
+        "notes": told,
+        "links": links,
+        "comparison": comparison_of(runs, [*compared.values()]) if several else None,
+        "runs": [run_page(run, share) for run in runs],
+    }
     pictures = [picture for run in runs for picture in run.pictures.values()]
-    return Report(html, (*pictures, *compared.values()), notes)
+    return Report(render("page.html", shown), (*pictures, *compared.values()), notes)
