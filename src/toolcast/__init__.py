@@ -171,6 +171,9 @@ if TYPE_CHECKING:
     from .experiments.similarity import (
         SimilarityMonitor as SimilarityMonitor,
     )
+    from .llms.agent_chat_response import (
+        AgentChatResponse as AgentChatResponse,
+    )
     from .llms.base import (
         FunctionCallingLLM as FunctionCallingLLM,
     )
@@ -179,9 +182,7 @@ if TYPE_CHECKING:
     )
     from .llms.event_streams import (
         AsyncEventStream as AsyncEventStream,
-        AsyncObjectStream as AsyncObjectStream,
         EventStream as EventStream,
-        ObjectStream as ObjectStream,
     )
     from .llms.fallback import (
         FallbackLLM as FallbackLLM,
@@ -245,15 +246,16 @@ if TYPE_CHECKING:
     from .structured.call import (
         Result as Result,
     )
+    from .structured.object_streams import (
+        AsyncObjectStream as AsyncObjectStream,
+        ObjectStream as ObjectStream,
+    )
     from .structured.orchestrator import (
         Preview as Preview,
         ToolOrchestratingLLM as ToolOrchestratingLLM,
     )
     from .structured.partial_objects import (
         StreamingObjectProcessor as StreamingObjectProcessor,
-    )
-    from .structured.response_validation import (
-        AgentChatResponse as AgentChatResponse,
     )
     from .toolbox.fetch import (
         fetch_tool as fetch_tool,
@@ -306,7 +308,7 @@ _EXPORTS = {
     "agents.tool_search.search": "LLMSearch LexicalSearch ToolSearch",
     "agents.engine.turn_streams": "AsyncTurnStream TurnStream",
     "turn": "Turn",
-    "structured.response_validation": "AgentChatResponse",
+    "llms.agent_chat_response": "AgentChatResponse",
     "approvals": "ApprovalDecision PermissionRequest",
     "structured.call": "Result",
     "llms.defaults": "Configs",
@@ -341,7 +343,8 @@ _EXPORTS = {
     "stores.memory": "MemoryStore",
     "stores.sqlite": "SQLiteStore",
     "stores.store": "SessionLease Store",
-    "llms.event_streams": "AsyncEventStream AsyncObjectStream EventStream ObjectStream",
+    "llms.event_streams": "AsyncEventStream EventStream",
+    "structured.object_streams": "AsyncObjectStream ObjectStream",
     "tools.context": "ToolContext",
     "toolbox.shell_command": "command_tool",
     "toolbox.fetch": "fetch_tool",

@@ -37,7 +37,7 @@ from toolcast import (
 from toolcast.agents.engine.engine import Engine
 from toolcast.errors import OutputTypeError, StreamTruncated
 from toolcast.events import Event
-from toolcast.llms.base import AgentChatResponse
+from toolcast.llms.agent_chat_response import AgentChatResponse
 from toolcast.providers.base import NamedTool
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 

@@ -13,9 +13,10 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import Doc
 
+from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
 from toolcast.tools.context import ToolContext
-from toolcast.tools.signature import Signature, is_async, name_of_function
+from toolcast.tools.signature import Signature, name_of_function
 
 
 class Song(BaseModel):

@@ -22,8 +22,7 @@ from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.concurrency_limiter import LimitedEvents
 from toolcast.llms.prompted import PromptedEvents
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.request_state import start_call
-from toolcast.llms.response_events import ResponseEvents
+from toolcast.llms.request_state import ResponseEvents, start_call
 from toolcast.messages import user
 from toolcast.providers.base import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM

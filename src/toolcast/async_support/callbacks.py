@@ -1,15 +1,31 @@
-"""Calls a user's function from either face, be it sync or async."""
+"""Calls of a user's function, sync or async, from the sync API and from the async API."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from ..cancellation import Cancellation
-from ..tools.signature import Function, is_async
 from .exception_groups import ungrouped
 from .thread_bridge import awaited_in_thread, called_in_thread
+
+Function: TypeAlias = Callable[..., Any]
+
+
+def innermost(function: Any) -> Any:
+    """Return the callable inside any number of `functools.partial` objects."""
+    while isinstance(function, partial):
+        function = cast("Any", function).func
+    return function
+
+
+def is_async(function: Function) -> bool:
+    """Return whether calling `function` returns a coroutine or an async generator."""
+    inner = innermost(function)
+    candidates = (inner, type(inner).__call__)
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in candidates)
 
 
 async def called(function: Function, *args: Any, concurrent: bool, cancellation: Cancellation | None = None) -> Any:

@@ -26,20 +26,31 @@ from ..metadata import LLMMetadata, Progress
 from ..option_types import require_optional, require_text
 from ..providers.base import HTTPRequest, Mode, ResponseDecoder, ToolChoice
 from ..settings import NOTHING_SET, Settings
-from ..structured.response_validation import AgentChatResponse
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
-from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
-from ..transport.networks import network_of
+from ..transport.network import Clock, HttpxNetwork, IOBackend, Network, SystemClock, async_backend, sync_backend
+from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
 from .request import ChatRequest, Messages, Tools, as_messages, named_choice
-from .request_state import IteratorEvents, RequestState, start_call
-from .response_events import ResponseEvents
+from .request_state import IteratorEvents, RequestState, ResponseEvents, start_call
 
 NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
-"""What an LLM's `network=` takes: a network, or the name of the one that an extra brings."""
+"""The values of an LLM's `network=`: a `Network`, or the name of one that an extra installs."""
+
+
+def resolve_network(choice: Network | str | None) -> Network:
+    """Return the network for an LLM's `network=`: the caller's own, `"aiohttp"`, or httpx for None."""
+    if choice is None:
+        return HttpxNetwork()
+    if not isinstance(choice, str):
+        return choice
+    if choice != "aiohttp":
+        raise UnsupportedLLMError(f"network={choice!r}: expected a Network, 'aiohttp' or None")
+    from ..transport.aiohttp_network import AiohttpNetwork  # of an extra
+
+    return AiohttpNetwork()
 
 
 class FunctionCallingLLM(Closing, AsyncClosing):
@@ -64,7 +75,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         self.system_prompt = system_prompt
         self.clock: Clock = SystemClock()
         self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
-        self._network = network_of(network)
+        self._network = resolve_network(network)
         self.max_concurrency: int | None = max_concurrency
         self._turns: ConcurrencyLimiter | None = (
             None if max_concurrency is None else ConcurrencyLimiter(max_concurrency)

@@ -21,8 +21,7 @@ from typing import Any
 from ..errors import CallError, LimitExceeded, StreamClosed, Timeout
 from ..events import Event, Finish
 from ..transport.network import IOBackend
-from .request_state import RequestState
-from .response_events import ResponseEvents
+from .request_state import RequestState, ResponseEvents
 
 _LATE = "too many answers of this LLM were under way, and none ended in time; allow more max_concurrency, or more time"
 _STUCK = (

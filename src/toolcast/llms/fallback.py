@@ -24,8 +24,7 @@ from .base import FunctionCallingLLM
 from .http_llm import events_of
 from .provider_llms import as_llm
 from .request import ChatRequest
-from .request_state import RequestState, by
-from .response_events import ResponseEvents
+from .request_state import RequestState, ResponseEvents, by
 
 _PREAMBLE = frozenset((UsageReport, Routing, Failover))  # nothing of an answer yet
 

@@ -43,8 +43,7 @@ from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers
 from .prompted import spelled, to_prompted_request
 from .request import ChatRequest
-from .request_state import RequestState, every_event, start_call
-from .response_events import ResponseEvents
+from .request_state import RequestState, ResponseEvents, every_event, start_call
 
 logger: Final = logging.getLogger("toolcast")
 

@@ -12,8 +12,7 @@ from ..events import Event
 from ..providers.tool_calls.json_text import CallsInText, form_of
 from ..providers.tool_calls.prompted import PromptedCalls, prompted
 from .request import ChatRequest
-from .request_state import RequestState
-from .response_events import ResponseEvents
+from .request_state import RequestState, ResponseEvents
 
 
 def to_prompted_request(ask: ChatRequest) -> ChatRequest:

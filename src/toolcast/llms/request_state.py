@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ..async_support.exception_groups import ungrouped
 from ..errors import Attempt, CallError, StreamTruncated
@@ -16,12 +16,35 @@ from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, 
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
-from .response_events import ResponseEvents
 
 if TYPE_CHECKING:
     from ..async_support.shielding import Loop
 
 logger: Final = logging.getLogger("toolcast")
+
+
+class ResponseEvents(Protocol):
+    """Where the events of one answer come from."""
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's name for the request."""
+        ...
+
+    async def pull(self) -> list[Event]:
+        """The next events; an empty list at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Stop, and give the connection back. Harmless when repeated."""
+        ...
+
+    def break_off(self) -> None:
+        """End what a thread waits for in `pull`, which raises some error soon. From any thread, and again.
+
+        Under an event loop the task that waits is interrupted instead.
+        """
+        ...
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from ..async_support import sync_driver
 from ..errors import PromptError, UnsupportedLLMError
 from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
-from ..llms.event_streams import AsyncObjectStream, ObjectStream
 from ..llms.provider_llms import chosen_llm
 from ..llms.request import ChatRequest, named_choice
 from ..messages import Message, ToolCallPart
@@ -32,6 +31,7 @@ from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
+from .object_streams import AsyncObjectStream, ObjectStream
 from .response_validation import ResponseValidator
 from .stream import StructuredStream
 

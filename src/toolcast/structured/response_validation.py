@@ -17,7 +17,6 @@ from ..errors import (
     ContentBlocked,
     EmptyResponse,
     MalformedEvent,
-    MissingOutputError,
     NoToolCallError,
     OutputTruncated,
     Refused,
@@ -29,7 +28,7 @@ from ..errors import (
 from ..events import ChatResponse, StopReason
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_no_json, is_prose
-from ..tools.callable_tool import CallableTool, ParsedArguments, ToolOutput
+from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 
 REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
@@ -48,22 +47,6 @@ class ValidatedCall:
     value: Any
     call: ToolCallPart
     repairs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentChatResponse:
-    """An answer, and what the tools it called gave: one `ToolOutput` per call, in call order."""
-
-    response: ChatResponse
-    sources: tuple[ToolOutput, ...] = ()
-
-    def parse_tool_outputs(self, allow_parallel_tool_calls: bool = False) -> Any:
-        """The first tool's raw output, or with `allow_parallel_tool_calls` the list of all of them."""
-        if allow_parallel_tool_calls:
-            return [source.raw_output for source in self.sources]
-        if not self.sources:
-            raise MissingOutputError("no tool was called, so there is no output to take")
-        return self.sources[0].raw_output
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ import pydantic
 from ..accumulator import Accumulator
 from ..errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import OURS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
-from ..llms.request_state import RequestState, start_call
-from ..llms.response_events import ResponseEvents, ViewReducer
+from ..llms.request_state import RequestState, ResponseEvents, start_call
 from ..messages import ToolCallPart
 from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
@@ -24,6 +23,7 @@ from ..states import Trace
 from ..transport.network import IOBackend
 from ..usage import Usage
 from .call import PreparedCall, Result, build_result, read_answer, retry_call, run_parsed_calls
+from .object_streams import ViewReducer
 from .partial_objects import DeltaFastPath, StreamingObjectProcessor
 from .response_validation import REASKABLE, damaged_text
 from .stream_views import numbered, value_at, view_of

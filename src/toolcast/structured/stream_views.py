@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from ..events import Event, Restarted, ToolCallDone
-from ..llms.response_events import ViewReducer
 from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.path_changes import Path, PathChange, steps_of
+from .object_streams import ViewReducer
 
 
 class Viewed(Protocol):

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
+from ..async_support.callbacks import is_async
 from ..async_support.waiters import Waiters
 from ..errors import TryAgain
 from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
-from ..tools.signature import is_async
 
 _NOBODY: Final = "nobody is there to answer: go on without an answer, and say what you have assumed"
 

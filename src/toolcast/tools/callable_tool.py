@@ -24,6 +24,7 @@ import pydantic
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Unpack
 
+from ..async_support.callbacks import is_async
 from ..async_support.exception_groups import ungrouped
 from ..async_support.thread_bridge import awaited_in_thread, called_in_thread
 from ..errors import OutputTypeError, ValidationError
@@ -36,7 +37,7 @@ from .context import ToolContext
 from .options import ToolChanges, check, path_arguments
 from .results import cut, gathered, gathered_later, is_quick, pictured, text_of, unfit
 from .schema import ALLOWED, Schema, description_of, is_type_form, name_of, shape_of, union_members
-from .signature import BoundCall, Signature, is_async, name_of_function
+from .signature import BoundCall, Signature, name_of_function
 
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]

@@ -11,7 +11,6 @@ is filled in when the function is called.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from functools import cached_property, partial
 from inspect import Parameter
 from types import NoneType, UnionType
@@ -23,13 +22,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, SchemaError
 from typing_extensions import Doc, TypedDict
 
+from ..async_support.callbacks import Function, innermost
 from ..json_text import json_text
 from ..list_types import as_lists, explain_lazy
 from .context import ToolContext
 from .docstring import Docstring, parse
 from .schema import Schema, ToolSchema, TypeValidator, enclosing_locals, tidy, unusable
-
-Function = Callable[..., Any]
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _UNIONS: tuple[Any, ...] = (Union, UnionType)
@@ -145,28 +143,15 @@ def _unfit_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:
     return None
 
 
-def is_async(function: Function) -> bool:
-    """Whether calling `function` gives a coroutine, or an async generator."""
-    inner = _innermost(function)
-    called = (inner, type(inner).__call__)
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
-
-
 def name_of_function(function: Function) -> str:
     """The name of `function`: its own, that of its class, or `lambda`."""
-    inner = _innermost(function)
+    inner = innermost(function)
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return "lambda" if name == "<lambda>" else str(name)
 
 
-def _innermost(function: Any) -> Any:
-    while isinstance(function, partial):
-        function = cast("Any", function).func
-    return function
-
-
 def _docstring(function: Function) -> Docstring:
-    inner = _innermost(function)
+    inner = innermost(function)
     if inspect.isroutine(inner) or isinstance(inner, type):
         return parse(inspect.getdoc(inner))
     own = parse(type(inner).__call__.__doc__)
@@ -241,7 +226,7 @@ def _holds_context(hint: Any) -> bool:
 
 def _home(function: Function) -> Any:
     """The plain function behind partials, objects, methods and decorators."""
-    inner = _innermost(function)
+    inner = innermost(function)
     if not inspect.isroutine(inner):
         kind: type[Any] = inner if isinstance(inner, type) else type(inner)
         inner = kind.__dict__.get("__init__", kind) if kind is inner else kind.__call__

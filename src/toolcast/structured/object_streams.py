@@ -1,0 +1,278 @@
+"""`ObjectStream` and `AsyncObjectStream`: the growing objects of one structured call, and the views of them.
+
+The logic is written once, as coroutines of their common base: the sync class drives them without an event loop, the
+async class awaits them. The call itself is an `ObjectEvents` (stream.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
+
+from ..async_support import sync_driver
+from ..closing import AsyncClosing, Closing
+from ..errors import StreamBusy
+from ..events import ChatResponse, Event
+from ..parsing.path_changes import Path, PathChange
+from ..usage import Usage
+
+T = TypeVar("T")
+E = TypeVar("E")
+
+ViewReducer: TypeAlias = Callable[[], list[Any]]
+"""Return the items that the last event added to a view; after the end of the call, the remaining ones."""
+
+
+class ObjectEvents(Protocol):
+    """One structured call in progress. `step` works on what is here; what is awaited waits for more."""
+
+    ended: bool
+    event: Event | None
+
+    @property
+    def started(self) -> bool: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def item(self) -> Any: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def response(self) -> ChatResponse: ...
+    @property
+    def changed(self) -> tuple[Path, ...]: ...
+
+    def step(self) -> bool: ...
+    def field_state(self, path: Path) -> str: ...
+    def view(self, kind: str, path: Path | None = None) -> ViewReducer: ...
+    async def fill(self) -> None: ...
+    async def wait(self) -> bool: ...
+    async def newest(self) -> bool: ...
+    async def finish(self) -> Any: ...
+    async def close(self) -> None: ...
+
+
+class _ObjectState(Generic[T]):
+    """The common base of both object streams."""
+
+    def __init__(self, flow: ObjectEvents) -> None:
+        self._flow = flow
+        self._owner: str | None = None
+
+    @property
+    def state(self) -> str:
+        """Where the call is, as its state table names it."""
+        return self._flow.state
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens used so far, re-asked answers included."""
+        return self._flow.usage
+
+    @property
+    def response(self) -> ChatResponse:
+        """What has arrived so far; after the end the whole answer, with its repairs."""
+        return self._flow.response
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """The paths that the last item changed: dotted strings, or tuples where a key holds a dot."""
+        return self._flow.changed
+
+    def field_state(self, path: Path) -> str:
+        """`pending`, `growing` or `done`: how much of the field at `path` has arrived."""
+        return self._flow.field_state(path)
+
+    def _own(self, view: str) -> None:
+        if self._owner is not None:
+            raise StreamBusy(f"this stream is already read through {self._owner}; make a second stream for {view}")
+        self._owner = view
+
+    async def _begin(self) -> None:
+        """Send the request, where it has not been sent: what entering a `with` block does."""
+        if not self._flow.started:
+            await self._flow.fill()
+
+    async def _newest(self) -> T:
+        if not await self._flow.newest():
+            raise StopAsyncIteration
+        item: T = self._flow.item
+        return item
+
+    def _viewed(self, name: str, kind: str, path: Path | None) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Return what gives the next item of a view."""
+        self._own(name)
+        return _View(self._flow, self._flow.view(kind, path)).following
+
+
+class ObjectStream(_ObjectState[T], Closing):
+    """Typed objects, growing while the model writes: iterate it, or take one of its views.
+
+    Each item is a snapshot that never changes; the last is the validated object. Leaving a `with` block, `close()`
+    and forgetting the stream give the connection back.
+    """
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        flow = self._flow
+        if self._owner != "iteration":
+            self._own("iteration")
+        if not sync_driver.run(flow.wait()):
+            raise StopIteration
+        item: T = flow.item
+        return item
+
+    def final(self) -> T:
+        """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
+        result: T = sync_driver.run(self._flow.finish())
+        return result
+
+    def latest(self) -> Iterator[T]:
+        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        self._own("latest()")
+        return _Items(self, self._newest)
+
+    def events(self) -> Iterator[Event]:
+        """Every event of the answer, as it comes."""
+        return self._view("events()", "events")
+
+    @overload
+    def items(self: ObjectStream[list[E]], path: None = None) -> Iterator[E]: ...
+    @overload
+    def items(self, path: Path | None = None) -> Iterator[Any]: ...
+    def items(self, path: Path | None = None) -> Iterator[Any]:
+        """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
+        return self._view("items()", "items", path)
+
+    def text(self, path: Path) -> Iterator[str]:
+        """The new text of the field at `path`, piece by piece."""
+        return self._view("text()", "text", path)
+
+    def changes(self) -> Iterator[PathChange]:
+        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
+        return self._view("changes()", "changes")
+
+    def close(self) -> None:
+        """Stop, and give the connection back. Harmless when repeated."""
+        sync_driver.run(self._flow.close())
+
+    def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
+        return _Items(self, self._viewed(name, kind, path))
+
+    def __enter__(self) -> Self:
+        sync_driver.run(self._begin())
+        return self
+
+    def __del__(self) -> None:
+        if not self._flow.ended:
+            self.close()
+
+
+class AsyncObjectStream(_ObjectState[T], AsyncClosing):
+    """Typed objects, growing while the model writes: `async for`, or one of its views.
+
+    Each item is a snapshot that never changes; the last is the validated object. Leaving an `async with` block and
+    `await aclose()` give the connection back.
+    """
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        flow = self._flow
+        if self._owner != "iteration":
+            self._own("iteration")
+        if not await flow.wait():
+            raise StopAsyncIteration
+        item: T = flow.item
+        return item
+
+    async def final(self) -> T:
+        """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
+        result: T = await self._flow.finish()
+        return result
+
+    def latest(self) -> AsyncIterator[T]:
+        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        self._own("latest()")
+        return _AsyncItems(self, self._newest)
+
+    def events(self) -> AsyncIterator[Event]:
+        """Every event of the answer, as it comes."""
+        return self._view("events()", "events")
+
+    @overload
+    def items(self: AsyncObjectStream[list[E]], path: None = None) -> AsyncIterator[E]: ...
+    @overload
+    def items(self, path: Path | None = None) -> AsyncIterator[Any]: ...
+    def items(self, path: Path | None = None) -> AsyncIterator[Any]:
+        """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
+        return self._view("items()", "items", path)
+
+    def text(self, path: Path) -> AsyncIterator[str]:
+        """The new text of the field at `path`, piece by piece."""
+        return self._view("text()", "text", path)
+
+    def changes(self) -> AsyncIterator[PathChange]:
+        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
+        return self._view("changes()", "changes")
+
+    async def aclose(self) -> None:
+        """Stop, and give the connection back. Harmless when repeated."""
+        await self._flow.close()
+
+    def _view(self, name: str, kind: str, path: Path | None = None) -> AsyncIterator[Any]:
+        return _AsyncItems(self, self._viewed(name, kind, path))
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+
+class _View:
+    """One way to look at a stream: what `collect` finds after each event."""
+
+    def __init__(self, flow: ObjectEvents, collect: ViewReducer) -> None:
+        self._flow = flow
+        self._collect = collect
+        self._found: list[Any] = []
+
+    async def following(self) -> Any:
+        """Return the next item. Raises `StopAsyncIteration` at the end."""
+        while not self._found:
+            if self._flow.step():
+                self._found = self._collect()[::-1]
+            elif self._flow.ended:
+                self._found = self._collect()[::-1]
+                if not self._found:
+                    raise StopAsyncIteration
+            else:
+                await self._flow.fill()
+        return self._found.pop()
+
+
+class _Items(Iterator[E]):
+    """What `following` gives, item by item, for a caller without an event loop."""
+
+    def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+        self._stream = stream  # referenced here, as a stream that is collected closes itself
+        self._following = following
+
+    def __next__(self) -> E:
+        try:
+            return sync_driver.run(self._following())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class _AsyncItems(AsyncIterator[E]):
+    """What `following` gives, item by item."""
+
+    def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+        self._stream = stream  # referenced here, as a stream that is collected closes itself
+        self._following = following
+
+    def __anext__(self) -> Coroutine[Any, Any, E]:
+        return self._following()
