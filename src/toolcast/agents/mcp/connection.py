@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from ...async_support.waiters import Waiters
 from ...errors import MCPError, ToolcastError
+from ...json_text import sound_text
 from ...providers.base import Secret, SecretURL, guarded
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from .tools import in_a_line
@@ -254,7 +255,9 @@ class MCPConnection:
         if data is None:
             return fault
         try:
-            return SessionMessage(jsonrpc_message_adapter.validate_json(_valid_text(data), by_name=False))
+            return SessionMessage(
+                jsonrpc_message_adapter.validate_json(sound_text(json.dumps(data, ensure_ascii=False)), by_name=False)
+            )
         except ValidationError:
             error = ErrorData(code=INTERNAL_ERROR, message=f"its answer cannot be read: {_first_words(fault)}")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=data["id"], error=error))
@@ -415,11 +418,6 @@ def _data_of(fault: ValidationError) -> dict[str, Any] | None:
             return None
     answers = isinstance(data, dict) and type(cast("dict[str, Any]", data).get("id")) in (int, str)
     return cast("dict[str, Any]", data) if answers else None
-
-
-def _valid_text(data: Any) -> str:
-    """Return `data` as JSON text in which each lone surrogate, which UTF-8 does not have, is U+FFFD."""
-    return json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _first_words(fault: ValidationError) -> str:
