@@ -1,6 +1,9 @@
-"""What every test stands on: async backends, Hypothesis profiles, real servers, and skips that cannot hide.
+"""What every test stands on: async backends, Hypothesis profiles, the parts of the suite, real servers, and skips.
 
 * `async def` tests run on asyncio and on trio.
+* `--suite=fast` leaves out what takes long: tests marked `slow` (kills, soaks, exhaustive cuts), tests on trio (those
+  with the word in their id, as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the
+  two together are the whole suite, which pytest runs without the option.
 * A test marked `networked` needs a real server. It runs with `--networked` (`nox -s networked`), where a
   server that does not start is a failure; elsewhere it is skipped.
 * With TOOLCAST_REQUIRE_SHARED=1 a test that was skipped for want of `../shared` is a failure.
@@ -11,11 +14,13 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Generator
+from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 pytest_plugins = ("support.sync_and_async", "servers.aimock_server", "servers.llama_server")
 
@@ -25,7 +30,11 @@ slow_is_fine = [HealthCheck.too_slow]  # two cores and coverage on: slow input i
 settings.register_profile("dev", deadline=None, suppress_health_check=slow_is_fine)
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("nightly", parent=settings.get_profile("dev"), max_examples=20_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=10)
+
+BETWEEN_COLLECTIONS = 100  # tests
+number_of_tests = count(1)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -34,22 +43,25 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def pytest_configure() -> None:
-    """Have this process and those that tests start interrupted by SIGINT.
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the profile of Hypothesis, and let SIGINT interrupt this process and those that tests start.
 
     A program that is started with SIGINT ignored (in the background of a shell script, by some CI runners) passes
     that on.
     """
+    settings.load_profile("fast" if config.getoption("--suite") == "fast" else PROFILE)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--networked", action="store_true", help="run the tests that start real servers")
+    parser.addoption("--suite", choices=("all", "fast", "slow"), default="all", help="the part of the suite to run")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in the random order of this seed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    select(config, items)
     if (seed := config.getoption("--shuffle")) is not None:
         random.Random(seed).shuffle(items)
     if config.getoption("--networked"):
@@ -60,8 +72,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(elsewhere)
 
 
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that are not in the part of the suite that `--suite` names."""
+    suite = config.getoption("--suite")
+    if suite == "all":
+        return
+    keep = is_slow if suite == "slow" else is_fast
+    config.hook.pytest_deselected(items=[item for item in items if not keep(item)])
+    items[:] = [item for item in items if keep(item)]
+
+
+def is_fast(item: pytest.Item) -> bool:
+    """Return whether a test is in the fast part of the suite."""
+    return item.get_closest_marker("slow") is None and not re.search(r"\[.*\btrio\b", item.name)
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether a test is in the slow part of the suite, as a test of Hypothesis is, with all of its examples."""
+    return not is_fast(item) or is_hypothesis_test(getattr(item, "obj", None))
+
+
 def pytest_collection_finish() -> None:
-    """Many tests collect garbage to see that nothing is left over; they need not go through all other tests for it."""
+    forget_the_past()
+
+
+def pytest_runtest_setup() -> None:
+    if next(number_of_tests) % BETWEEN_COLLECTIONS == 0:
+        forget_the_past()
+
+
+def forget_the_past() -> None:
+    """Take all objects out of the garbage collector's sight.
+
+    Many tests collect garbage to see that nothing is left over. Going through all that was made before them, other
+    tests and modules above all, would take most of their time.
+    """
     gc.collect()
     gc.freeze()
 

@@ -189,6 +189,7 @@ def test_steps_do_not_depend_on_what_came_before(path: str) -> None:
     assert PER_ITEM < late < MOST_STEPS[path] * PER_ITEM
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G5")
 @pytest.mark.parametrize("path", PATHS)
 def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:

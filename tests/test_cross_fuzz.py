@@ -15,6 +15,7 @@ INPUTS = 50_000 // (SHARES * len(cross_fuzz.WIRES))
 each = pytest.mark.parametrize("name", cross_fuzz.WIRES)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.gate("G1")
 @each

@@ -101,6 +101,7 @@ async def some_async_streams(make: ToolOrchestratingLLM[Album], server: Loopback
             forget_the_past(server)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G8")
 @needs_descriptors
 @pytest.mark.parametrize("way", ["sync", "asyncio", "trio"])
@@ -206,6 +207,7 @@ class Weather(Loopback):
         return answers[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G16")
 @needs_descriptors
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 CHROMIUM = os.environ.get("TOOLCAST_CHROMIUM")
 BROKEN = re.compile(r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)")
 """A server that has ended, or a connection that a test has broken."""
-HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     elsewhere = pytest.mark.skip(reason="needs Chromium, run `nox -s browser`: NOT TESTED HERE")
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(elsewhere)
 
 

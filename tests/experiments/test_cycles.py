@@ -538,6 +538,7 @@ def whole(folder: Path, **changes: Any) -> list[Any]:
     return of_cycles(run.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["reset", "full"])
 def test_x10_broken_off_after_any_line_it_goes_on_without_a_duplicate(tmp_path: Path, history: str) -> None:
     notes.clear()
@@ -562,6 +563,7 @@ def test_x10_broken_off_after_any_line_it_goes_on_without_a_duplicate(tmp_path: 
         assert of_cycles(run.lines) == wanted, last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["reset", "full"])
 def test_x10_a_log_cut_after_any_line_is_enough(tmp_path: Path, history: str) -> None:
     notes.clear()

@@ -197,6 +197,7 @@ def test_a_log_goes_on_where_it_ended(path: Path) -> None:
     assert path.read_bytes().startswith(whole)
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte_no_line_is_lost_but_the_torn_one(path: Path) -> None:
     whole = three_lines(path)
     ends = [0, *(found.end() for found in re.finditer(b"\n", whole))]
@@ -466,6 +467,7 @@ with JsonlLogger(path, "run") as log:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_x10_killed_while_it_writes_every_line_is_whole(path: Path, seed: int) -> None:
     written = 0

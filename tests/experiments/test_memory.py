@@ -268,6 +268,7 @@ def test_a_memory_that_was_cleared_knows_no_names(run: RunMemory) -> None:
     assert run.read("k") == "w"
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(
     ("change", "answer", "left"),

@@ -665,6 +665,7 @@ def test_many_threads_coming_and_leaving() -> None:
     assert not slots._queue
 
 
+@pytest.mark.slow
 def test_garbage_in_the_middle_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams in cycles are collected while others come and go; asyncio's queue is not broken by it."""
 

@@ -453,6 +453,7 @@ class QuickClock:
         await checkpoint()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(103)
 @pytest.mark.gate("G7")
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -486,6 +487,7 @@ def test_cancelled_at_every_await_of_a_long_call(cancel: Cancel, times: int) -> 
     assert at > 20  # it was cancelled that often
 
 
+@pytest.mark.slow
 @pytest.mark.fault(103)
 @pytest.mark.gate("G7")
 @pytest.mark.parametrize("times", [1, 2])

@@ -408,6 +408,7 @@ def test_a_wall_clock_that_jumps_changes_no_wait_and_no_limit(face: Face, begins
 # -- what may come back -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.fault(9)
 @pytest.mark.gate("G10")
 def test_a_cut_stream_at_every_event(face: Face) -> None:

@@ -189,6 +189,7 @@ def test_one_turn_is_one_response_on_every_wire(protocol: Protocol) -> None:
     assert plain(folded(decode(protocol, protocol.whole(named(ALL))))) == EXPECTED
 
 
+@pytest.mark.slow
 @pytest.mark.fault(41)
 @pytest.mark.gate("G2")
 @each

@@ -42,6 +42,7 @@ def test_a_line_is_what_was_appended_together(tmp_path: Path, monkeypatch: pytes
     ]
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte_it_reads_as_a_prefix(tmp_path: Path) -> None:
     store, path = store_of(tmp_path, BATCHES)
     whole = path.read_bytes()
@@ -54,6 +55,7 @@ def test_cut_at_every_byte_it_reads_as_a_prefix(tmp_path: Path) -> None:
     assert [one for n, one in enumerate(seen) if one not in seen[:n]] == prefixes(BATCHES)
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte_it_is_mended_by_the_next_append(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store, path = store_of(tmp_path, BATCHES)
     whole = path.read_bytes()

@@ -374,6 +374,7 @@ for n in range(1_000_000):
 """
 
 
+@pytest.mark.slow
 def test_killed_while_it_appends_a_batch_is_there_or_not(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     store = again()
     with running(kind, tmp_path, APPEND) as owner:

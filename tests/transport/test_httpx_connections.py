@@ -113,6 +113,7 @@ def test_closing_while_cancelled_still_closes(backend: str, server: Loopback, ne
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0, 1, 2])
 @pytest.mark.parametrize("first", range(4))
 def test_a_read_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, first: int, gap: int) -> None:
@@ -135,6 +136,7 @@ def test_a_read_cancelled_again_and_again(server: Loopback, network: HttpxNetwor
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0, 1, 2])
 def test_a_closing_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, gap: int) -> None:
     async def main() -> None:
@@ -154,6 +156,7 @@ def test_a_closing_cancelled_again_and_again(server: Loopback, network: HttpxNet
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 3))
 def test_an_opening_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, first: int) -> None:
     async def main() -> None:

@@ -352,6 +352,7 @@ def test_a_tool_that_would_end_the_program(tool: str, told: str, server: OllamaS
     assert "Still here." in terminal.text
 
 
+@pytest.mark.slow
 def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Path) -> None:
     """It is not run again, and the model is told so; the session is free for the one who comes after."""
     server.calls(call("wait_for_ever"))
@@ -373,6 +374,7 @@ def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Pa
     assert "It was not run again" in result[1]
 
 
+@pytest.mark.slow
 def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder: Path) -> None:
     server.calls(call("remember", what="the milk"))
     with at_terminal(server, folder, "--session", "s") as first:

@@ -237,6 +237,7 @@ async def _alone(turn: Callable[[], Awaitable[None]]) -> None:
 HOWS = ["scope", "two scopes", "engine", "engine, then scope"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(103)
 @pytest.mark.gate("G7")
 @pytest.mark.parametrize(

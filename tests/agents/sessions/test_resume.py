@@ -451,6 +451,7 @@ def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(130)
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 @pytest.mark.parametrize("idempotent", [False, True])
@@ -480,6 +481,7 @@ def test_a_session_that_was_killed_is_gone_on_with(kind: str, where: str, idempo
         store.close()
 
 
+@pytest.mark.slow
 def test_who_was_killed_while_a_person_was_asked_can_be_answered_later(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with running("sqlite", path, "asked"):

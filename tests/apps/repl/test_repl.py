@@ -107,6 +107,7 @@ def test_r3_one_chunk_goes_to_all_three() -> None:
     assert screen.order[:3] == ["thinking", "content", "call_begins"]
 
 
+@pytest.mark.slow
 def test_r4_cut_at_every_byte_it_shows_the_same() -> None:
     documents = [said(thinking="Höre"), said(content="Ça\n"), said(content="va 🌊?"), DONE]
     with OllamaServer() as server:

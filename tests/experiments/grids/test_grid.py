@@ -364,6 +364,7 @@ def gate(server: OllamaByRule) -> Iterator[Gate]:
     gate.opened.set()
 
 
+@pytest.mark.slow
 @posix
 def test_a_worker_that_is_killed_is_resumed_without_a_duplicate(
     server: OllamaByRule, gate: Gate, tmp_path: Path
@@ -428,6 +429,7 @@ def kill(coordinator: subprocess.Popen[str]) -> None:
     coordinator.kill()
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="pidfd_open")
 @pytest.mark.parametrize("end", [ctrl_c, kill])

@@ -240,6 +240,7 @@ for event in working(pickle.load(sys.stdin.buffer), 2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pidfd_open")
 def test_workers_whose_coordinator_is_killed_end(folder: Path) -> None:
     import pickle

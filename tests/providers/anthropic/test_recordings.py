@@ -80,6 +80,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason != "other"
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @CLAUDE.every_answer
@@ -87,6 +88,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     CLAUDE.check_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @CLAUDE.every_answer
@@ -94,6 +96,7 @@ def test_one_cut_leaves_no_trace(name: str) -> None:
     CLAUDE.check_single_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G10")
 @needs_shared
 @CLAUDE.every_answer

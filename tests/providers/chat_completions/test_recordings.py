@@ -54,6 +54,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert (response.stop_reason == "tool_use") == bool(response.message.tool_calls)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @CHAT.every_answer
@@ -61,6 +62,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     CHAT.check_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @CHAT.every_answer
@@ -68,6 +70,7 @@ def test_one_cut_leaves_no_trace(name: str) -> None:
     CHAT.check_single_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G10")
 @needs_shared
 @CHAT.every_answer

@@ -64,6 +64,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.usage.output_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @GEMINI.every_answer
@@ -71,6 +72,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     GEMINI.check_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @GEMINI.every_answer
@@ -78,6 +80,7 @@ def test_one_cut_leaves_no_trace(name: str) -> None:
     GEMINI.check_single_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G10")
 @needs_shared
 @GEMINI.every_answer

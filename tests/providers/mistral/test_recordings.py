@@ -44,6 +44,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.usage.output_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @MISTRAL.every_answer
@@ -51,6 +52,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     MISTRAL.check_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @MISTRAL.every_answer
@@ -58,6 +60,7 @@ def test_one_cut_leaves_no_trace(name: str) -> None:
     MISTRAL.check_single_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G10")
 @needs_shared
 @MISTRAL.every_answer

@@ -71,6 +71,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason == ("tool_use" if response.message.tool_calls else "end_turn")
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @RESPONSES.every_answer
@@ -78,6 +79,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     RESPONSES.check_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G2")
 @needs_shared
 @RESPONSES.every_answer
@@ -85,6 +87,7 @@ def test_one_cut_leaves_no_trace(name: str) -> None:
     RESPONSES.check_single_cuts(name)
 
 
+@pytest.mark.slow
 @pytest.mark.gate("G10")
 @needs_shared
 @RESPONSES.every_answer
