@@ -2,7 +2,7 @@
 
 Sessions share environments under `.nox/`, so that a fresh clone installs little and installs it once:
 
-* `house`: lint, shape, types
+* `house`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
 * `tests`: tests, tests-full, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -34,12 +34,12 @@ import nox
 from nox.command import CommandFailed
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "shape", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests"]
 nox.options.default_venv_backend = "none"  # environments are shared between sessions: see Environment
 
 ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-ELSEWHERE = ("shape", "typing", "docs", "sdks", "browser")  # folders of tests/ that have sessions of their own
+ELSEWHERE = ("project", "typing", "docs", "sdks", "browser")  # folders of tests/ that have sessions of their own
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
 PARALLEL = ("-n", "logical")
 APPS = "*/toolcast/apps/*"
@@ -48,7 +48,7 @@ COVERED = ROOT / ".nox" / "coverage-of-tests"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
-    "house": ("pyproject.toml", "--group=test", "--group=lint", "--group=shape", "--group=types", "--group=build"),
+    "house": ("pyproject.toml", "--group=test", "--group=lint", "--group=types", "--group=build"),
     "tests": ("pyproject.toml", "--group=test", "--group=build"),
     "local": (
         *("pyproject.toml", "--extra=local", "--group=networked", "--group=browser", "--group=docs", "--group=build"),
@@ -92,6 +92,10 @@ class Environment:
     def run(self, *command: str, **env: str) -> None:
         """Run `python -m COMMAND` in the environment."""
         self.session.run(str(self.bin / "python"), "-m", *command, env=self._variables(env), external=True)
+
+    def tool(self, name: str, *arguments: str) -> None:
+        """Run a command that a package of the environment installs."""
+        self.session.run(str(self.bin / name), *arguments, env=self._variables({}), external=True)
 
     def script(self, *command: str, **env: str) -> None:
         """Run `python COMMAND` in the environment."""
@@ -178,16 +182,12 @@ def tests_full(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff: rules and format."""
+    """Check rules, format and layers, then conventions, public names and the wheel (posargs: of these, some tests)."""
     env = house(session)
     env.run("ruff", "check", ".")
     env.run("ruff", "format", "--check", ".")
-
-
-@nox.session
-def shape(session: nox.Session) -> None:
-    """House budgets, layer law, public names, the wheel."""
-    house(session).run("pytest", "tests/shape", *session.posargs)
+    env.tool("lint-imports", "--no-cache")
+    env.run("pytest", "tests/project", *session.posargs)
 
 
 @nox.session
@@ -342,7 +342,7 @@ def lock(session: nox.Session) -> None:
 
 
 def house(session: nox.Session) -> Environment:
-    """The environment of lint, shape and types."""
+    """Return the environment of lint and types."""
     return Environment(session, "house", lock="house")
 
 

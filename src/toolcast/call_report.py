@@ -77,7 +77,7 @@ class Account:
         try:
             lines += [f"attempt {each.number}: {_in_a_line(_told(each.error), _OUTPUT)}" for each in attempts[:-1]]
             lines.append(_in_a_line(_told(result), _OUTPUT))
-        except Exception as error:
+        except Exception as error:  # the user's output or error, shown: what fails is written instead
             # The output and the error may be of the user's own types, and fail when they are shown.
             lines.append(f"its result cannot be shown: {type(error).__name__}")
         return lines

@@ -179,7 +179,7 @@ class Trace:
             return
         try:
             self._observer(self.call_id, self.state)
-        except Exception:
+        except Exception:  # the user's observer: logged, none of the call's business
             # An observer is the user's own code: its faults are shown, and are none of the call's.
             logger.exception("the observer failed in state %s of %s", self.state, self.call_id)
 

@@ -112,7 +112,7 @@ class SideJob:
         self.thread = get_ident()
         try:
             await main()
-        except BaseException as error:
+        except BaseException as error:  # kept in the job's error, for whoever asks
             self.error = error
 
     def end(self) -> None:

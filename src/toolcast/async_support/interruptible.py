@@ -100,7 +100,7 @@ class Interruptible:
                     self._strike()
                 try:
                     sent = yield wanted
-                except BaseException as error:
+                except BaseException as error:  # whatever is thrown into a task is handed to what it awaits
                     wanted = step.throw(error)
                 else:
                     wanted = step.send(sent)

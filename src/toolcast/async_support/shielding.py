@@ -178,7 +178,7 @@ def _finished(step: Generator[Any, Any, T], wanted: Any, forward: int) -> Genera
         try:
             try:
                 sent = yield wanted
-            except BaseException as error:
+            except BaseException as error:  # a foreign close that failed after its caller was cancelled
                 if forward or not patience or isinstance(error, GeneratorExit):
                     forward = max(forward - 1, 0)
                     wanted = step.throw(error)
@@ -217,7 +217,7 @@ def _spawn_in_trio(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def _alone(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         await call()
-    except Exception as error:
+    except Exception as error:  # a foreign transport's close, for which nobody waits any more
         # A foreign transport's close: nobody waits for it, and trio would take its error for trio's own.
         _log.debug("closing a forsaken connection failed: %s", type(error).__name__)
 

@@ -243,7 +243,7 @@ class _Chat:
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)
-            except Exception:
+            except Exception:  # the user's listener: logged, the chat goes on
                 # A listener is the user's own code: its faults are shown, and are none of the chat's.
                 logger.exception("a listener failed on %s", change.event.type)
         self._reach(change.state)
@@ -268,7 +268,7 @@ class _Chat:
             await work.do(self._perform[order])
         except Interrupted:
             pass
-        except BaseException as error:
+        except BaseException as error:  # whatever ends work is told as the failure of its stage
             if self._concurrent and is_loop_ending(error):
                 self._close()  # nothing more can be done in it
             else:

@@ -307,7 +307,7 @@ class CycleOrchestrator:
     def _tell(self, listener: Listener, event: LogEvent) -> None:
         try:
             listener(event)
-        except Exception:
+        except Exception:  # the user's listener: logged, none of the run's business
             # A listener is the user's own code: its faults are shown, and are none of the run's.
             logger.exception("the listener failed at %s of cycle %d", event.event_type, event.cycle_number)
 

@@ -57,7 +57,7 @@ def _safe(value: Any, above: tuple[int, ...]) -> Any:
     """`value`, which stands in the objects with the ids `above`."""
     try:
         return _safe_inside(value, above) if isinstance(value, _INNER) else _safe_leaf(value)
-    except Exception as error:
+    except Exception as error:  # foreign objects: what fails when written is written as a note on that
         # Foreign objects: looking at one, and its `repr` too, may run any code.
         return f"<{type(value).__name__} that cannot be written: {type(error).__name__}>"
 

@@ -164,7 +164,7 @@ class SimilarityMonitor:
         assert self.embedder is not None
         try:
             return embedded(self.embedder, texts)
-        except Exception as error:
+        except Exception as error:  # the user's embedder: why it failed becomes the `error`
             return self._failed(error)
 
     def _compared(self, tried: list[list[float]] | str, cycle: int) -> Similarity:

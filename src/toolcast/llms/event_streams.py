@@ -66,7 +66,7 @@ class _EventState:
             return False
         try:
             self._queue, self._position = await self._source.pull(), 0
-        except Exception as error:
+        except Exception as error:  # the contract: False, with the error in .err; iteration raises it
             self.state, self.err = "errored", error
             self._account.end(self.usage, error=error)
             return False

@@ -87,7 +87,7 @@ class ToolJob:
         try:
             self.made = await self._made(self.tool, concurrent, context)
             self.done = True
-        except Exception as error:
+        except Exception as error:  # the user's tool: its failure becomes the call's result
             self.error = error
 
     async def _made(self, tool: CallableTool, concurrent: bool, context: ToolContext[Any] | None) -> ToolOutput:
@@ -392,7 +392,7 @@ class ToolRun:
             if each.context.cancelled:  # what it gave may be what it gives when it is cancelled
                 own = replace(each.job, error=each.cancelled())
             own.output()
-        except BaseException as error:
+        except BaseException as error:  # the user's tool, in a job of its own: `more` raises it
             own.error = each.cancelled()
             with self._lock:
                 if each in self._running:

@@ -72,7 +72,7 @@ def text_of(result: Any, limit: int | None = None) -> str:
         if (left > 0 or limit is None) and not iterates:
             return cut(_whole(result), limit)
         return _first(result, limit or _ENDLESS)
-    except Exception as error:
+    except Exception as error:  # what the user's tool gave: writing it may run any code
         # The result is the user's own object, and writing it may run any code of its.
         return f"<{type(result).__name__} that cannot be shown: {type(error).__name__}>"
 
@@ -180,7 +180,7 @@ def _shortened(value: object) -> str:
 def _words(error: BaseException | None) -> str:
     try:
         words = str(error)
-    except Exception:
+    except Exception:  # the user's exception: its `__str__` may fail
         # The error is the user's own class.
         words = ""
     name = type(error).__name__

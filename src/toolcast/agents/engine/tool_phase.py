@@ -90,7 +90,7 @@ class ToolPhase:
         assert approve is not None  # where nobody is there to be asked, no call is asked about
         try:
             said: object = await called(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
-        except Exception as error:
+        except Exception as error:  # the user's approver: what fails has not said yes
             if self._cancellation.cancelled:
                 raise
             # The approver is the user's own code. What it cannot say yes to does not run.

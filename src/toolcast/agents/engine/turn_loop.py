@@ -116,7 +116,7 @@ class TurnFlow:
         self._pulled = True
         try:
             return await self._interruptible.run(self._go_on)
-        except Exception as error:
+        except Exception as error:  # the contract: its failure is its last event; result() raises it
             # Whatever goes wrong ends the turn, not the engine: it is told as the last event and raised by `result`.
             return await self._fail(error)
         except GeneratorExit:  # nothing can be awaited any more
@@ -323,7 +323,7 @@ class TurnFlow:
         try:
             if self._round is not None and self._round is not self._heard:
                 await self._round.close()
-        except Exception:
+        except Exception:  # a foreign source's close: the answer is there, and counts
             # The LLM may be the user's own. Its answer is here, or has failed already.
             logger.exception("closing an answer failed")
         finally:

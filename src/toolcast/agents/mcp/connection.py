@@ -204,7 +204,7 @@ class MCPConnection:
         with anyio.move_on_after(limit) as self._scope:
             try:
                 await self._keep()
-            except Exception as caught:
+            except Exception as caught:  # the mcp package: its failure is the error of all waiters
                 error = caught
         self._refuse()
         if not self._client.done():
@@ -275,7 +275,7 @@ class MCPConnection:
             return await ask(client)
         except ToolcastError:
             raise
-        except Exception as error:
+        except Exception as error:  # the mcp package: what it raises becomes an MCPError of the call
             self._strip(error)
             raise self._failed(error) from error
 

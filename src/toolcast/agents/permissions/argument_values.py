@@ -47,7 +47,7 @@ def seen(value: object) -> Any:
         return _Sight().of(value)
     except UnseenValue:
         raise
-    except Exception as error:
+    except Exception as error:  # values of the user's own types: a failing value is denied
         # Values may be of the user's own types. One that fails when it is looked at cannot be answered for.
         raise UnseenValue(f"an argument cannot be looked at: {type(error).__name__}") from error
 

@@ -267,7 +267,7 @@ class Session(Closing, AsyncClosing):
             return
         try:
             self._leave_turn()
-        except Exception as error:
+        except Exception as error:  # the user's store: what it raises is raised by `result`
             # The store is the user's own code: what it raises is raised by `result`, where someone hears it.
             logger.warning("the end of a turn could not be saved in session %s: %s", self.id, error)
             turn.error = turn.error or turn.flow.error or error

@@ -115,7 +115,7 @@ class _ElfTools:
             for task in tasks:
                 try:
                     elf = self._elves.spawn(self._config(task.prompt, task.task_type, max_turns), context=context)
-                except Exception as error:
+                except Exception as error:  # a task that cannot start is reported beside the others
                     started.append(error)
                 else:
                     started.append(_belongs(elf, context, leaving))
@@ -129,7 +129,7 @@ class _ElfTools:
                 try:
                     config = self._config(task.prompt, task.task_type, max_turns)
                     elf = await self._elves.aspawn(config, context=context)
-                except Exception as error:
+                except Exception as error:  # a task that cannot start is reported beside the others
                     started.append(error)
                 else:
                     started.append(_belongs(elf, context, leaving))

@@ -225,7 +225,7 @@ class Repl:
             self._cancel()
         except BrokenPipeError:  # nobody reads what is written
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # a foreign tool or model: its failure is one line, then the prompt
             # Whatever ends a turn, foreign tools and models among it, is one line and the prompt again.
             self._stop()
             self._step("failed")

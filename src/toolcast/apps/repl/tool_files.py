@@ -29,7 +29,7 @@ def tools_of(path: str | Path) -> tuple[CallableTool, ...]:
         raise ToolcastError(f"there is no file {path}: --tools takes a Python file with functions")
     try:
         tools = as_tools(_listed(_run(file)))
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # the user's file of tools: what it raises is told with its line
         # The file is the user's own code, and may do anything.
         raise ToolcastError(f"{path}{_line_of(error, file)}: {type(error).__name__}: {_words(error)}") from error
     if not tools:

@@ -277,7 +277,7 @@ def _here(job: Job, hear: Hear) -> Ending:
     ending = Ending(job.run_id, "completed")
     try:
         job.run(job.config, job.resume, lightly(hear))
-    except Exception as error:
+    except Exception as error:  # whatever ends one run of a grid is told as its result, and the others go on
         ending = Ending(job.run_id, "failed", words(error))
     return replace(ending, seconds=time.monotonic() - began)
 
@@ -297,7 +297,7 @@ def _beside(jobs: Sequence[Job], executor: Executor, workers: int | None, hear: 
 def _tell(hear: Listener, event: LogEvent) -> None:
     try:
         hear(event.run_id, event)
-    except Exception:
+    except Exception:  # the user's listener: logged, none of the runs' business
         # A listener is the user's own code: its faults are shown, and are none of the runs' business.
         logger.exception("the listener failed at %s of %s", event.event_type, event.run_id)
 

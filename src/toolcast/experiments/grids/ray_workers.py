@@ -83,7 +83,7 @@ def _run(job: Job) -> Iterator[LogEvent | Ending]:
 def _next(ray: _Ray, stream: _Stream, job: Job) -> LogEvent | Ending:
     try:
         return cast("LogEvent | Ending", ray.get(next(stream)))
-    except Exception as error:
+    except Exception as error:  # Ray: whatever ends a task is told as the result of its run
         return Ending(job.run_id, "failed", f"its Ray task failed: {words(error)}")
 
 

@@ -283,7 +283,7 @@ def _done(pickled: bytes, line: int, say: Callable[[dict[str, Any]], None]) -> d
         status = "completed"
     except KeyboardInterrupt:
         status = "interrupted"
-    except Exception as raised:
+    except Exception as raised:  # whatever ends the run of a worker is told to the process that wanted it
         error = words(raised)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shape.source import ROOT
+from project.source import ROOT
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PIN = re.compile(r"([a-z0-9.-]+)==[A-Za-z0-9.!+]+( ; [^\n]+?)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
@@ -43,7 +43,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
 @pytest.mark.parametrize(
     ("lock", "groups", "extras"),
     [
-        ("house", ["test", "lint", "shape", "types", "build"], []),
+        ("house", ["test", "lint", "types", "build"], []),
         ("tests", ["test", "build"], []),
         ("local", ["networked", "browser", "docs", "build"], ["local"]),
         ("sdks", ["sdks", "build"], []),

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from shape.source import ROOT
+from project.source import ROOT
 
 LONGEST = 0.05  # seconds, of a test that polls
 SLEEPS = {"sleep", "time.sleep", "anyio.sleep", "asyncio.sleep", "trio.sleep"}

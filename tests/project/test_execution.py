@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shape.source import MODULES, Module, project_files, walk, where
+from project.source import MODULES, Module, project_files, walk, where
 from toolcast.llms.local.weights import WEIGHTS
 
 # (module, function) -> whose code it is.

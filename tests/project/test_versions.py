@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from shape.source import ROOT
+from project.source import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -47,19 +47,19 @@ def test_the_heavy_things_come_with_the_first_llm() -> None:
     assert {"rich", "typer", "openai", "xllamacpp"} & set(fresh(code)) == set()
 
 
-WIRES = {"anthropic", "google", "llama_cpp", "mistral", "ollama", "openai_chat", "openai_responses"}
-SPOKEN = {
+ADAPTERS = {"anthropic", "google", "llama_cpp", "mistral", "ollama", "chat_completions", "openai"}
+PACKAGES = {
     "Anthropic": {"anthropic"},
     "Google": {"google"},
-    "Mistral": {"mistral", "openai_chat"},
+    "Mistral": {"mistral", "chat_completions"},
     "Ollama": {"ollama"},
-    "OpenAI": {"openai_chat"},
-    "OpenAIResponses": {"openai_responses"},
+    "OpenAI": {"chat_completions"},
+    "OpenAIResponses": {"openai"},
 }
 
 
-@pytest.mark.parametrize("name", SPOKEN)
-def test_a_wire_comes_with_its_first_use_and_no_other_ever(name: str) -> None:
+@pytest.mark.parametrize("name", PACKAGES)
+def test_an_adapter_is_imported_at_its_first_use_and_no_other(name: str) -> None:
     code = f"""
 import pydantic, toolcast
 Album = pydantic.create_model("Album", title=str)
@@ -70,11 +70,12 @@ llm.wire
 print(json.dumps([before, sorted(sys.modules)]))
 """
     before, after = (
-        {module.removeprefix("toolcast.providers.") for module in found if "toolcast.providers." in module}
+        {name.split(".")[2] for name in found if name.startswith("toolcast.providers.") and name.endswith(".adapter")}
+        | {"openai" for name in found if name == "toolcast.providers.openai.responses"}
         for found in fresh(code)
     )
-    assert before & WIRES == set()
-    assert after & WIRES == SPOKEN[name]
+    assert before & ADAPTERS == set()
+    assert after & ADAPTERS == PACKAGES[name]
 
 
 def test_no_network_comes_before_the_first_call() -> None:

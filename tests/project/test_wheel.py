@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 import pytest
 
 import toolcast
-from shape.source import ROOT, SRC
+from project.source import ROOT, SRC
 
 WORDS = {
     "toolcast/agents/tool_search/stop_words.txt",
