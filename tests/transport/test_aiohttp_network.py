@@ -295,9 +295,9 @@ def test_a_loop_that_was_left_lying_about(end: str) -> None:
     program = f"""
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from loopback import HOLD, Loopback, whole
+from support.loopback import HOLD, Loopback, whole
 from toolcast import AiohttpNetwork
-from toolcast.providers.wire import HTTPRequest
+from toolcast.providers.base import HTTPRequest
 
 async def main():
     request = HTTPRequest("POST", server.url, {{}}, b"")

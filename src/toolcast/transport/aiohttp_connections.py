@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from urllib.parse import urlsplit
@@ -27,12 +27,13 @@ from aiohttp.tracing import Trace
 
 from ..async_support.deadlines import Deadline
 from ..async_support.shielding import GRACE
-from ..errors import BadRequest, StreamInterrupted
+from ..errors import BadRequest, LLMError
 from ..providers.base import HTTPRequest, Secret
 from .aiohttp_errors import FAULTS, silence_logger, unanswered, unheard
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
+from .base_connections import LoopConnections
 from .network import ssl_context
-from .transport_errors import checked, plain_headers
+from .transport_errors import plain_headers
 
 # What may wait for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
 _READ_AHEAD = 32 * 1024
@@ -125,16 +126,15 @@ class _Connector(aiohttp.TCPConnector):
         """Nothing: who could be told that a loop ended without closing this does not know of it."""
 
 
-class AiohttpConnections:
+class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
     """Requests over one aiohttp session, in the event loop that runs here; closed when that ends, or by `close`.
 
-    Then `gone` is called.
+    Then it passes itself to `gone`.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_connections: int, max_inflated: int, gone: Callable[[], object]
+        self, loop: asyncio.AbstractEventLoop, max_connections: int, max_inflated: int, gone: Callable[[object], object]
     ) -> None:
-        self.loop = loop
         self.limit = max_inflated
         self.open: set[ActiveAiohttpResponse] = set()
         # A proxy's address may hold a password.
@@ -150,27 +150,7 @@ class AiohttpConnections:
             max_headers=_HEADERS,
             max_field_size=_HEADER,
         )
-        # A loop closes the async generators that it has seen begin; asyncio.run does.
-        self._keeper = self._kept_open(gone)
-        with suppress(StopIteration):
-            self._keeper.__anext__().send(None)
-
-    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> AiohttpResponse:
-        """The answer to `request`, its body unread."""
-        if not request.target.isprintable():
-            raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
-        checked(request)
-        trail = _Trail(self.loop, read)
-        try:
-            return await self._sent(request, trail, connect)
-        except StreamInterrupted:
-            if not trail.stale or self._session.closed:
-                raise
-        return await self._sent(request, _Trail(self.loop, read), connect)
-
-    async def close(self) -> None:
-        """Close all that is open, and the session."""
-        await self._keeper.aclose()
+        self._begin(loop, gone)
 
     def forsake(self) -> None:
         """Let go of everything in a loop that does not run, and perhaps never will. aiohttp need not complain of it."""
@@ -185,18 +165,24 @@ class AiohttpConnections:
             self.open.discard(kept)
             kept.release()
 
-    async def _kept_open(self, gone: Callable[[], object]) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            gone()
-            for kept in list(self.open):
-                self.release(kept)
-            self._session.detach()
-            with anyio.move_on_after(GRACE, shield=True):
-                await self._connector.close()
+    async def _shut(self) -> None:
+        for kept in list(self.open):
+            self.release(kept)
+        self._session.detach()
+        with anyio.move_on_after(GRACE, shield=True):
+            await self._connector.close()
 
-    async def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None) -> AiohttpResponse:
+    def _trail(self, read: float | None) -> _Trail:
+        return _Trail(self.loop, read)
+
+    def _stale(self, error: LLMError, trail: _Trail) -> bool:
+        return trail.stale and not self._session.closed
+
+    async def _sent(
+        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
+    ) -> AiohttpResponse:
+        if not request.target.isprintable():
+            raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
         before = sys.exception()
         proxy = self._proxy(request.target) if self._proxies else None
         token = _trail.set(trail)

@@ -8,14 +8,14 @@ client for each process and event loop; what happens on it is told in `aiohttp_c
 from __future__ import annotations
 
 import asyncio
-import os
 import weakref
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..async_support.shielding import Loop, current_loop, hand_over
+from ..async_support.shielding import Loop
 from ..errors import BadRequest
 from ..providers.base import HTTPRequest
+from .base_connections import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response
 
@@ -56,34 +56,15 @@ class AiohttpNetwork:
         self._doors.abandon()
 
 
-class _Doors:
+class _Doors(ClientsByLoop["AiohttpConnections"]):
     """The clients in use: one door for each process id and event loop."""
 
     def __init__(self, max_connections: int, max_inflated: int) -> None:
+        super().__init__()
         self._max_connections = max_connections
         self._max_inflated = max_inflated
-        # Only a loop's own thread makes its door, and each step is one operation of the dict: no lock is needed.
-        self._loops: dict[tuple[int, Loop], AiohttpConnections] = {}
 
-    def running(self) -> AiohttpConnections:
-        """The door of the event loop that runs here."""
-        pid, loop = os.getpid(), current_loop()
-        return self._loops.get((pid, loop)) or self._new(pid, loop)
-
-    async def close_here(self) -> None:
-        """Close the door of the event loop that runs here, if there is one."""
-        if (door := self._loops.get((os.getpid(), current_loop()))) is not None:
-            await door.close()
-
-    def abandon(self) -> None:
-        """Have the loops of this process close their doors."""
-        for owner, loop in list(self._loops):
-            if owner == os.getpid() and (door := self._loops.pop((owner, loop), None)) is not None:
-                hand_over(loop, door.close)
-                if not loop.is_running():
-                    door.forsake()
-
-    def _new(self, pid: int, loop: Loop) -> AiohttpConnections:
+    def _new(self, loop: Loop, gone: Callable[[object], object]) -> AiohttpConnections:
         if not isinstance(loop, asyncio.AbstractEventLoop):
             raise BadRequest(
                 "the aiohttp network works under asyncio, not under trio; use the default network: "
@@ -95,13 +76,4 @@ class _Doors:
             raise ImportError(
                 "the aiohttp network needs aiohttp: pip install 'toolcast[aiohttp]'", name="aiohttp"
             ) from error
-        self._forget_closed()
-        gone = partial(self._loops.pop, (pid, loop), None)
-        door = self._loops[pid, loop] = AiohttpConnections(loop, self._max_connections, self._max_inflated, gone)
-        return door
-
-    def _forget_closed(self) -> None:
-        """Drop the doors of loops that were closed without the shutdown that would have told them."""
-        for key in list(self._loops):
-            if key[1].is_closed() and (door := self._loops.pop(key, None)) is not None:
-                door.forsake()
+        return AiohttpConnections(loop, self._max_connections, self._max_inflated, gone)

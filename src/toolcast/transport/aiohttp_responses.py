@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from ..async_support.deadlines import Deadline
-from ..errors import StreamBusy, StreamClosed
 from ..providers.base import HTTPRequest
 from .aiohttp_errors import FAULTS, broken_off, silence_logger
-from .content_decoding import Inflated, Plain, decoder
+from .base_connections import BaseAsyncResponse
 
 if TYPE_CHECKING:
     from .aiohttp_connections import AiohttpConnections
@@ -98,35 +97,13 @@ class ActiveAiohttpResponse:
             self.content.set_exception(TimeoutError())
 
 
-class AiohttpResponse:
-    """One answer, read by awaiting."""
+class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
+    """One answer, read by awaiting: all that has come of its body at once."""
 
     def __init__(self, door: AiohttpConnections, kept: ActiveAiohttpResponse, request: HTTPRequest) -> None:
+        super().__init__(kept, kept.response.status, _plain(kept.response.headers), door.limit)
         self._door = door
-        self._kept = kept
         self._request = request
-        self._body: Plain | Inflated | None = None
-        self._ended = False
-        self.status: int = kept.response.status
-        self.headers: dict[str, str] = _plain(kept.response.headers)
-
-    async def read(self, limit: float | None, /) -> bytes:
-        """All that has come of the body, decoded; `b""` at its end. `TimeoutError` after `limit` seconds without."""
-        if self._ended:
-            return b""
-        body = self._readable()
-        try:
-            while not (data := body.take()):
-                if not (raw := await self._next(limit)):
-                    body.close()
-                    self._ended = True
-                    self._door.release(self._kept)
-                    break
-                body.feed(raw)
-        except BaseException:
-            self._door.release(self._kept)
-            raise
-        return data
 
     async def aclose(self) -> None:
         """Give the connection back. May be called at any time, and again."""
@@ -138,20 +115,10 @@ class AiohttpResponse:
             with suppress(RuntimeError):
                 self._door.loop.call_soon_threadsafe(self._door.release, self._kept)
 
-    def _readable(self) -> Plain | Inflated:
-        if self._kept.over:
-            raise StreamClosed("the answer's body has been closed")
-        if self._kept.reading:
-            raise StreamBusy("another task is reading this answer's body")
-        if self._body is None:
-            # Only now, so that an answer in a strange encoding still has a status.
-            self._body = decoder(self.headers, self._door.limit)
-        return self._body
-
-    async def _next(self, limit: float | None) -> bytes:
+    async def _next(self, limit: float | None) -> bytes | None:
         kept = self._kept
         if kept.content.is_eof():
-            return kept.content.read_nowait()
+            return kept.content.read_nowait() or None
         before = sys.exception()
         failure: Exception | None = None
         kept.begin(limit)
@@ -165,11 +132,9 @@ class AiohttpResponse:
             raise
         finally:
             kept.end()
-        if kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
-        if failure is not None:
+        if failure is not None and not kept.over:
             raise failure
-        return raw
+        return raw or None
 
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -22,6 +22,7 @@ import anyio
 from ..async_support.shielding import GRACE, Loop, apart, unbroken
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..providers.base import HTTPRequest
+from .base_connections import LoopConnections
 from .cancel_handle import CancelHandle, line_here, shut
 from .connection_pool import ConnectionPool, Origin, PooledConnection, origin_of
 from .content_decoding import whole_body
@@ -217,44 +218,24 @@ def _cut(kept: ActiveResponse) -> None:
         shut(kept.stream)
 
 
-class AsyncConnections(_Door):
+class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
     """Requests that are awaited, in the event loop that runs here; closed when that ends, or by `close`.
 
-    Then `gone` is called.
+    Then it passes itself to `gone`.
     """
 
-    def __init__(self, lanes: ConnectionPool, limit: int, loop: Loop, gone: Callable[[], object]) -> None:
+    def __init__(self, lanes: ConnectionPool, limit: int, loop: Loop, gone: Callable[[object], object]) -> None:
         super().__init__(lanes, limit)
-        self.loop = loop
         self._room = anyio.Semaphore(lanes.most)
-        # A loop closes the async generators that it has seen begin; asyncio.run and trio.run both do.
-        self._keeper = self._kept_open(gone)
-        with suppress(StopIteration):
-            self._keeper.__anext__().send(None)
+        self._begin(loop, gone)
 
-    async def _kept_open(self, gone: Callable[[], object]) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            gone()
-            for kept in list(self.open):
-                await self.release(kept)
-            await self._shut(self._lanes.drain())
+    async def _shut(self) -> None:
+        for kept in list(self.open):
+            await self.release(kept)
+        await self._discard(self._lanes.drain())
 
-    async def close(self) -> None:
-        """Close all that is open, and all lanes but a client of the user's."""
-        await self._keeper.aclose()
-
-    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> HttpxAsyncResponse:
-        """The answer to `request`, its body unread."""
-        checked(request)
-        trail = _Trail()
-        try:
-            return await self._sent(request, trail, connect, read)
-        except StreamInterrupted as error:
-            if not self._stale(error, trail):
-                raise
-        return await self._sent(request, _Trail(), connect, read)
+    def _trail(self, read: float | None) -> _Trail:
+        return _Trail()
 
     async def _sent(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
@@ -318,11 +299,11 @@ class AsyncConnections(_Door):
     async def _leave(self, lane: PooledConnection | None, whole: bool) -> None:
         try:
             if lane is not None and (spent := self._lanes.put(lane, whole)):
-                await self._shut(spent)
+                await self._discard(spent)
         finally:
             self._room.release()
 
-    async def _shut(self, lanes: list[PooledConnection]) -> None:
+    async def _discard(self, lanes: list[PooledConnection]) -> None:
         for lane in lanes:
             with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
                 await unbroken(lane.way.aclose)

@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..async_support.shielding import Patience, hand_over
-from ..errors import LLMError, StreamBusy, StreamClosed
+from ..errors import LLMError
 from ..providers.base import HTTPRequest
+from .base_connections import BaseAsyncResponse, BaseResponse
 from .cancel_handle import CancelHandle
 from .connection_pool import PooledConnection
-from .content_decoding import Inflated, Plain, decoder
+from .content_decoding import Inflated, Plain
 from .transport_errors import map_transport_errors
 
 if TYPE_CHECKING:
@@ -57,29 +58,16 @@ class ActiveResponse:
         return self.response.extensions.get("network_stream")
 
 
-class _Reply:
-    """What both kinds of reply know: the handle of something open, and where its reading stands."""
+class _Reply(BaseResponse[ActiveResponse]):
+    """The common base of both kinds of response."""
 
     def __init__(self, door: AsyncConnections | SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
-        self._kept = kept
+        response = kept.response
+        super().__init__(kept, response.status_code, _plain(response.headers.raw), door.limit)
         self._told = map_transport_errors(door.library, request, reading=True)
-        self._limit = door.limit
-        self._body: Plain | Inflated | None = None
-        self._ended = False
-        self.status: int = kept.response.status_code
-        self.headers: dict[str, str] = _plain(kept.response.headers.raw)
 
-    def _readable(self) -> Plain | Inflated:
-        kept = self._kept
-        if kept.over:
-            raise StreamClosed("the answer's body has been closed")
-        if kept.reading:
-            raise StreamBusy("another task or thread is reading this answer's body")
-        if self._body is None:
-            # Only now, so that an answer in a strange encoding still has a status.
-            decoded = kept.response.is_stream_consumed
-            self._body = Plain() if decoded else decoder(self.headers, self._limit)
-        return self._body
+    def _decoder(self) -> Plain | Inflated:
+        return Plain() if self._kept.response.is_stream_consumed else super()._decoder()
 
 
 class SyncResponse(_Reply):
@@ -96,16 +84,13 @@ class SyncResponse(_Reply):
         self._kept.limit = limit
         body = self._readable()
         try:
-            while not (data := body.take()):
-                if (raw := self._next()) is None:
-                    body.close()
-                    self._ended = True
-                    self.close()
-                    break
-                body.feed(raw)
+            while not (data := body.take()) and self._more(body, self._next()):
+                pass
         except BaseException:
             self.close()
             raise
+        if self._ended:
+            self.close()
         return data
 
     def close(self) -> None:
@@ -128,12 +113,10 @@ class SyncResponse(_Reply):
             raw = None
         finally:
             kept.reading = False
-        if kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
         return raw
 
 
-class HttpxAsyncResponse(_Reply):
+class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
     """One answer, read by awaiting."""
 
     def __init__(self, door: AsyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
@@ -141,24 +124,6 @@ class HttpxAsyncResponse(_Reply):
         self._door = door
         self._step: Callable[[], Any] = kept.pieces.__anext__
         self._patience = Patience(door.loop)
-
-    async def read(self, limit: float | None) -> bytes:
-        """The next decoded piece; `b""` at the end. `TimeoutError` after `limit` seconds without one."""
-        if self._ended:
-            return b""
-        body = self._readable()
-        try:
-            while not (data := body.take()):
-                if (raw := await self._next(limit)) is None:
-                    body.close()
-                    self._ended = True
-                    await self.aclose()
-                    break
-                body.feed(raw)
-        except BaseException:
-            await self.aclose()
-            raise
-        return data
 
     async def aclose(self) -> None:
         """Give the connection back. May be called at any time, and again."""
@@ -184,8 +149,6 @@ class HttpxAsyncResponse(_Reply):
             raw = None
         finally:
             kept.reading = False
-        if kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
         return raw
 
 

@@ -1,7 +1,7 @@
 """The one door to the network: HTTP over httpx, behind protocols of our own.
 
 A `Network` opens a request and gives back an answer whose body is still arriving. What the engine awaits is
-an `IOBackend`: `sync_outside` over a network's sync face, which never suspends, or `async_outside` over its
+an `IOBackend`: `sync_backend` over a network's sync face, which never suspends, or `async_backend` over its
 async face. A user who brings another HTTP library, a proxy or a recording implements `Network`.
 
 `HttpxNetwork` is the one that is used otherwise. httpx is imported when its first door is made: one for each
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..async_support.exception_groups import ungrouped
 from ..errors import ConnectFailed
 from ..providers.base import HTTPRequest
+from .base_connections import ClientsByLoop
 from .cancel_handle import line_here
 from .content_decoding import LIMIT
 
@@ -265,11 +266,11 @@ class HttpxNetwork:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop and of sync calls now, and have other event loops close theirs."""
-        await self._doors.running().close()
+        await self._doors.close_here()
         self._doors.abandon()
 
 
-class _Doors:
+class _Doors(ClientsByLoop["AsyncConnections"]):
     """The doors in use: one for each process id, and one for each event loop."""
 
     def __init__(
@@ -280,6 +281,7 @@ class _Doors:
         max_inflated: int,
         direct: bool,
     ) -> None:
+        super().__init__()
         self._client = client
         self._async_client = async_client
         self._max_connections = max_connections
@@ -288,47 +290,20 @@ class _Doors:
         # By process id, locks too: a child finds its parent's perhaps held, by a thread that it has not got.
         self._locks: dict[int, threading.RLock] = {}
         self._sync: dict[int, SyncConnections] = {}
-        self._loops: dict[tuple[int, Loop], AsyncConnections] = {}
 
     def sync(self) -> SyncConnections:
         """The door of this process."""
         pid = os.getpid()
         if (door := self._sync.get(pid)) is not None:
             return door
-        with self._lock(pid):
+        with self._locks.setdefault(pid, threading.RLock()):
             return self._sync.get(pid) or self._sync.setdefault(pid, self._new_sync())
-
-    def running(self) -> AsyncConnections:
-        """The door of the event loop that runs here."""
-        from ..async_support.shielding import current_loop
-
-        pid, loop = os.getpid(), current_loop()
-        if (door := self._loops.get((pid, loop))) is not None:
-            return door
-        # Only this loop's thread makes this loop's door.
-        with self._lock(pid):
-            self._forget_closed()
-            door = self._loops[pid, loop] = self._new_async(pid, loop)
-        return door
 
     def abandon(self) -> None:
         """Close what this process may close; loops that still run are asked to."""
-        pid = os.getpid()
-        if (sync := self._sync.pop(pid, None)) is not None:
+        if (sync := self._sync.pop(os.getpid(), None)) is not None:
             sync.close()
-        for (owner, loop), door in list(self._loops.items()):
-            if owner == pid:
-                from ..async_support.shielding import hand_over
-
-                hand_over(loop, door.close)
-
-    def _lock(self, pid: int) -> threading.RLock:
-        return self._locks.setdefault(pid, threading.RLock())
-
-    def _forget_closed(self) -> None:
-        """Drop the doors of loops that were closed without the shutdown that would have told them."""
-        for key in [key for key in self._loops if getattr(key[1], "is_closed", bool)()]:
-            del self._loops[key]
+        super().abandon()
 
     def _new_sync(self) -> SyncConnections:
         import httpx
@@ -338,13 +313,12 @@ class _Doors:
         way = httpx.Client if self._proxied() else httpx.HTTPTransport
         return SyncConnections(self._lanes(self._client, way), self._max_inflated)
 
-    def _new_async(self, pid: int, loop: Loop) -> AsyncConnections:
+    def _new(self, loop: Loop, gone: Callable[[object], object]) -> AsyncConnections:
         import httpx
 
         from .httpx_connections import AsyncConnections
 
         way = httpx.AsyncClient if self._proxied() else httpx.AsyncHTTPTransport
-        gone = partial(self._loops.pop, (pid, loop), None)
         return AsyncConnections(self._lanes(self._async_client, way), self._max_inflated, loop, gone)
 
     def _lanes(self, brought: httpx.Client | httpx.AsyncClient | None, way: Callable[..., object]) -> ConnectionPool:

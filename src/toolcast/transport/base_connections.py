@@ -1,0 +1,208 @@
+"""The common base of HTTP over httpx and over aiohttp: clients by event loop, their connections, and their responses.
+
+Nothing of either library is imported here. `ClientsByLoop` has one `D` for each process id and event loop, which owns
+what is open there: a `LoopConnections`. That sends a request, again if a connection that was used before turns out to
+be closed, and is closed at the end of its loop. A response only points to what is open, so that when it is collected,
+its connection can still be given back.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..errors import LLMError, StreamBusy, StreamClosed, StreamInterrupted
+from .content_decoding import Inflated, Plain, decoder
+from .transport_errors import checked
+
+if TYPE_CHECKING:
+    from ..async_support.shielding import Loop
+    from ..providers.base import HTTPRequest
+
+
+class _Open(Protocol):
+    """An answer that has not given its connection back."""
+
+    reading: bool
+    over: bool
+
+
+D = TypeVar("D", bound="LoopConnections[Any, Any]")
+K = TypeVar("K", bound=_Open)
+R = TypeVar("R")
+Trail = TypeVar("Trail")
+
+
+class ClientsByLoop(ABC, Generic[D]):
+    """The clients in use: one `D` for each process id and event loop."""
+
+    def __init__(self) -> None:
+        # Only a loop's own thread makes its client, and each step is one operation of the dict: no lock is needed.
+        self._loops: dict[tuple[int, Loop], D] = {}
+
+    @abstractmethod
+    def _new(self, loop: Loop, gone: Callable[[object], object]) -> D:
+        """Make the client of the event loop that runs here. It passes itself to `gone` when it closes."""
+
+    def running(self) -> D:
+        """Return the client of the event loop that runs here."""
+        from ..async_support.shielding import current_loop
+
+        key = os.getpid(), current_loop()
+        if (found := self._loops.get(key)) is not None:
+            return found
+        self._forget_closed()
+        made = self._loops[key] = self._new(key[1], partial(self._gone, key))
+        return made
+
+    async def close_here(self) -> None:
+        """Close the client of the event loop that runs here, if there is one."""
+        from ..async_support.shielding import current_loop
+
+        if (found := self._loops.get((os.getpid(), current_loop()))) is not None:
+            await found.close()
+
+    def abandon(self) -> None:
+        """Have the loops of this process close their clients."""
+        for owner, loop in list(self._loops):
+            if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
+                from ..async_support.shielding import hand_over
+
+                hand_over(loop, found.close)
+                if not getattr(loop, "is_running", bool)():
+                    found.forsake()
+
+    def _gone(self, key: tuple[int, Loop], client: object) -> None:
+        # Another may be in its place by now: `abandon` does not wait.
+        if self._loops.get(key) is client:
+            del self._loops[key]
+
+    def _forget_closed(self) -> None:
+        """Drop the clients of loops that were closed without the shutdown that closes async generators."""
+        for key in list(self._loops):
+            if getattr(key[1], "is_closed", bool)() and (found := self._loops.pop(key, None)) is not None:
+                found.forsake()
+
+
+class LoopConnections(ABC, Generic[Trail, R]):
+    """What is open in the event loop that runs here; closed when that ends, or by `close`.
+
+    `Trail` is what is recorded of one request, `R` its reply.
+    """
+
+    loop: Loop
+
+    def _begin(self, loop: Loop, gone: Callable[[object], object]) -> None:
+        self.loop = loop
+        # A loop closes the async generators that it has seen begin; asyncio.run and trio.run both do.
+        self._keeper = self._kept_open(gone)
+        with suppress(StopIteration):
+            self._keeper.__anext__().send(None)
+
+    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> R:
+        """Return the answer to `request`, its body unread."""
+        checked(request)
+        trail = self._trail(read)
+        try:
+            return await self._sent(request, trail, connect, read)
+        except StreamInterrupted as error:
+            if not self._stale(error, trail):
+                raise
+        return await self._sent(request, self._trail(read), connect, read)
+
+    async def close(self) -> None:
+        """Close all that is open, and all connections but those of a client of the user's."""
+        await self._keeper.aclose()
+
+    def forsake(self) -> None:
+        """Let go of what is open in a loop that does not run, and perhaps never will, as far as that needs no loop."""
+
+    @abstractmethod
+    def _trail(self, read: float | None) -> Trail:
+        """Return a new record of one request."""
+
+    @abstractmethod
+    async def _sent(self, request: HTTPRequest, trail: Trail, connect: float | None, read: float | None) -> R:
+        """Send a request once."""
+
+    @abstractmethod
+    def _stale(self, error: LLMError, trail: Trail) -> bool:
+        """Return whether a connection that was used before was closed before anything of an answer came."""
+
+    @abstractmethod
+    async def _shut(self) -> None:
+        """Close all that is open."""
+
+    async def _kept_open(self, gone: Callable[[object], object]) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            gone(self)
+            await self._shut()
+
+
+class BaseResponse(Generic[K]):
+    """One answer: the handle of something open, and how far it was read."""
+
+    def __init__(self, kept: K, status: int, headers: dict[str, str], limit: int) -> None:
+        self._kept = kept
+        self._limit = limit
+        self._body: Plain | Inflated | None = None
+        self._ended = False
+        self.status: int = status
+        self.headers: dict[str, str] = headers
+
+    def _readable(self) -> Plain | Inflated:
+        if self._kept.over:
+            raise StreamClosed("the answer's body has been closed")
+        if self._kept.reading:
+            raise StreamBusy("another task or thread is reading this answer's body")
+        if self._body is None:
+            # Only now, so that an answer in a strange encoding still has a status.
+            self._body = self._decoder()
+        return self._body
+
+    def _decoder(self) -> Plain | Inflated:
+        return decoder(self.headers, self._limit)
+
+    def _more(self, body: Plain | Inflated, raw: bytes | None) -> bool:
+        """Decode `raw`, or end the body where it is None. Return whether there may be more to take."""
+        if self._kept.over:
+            raise StreamClosed("the answer's body was closed while it was read")
+        if raw is not None:
+            body.feed(raw)
+            return True
+        body.close()
+        self._ended = True
+        return False
+
+
+class BaseAsyncResponse(BaseResponse[K], ABC):
+    """One answer, read by awaiting."""
+
+    async def read(self, limit: float | None, /) -> bytes:
+        """Return the next decoded piece; `b""` at the end. `TimeoutError` after `limit` seconds without one."""
+        if self._ended:
+            return b""
+        body = self._readable()
+        try:
+            while not (data := body.take()) and self._more(body, await self._next(limit)):
+                pass
+        except BaseException:
+            await self.aclose()
+            raise
+        if self._ended:
+            await self.aclose()
+        return data
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give the connection back. May be called at any time, and again."""
+
+    @abstractmethod
+    async def _next(self, limit: float | None) -> bytes | None:
+        """Return the next piece as it was sent; None at the end."""
