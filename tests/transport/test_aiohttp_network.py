@@ -208,7 +208,7 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
     async def work(outside: IOBackend) -> None:
         task = asyncio.ensure_future(opened(outside, server))
         await asyncio.to_thread(server.wait_requests, 1)
-        alarms = [held for held in gc.get_objects() if type(held).__name__ == "Alarm" and held._call]
+        alarms = [held for held in gc.get_objects() if type(held).__name__ == "Deadline" and held._call]
         assert len(alarms) == 1
         task.cancel()
         alarms[0]._call()
