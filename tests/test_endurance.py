@@ -1,6 +1,6 @@
 """Very many streams, large ones, and streams over a connection that fails at random: nothing is left, nothing hangs.
 
-The fast suite runs a few hundred. `nox -s nightly` runs 10,000 and a soak of half an hour: the profile `nightly` of
+The suite runs a few hundred. `nox -s nightly` runs 10,000 and a soak of half an hour: the profile `nightly` of
 Hypothesis and TOOLCAST_SOAK_SECONDS say how long.
 """
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.chats import ROADS
 from support.engines import call, results
+from support.example_counts import examples
 from toolcast.agents.engine.history import faults, unanswered
 from toolcast.approvals import PermissionRequest, fingerprint
 from toolcast.chat.actions import Effect
@@ -337,5 +338,5 @@ def user_less(call: ToolCallPart) -> Any:
     return tool_result(call, "42")
 
 
-ChatMachineModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+ChatMachineModel.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestChatMachine = pytest.mark.timeout(300)(ChatMachineModel.TestCase)

@@ -247,6 +247,7 @@ class Running(RuleBasedStateMachine):
         assert all(act.ended.wait(PATIENCE) for act in self.acts)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "face, examples", [(ChatFace, 40), (partial(Async, "asyncio"), 10), (partial(Async, "trio"), 10)]

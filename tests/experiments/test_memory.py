@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.example_counts import examples
 from toolcast.errors import ToolcastError
 from toolcast.experiments.config import MemoryLimits
 from toolcast.experiments.memory import AgentMemory, RunMemory
@@ -470,4 +471,4 @@ class MemoryMachine(RuleBasedStateMachine):
 
 
 TestMemoryMachine = MemoryMachine.TestCase
-TestMemoryMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestMemoryMachine.settings = settings(max_examples=examples(40), stateful_step_count=30)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field, RootModel
 
+from support.example_counts import examples
 from support.growth import pieces_of
 from toolcast.parsing import container_stack
 from toolcast.parsing.container_stack import LONG, ListContainer
@@ -115,7 +116,7 @@ def is_prefix(early: Any, late: Any) -> bool:
     return late.startswith(early) if isinstance(early, str) else bool(early == late)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     _documents(),
     st.lists(st.sampled_from([1, 2, 7, 30]), max_size=7).map([150].__add__),

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, RootModel, create_model
 
+from support.example_counts import examples
 from toolcast.parsing.partial_value import MISSING, PartialValue, is_partial, plan_for
 
 
@@ -158,7 +159,7 @@ def _fits(early: Any, late: Any) -> bool:
 
 @pytest.mark.fault(66)
 @pytest.mark.gate("G4")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(_streams())
 def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
@@ -183,7 +184,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
 
 
 @pytest.mark.gate("G4")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(_streams())
 def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
@@ -197,7 +198,7 @@ def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -
     assert _shown(cut.value) == _shown(whole.value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(_streams())
 def test_changes_applied_one_by_one_rebuild_the_value(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
@@ -251,7 +252,7 @@ def _bare(look: Any) -> Any:
     return look
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_validator_runs_three_times_at_most(data: st.DataObject) -> None:
     calls: Counter[str] = Counter()

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, PrivateAttr, RootModel, create_model
 
+from support.example_counts import examples
 from support.growth import fed
 from toolcast.parsing import type_plan
 from toolcast.parsing.arguments import read
@@ -530,7 +531,7 @@ def _models(draw: st.DrawFn) -> tuple[Any, str]:
 
 
 @pytest.mark.fault(76)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 @given(_models(), st.sampled_from([1, 2, 5, 1_000]))
 def test_any_closed_model_is_the_one_that_pydantic_makes(written: tuple[Any, str], size: int) -> None:
     model, text = written

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 import toolcast
 from support.albums import SEA, SHORT, Album, Song, call
 from support.chunks import album_stream, call_deltas, delta, sse
+from support.example_counts import examples
 from support.sync_and_async import Face
 from toolcast import (
     Finish,
@@ -510,7 +511,7 @@ def test_the_answer_breaks_off_on_the_lane(face: Face) -> None:
     assert seen.items[-1].title == LONG.title
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_any_events_in_any_order_are_the_same_on_the_lane(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 30))

@@ -15,6 +15,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from support.engines import call, walked
+from support.example_counts import examples
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.conversation import Conversation
 from toolcast.agents.engine.engine import Engine
@@ -259,4 +260,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=150, stateful_step_count=25)
+TestEngine.settings = settings(max_examples=examples(150), stateful_step_count=25)

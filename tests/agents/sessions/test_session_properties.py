@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.example_counts import examples
 from support.sessions import PATIENCE, Walk
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import faults
@@ -252,4 +253,4 @@ def _results(history: tuple[Message, ...]) -> Counter[str]:
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSessions.settings = settings(max_examples=examples(60), stateful_step_count=30)

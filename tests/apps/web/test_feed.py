@@ -10,6 +10,7 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from support.example_counts import examples
 from support.web_chats import TO_READY, TO_STREAMING, Tab, chat, pieces
 from toolcast.approvals import PermissionRequest
 from toolcast.apps.web.feed import Feed
@@ -219,7 +220,7 @@ EVENTS: tuple[ChatEvent, ...] = (
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     steps=st.lists(st.one_of(st.sampled_from(EVENTS), st.sampled_from(["read", "leave"])), max_size=40),
     limit=st.sampled_from([100, 1500, 100_000]),

@@ -1,6 +1,6 @@
 """Many users at once: the web server with its one chat, and chat machines side by side. Nothing is lost.
 
-The fast suite has a few users say a little; `nox -s nightly` has 200 say what they can for 60 s, and prints how long
+The suite has a few users say a little; `nox -s nightly` has 200 say what they can for 60 s, and prints how long
 the server took, as a ratio to a handler that does nothing, asked in the same moments.
 """
 
