@@ -211,7 +211,7 @@ def test_another_provider_hears_nothing_of_host_and_token(tmp_path: Path, monkey
 def test_words_that_complete_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        "toolcast.apps.repl.prompt_input.Words", lambda *given: made.append(given) or ReplCompleter(*given)
+        "toolcast.apps.repl.prompt_input.ReplCompleter", lambda *given: made.append(given) or ReplCompleter(*given)
     )
     with at_terminal(tmp_path):
         ((summaries, arguments),) = made

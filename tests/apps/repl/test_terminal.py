@@ -294,10 +294,10 @@ def test_a_program_that_types_whole_lines(server: OllamaServer, terminal: Driven
 SCRIPTED = """
 import sys
 from toolcast.apps import cli
-from toolcast.apps.repl import opening
+from toolcast.apps.repl import startup
 from toolcast.testing import ScriptedLLM
 text = "\\n\\n".join(f"Paragraph {n} of **this** text, " + "with words " * 9 for n in range(800))
-opening.chosen_for_chat = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
+startup.chosen_for_chat = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
 sys.exit(cli.main())
 """
 
