@@ -39,3 +39,29 @@ def test_a_lost_marker_is_told(diagrams: ModuleType, damage: str) -> None:
     path, tables = next(iter(diagrams.PAGES.items()))
     with pytest.raises(ValueError, match="markers"):
         diagrams.drawn(path.read_text(encoding="utf-8").replace(damage, ""), tables)
+
+
+def test_an_outline_has_one_arrow_for_all_events_between_two_states(diagrams: ModuleType) -> None:
+    table = {
+        "idle": {"LOAD": "ready"},
+        "ready": {
+            "LOAD": "idle",
+            "ASK [empty]": "ready",
+            "ASK [full]": "busy",
+            "ASK": "busy",
+            "RETRY [failed]": "busy",
+        },
+        "busy": {"LOAD": "idle", "END [last]": "idle", "END": "ready"},
+    }
+    arrows = ["[*] --> idle", "idle --> ready: LOAD", "ready --> busy: ASK<br>RETRY", "busy --> idle: END"]
+    expected = ["stateDiagram-v2", *arrows, "busy --> ready: END"]
+    assert [line.strip() for line in diagrams.outline(table).splitlines()] == expected
+
+
+def test_the_rows_have_every_transition(diagrams: ModuleType) -> None:
+    _, _, *rows = diagrams.rows({"ready": {"ASK [full]": "busy", "[waiting]": "busy", "END": "idle"}}).splitlines()
+    assert rows == [
+        "| `ready` | `ASK` | `full` | `busy` |",
+        "| `ready` |  | `waiting` | `busy` |",
+        "| `ready` | `END` |  | `idle` |",
+    ]
