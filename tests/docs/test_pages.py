@@ -17,7 +17,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 FILE = re.compile(r"`((?:benchmarks|examples|src|tests)/[\w./-]+)`")
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.M)
 API = ROOT / "docs" / "reference" / "api"
-SESSION = re.compile(r"nox -s ([a-z_]+)")
+SESSION = re.compile(r"nox -s ([a-z_-]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -33,7 +33,8 @@ def test_files_of_the_repository_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_sessions_exist(page: Path) -> None:
-    sessions = set(re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.M))
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    sessions = set(re.findall(r'^@nox\.session(?:\ndef |\(name=")([\w-]+)', noxfile, re.M))
     assert set(SESSION.findall(page.read_text(encoding="utf-8"))) <= sessions
 
 
