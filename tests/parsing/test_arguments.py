@@ -40,7 +40,7 @@ from typing_extensions import TypedDict
 from support.shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
 from toolcast.parsing import arguments, lenient_json
-from toolcast.parsing.arguments import decode_once, read
+from toolcast.parsing.arguments import parse_json, validate_json_text
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.tools.schema import shape_of
@@ -112,7 +112,7 @@ def validator_of(type_form: Any) -> Any:
 
 
 def of(type_form: Any, text: str) -> tuple[Any, tuple[str, ...]]:
-    return read(validator_of(type_form), text)
+    return parse_json(validator_of(type_form), text)
 
 
 def refused(type_form: Any, text: str) -> ValidationError:
@@ -162,7 +162,7 @@ def test_what_pydantic_alone_takes_is_refused(text: str, why: str) -> None:
     ],
 )
 def test_what_only_looks_lax_is_read(text: str) -> None:
-    assert read(ANYTHING, text) == (json.loads(text), ())
+    assert parse_json(ANYTHING, text) == (json.loads(text), ())
 
 
 LONG: list[Any] = [
@@ -199,14 +199,16 @@ def test_a_long_valid_text_costs_one_validation_by_pydantic(
     monkeypatch.setattr(arguments, "JSONStream", refuse)
     monkeypatch.setattr(lenient_json, "_is_value", refuse)
     counting = Counting()
-    assert read(counting, around % json.dumps(value))[0] == value
+    assert parse_json(counting, around % json.dumps(value))[0] == value
     assert counting.validations == (1 if around == "%s" else 2)
 
 
 def test_a_long_value_in_quotes_is_not_read_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "JSONStream", None)
     songs = [{"name": "a", "n": 1234567890}] * 10_000
-    value, repairs = read(validator_of(dict[str, list[dict[str, str | int]]]), json.dumps({"a": json.dumps(songs)}))
+    value, repairs = parse_json(
+        validator_of(dict[str, list[dict[str, str | int]]]), json.dumps({"a": json.dumps(songs)})
+    )
     assert value == {"a": songs}
     assert len(repairs) == 1
 
@@ -243,7 +245,7 @@ def test_what_pydantic_takes_is_refused_exactly_where_a_json_stream_refuses_it(t
     except JSONStreamError:
         assert refused(Any, text)
     else:
-        assert read(ANYTHING, text)[1] == ()
+        assert parse_json(ANYTHING, text)[1] == ()
 
 
 NOT_JSON = [
@@ -308,7 +310,7 @@ def test_random_text_as_the_machine_has_it(text: str) -> None:
 def check_strictness(text: str) -> None:
     """What the machine accepts is read without repairs, and nothing else is."""
     try:
-        _, repairs = read(ANYTHING, text)
+        _, repairs = parse_json(ANYTHING, text)
     except ValidationError:
         assert not accepts(text)
     else:
@@ -320,9 +322,9 @@ def test_plain_validator_objects_without_a_title() -> None:
         def validate_json(self, input: str, /, *, context: Any = None) -> Any:
             return json.loads(input)
 
-    assert read(Untitled(), "[1]") == ([1], ())
+    assert parse_json(Untitled(), "[1]") == ([1], ())
     with pytest.raises(ValidationError, match="1 validation error for JSON"):
-        read(Untitled(), "NaN")
+        parse_json(Untitled(), "NaN")
 
 
 def test_the_error_names_the_model() -> None:
@@ -637,7 +639,7 @@ def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.Monkey
     def never(text: str) -> None:
         raise AssertionError(text)
 
-    monkeypatch.setattr(arguments, "lenient", never)
+    monkeypatch.setattr(arguments, "parse_lenient", never)
     for text in ('{"title": 5}', "[1]", '"{}"', '{"title": "x", "seconds": "[1"}'):
         assert refused(Song, text).errors()[0]["type"] != "json_invalid"
 
@@ -667,15 +669,15 @@ class Judged(BaseModel):
 @pytest.mark.parametrize("error", [TryAgain("more"), KeyError("x"), RuntimeError("y")])
 def test_other_exceptions_of_validators_pass_through(text: str, error: Exception) -> None:
     with pytest.raises(type(error)) as caught:
-        read(Judged.__pydantic_validator__, text, context={"error": error})
+        parse_json(Judged.__pydantic_validator__, text, context={"error": error})
     assert caught.value is error
 
 
 def test_the_context_reaches_both_validations() -> None:
     validator = Judged.__pydantic_validator__
-    assert read(validator, '{"numbers": "[1]"}', context={})[0] == Judged(numbers=[1])
+    assert parse_json(validator, '{"numbers": "[1]"}', context={})[0] == Judged(numbers=[1])
     with pytest.raises(ValidationError, match="list_type"):
-        read(validator, '{"numbers": "[1]"}', context={"error": ValueError("z")})
+        parse_json(validator, '{"numbers": "[1]"}', context={"error": ValueError("z")})
 
 
 # One closed value
@@ -683,6 +685,6 @@ def test_the_context_reaches_both_validations() -> None:
 
 def test_decode_once_is_for_json_that_was_read_before() -> None:
     validator = validator_of(list[list[int]])
-    assert decode_once(validator, "[[1]]") == ([[1]], ())
-    assert decode_once(validator, '"[[1]]"') == ([[1]], ("decoded the JSON text in the whole answer",))
-    assert decode_once(validator, '["[1]"]') == ([[1]], ("decoded the JSON text in `[0]`",))
+    assert validate_json_text(validator, "[[1]]") == ([[1]], ())
+    assert validate_json_text(validator, '"[[1]]"') == ([[1]], ("decoded the JSON text in the whole answer",))
+    assert validate_json_text(validator, '["[1]"]') == ([[1]], ("decoded the JSON text in `[0]`",))

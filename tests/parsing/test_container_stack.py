@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field, RootModel
 from support.example_counts import examples
 from support.growth import pieces_of
 from toolcast.parsing import container_stack
-from toolcast.parsing.container_stack import LONG, ListContainer
+from toolcast.parsing.container_stack import REUSE_THRESHOLD, ListContainer
 from toolcast.parsing.partial_value import PartialValue, plan_for
 
-NUMBERS = list(range(1_000, 1_000 + 2 * LONG))
+NUMBERS = list(range(1_000, 1_000 + 2 * REUSE_THRESHOLD))
 
 
 class Song(BaseModel):
@@ -150,15 +150,17 @@ class Lists:
     def __init__(self, type_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.growing = PartialValue(plan_for(type_form))
         self.reused: list[bool] = []
-        real = ListContainer._again
+        real = ListContainer._reuse_list
 
-        def watched(frame: ListContainer) -> list[Any]:
-            older = None if frame.lent is None else id(frame.lent[0][0])  # alive as long as the frame has it
-            values = real(frame)
+        def watched(container: ListContainer) -> list[Any]:
+            older = (
+                None if container.older is None else id(container.older[0][0])
+            )  # alive as long as the container has it
+            values = real(container)
             self.reused.append(id(values) == older)
             return values
 
-        monkeypatch.setattr(ListContainer, "_again", watched)
+        monkeypatch.setattr(ListContainer, "_reuse_list", watched)
 
     def snapshots(self, document: Any, size: int = 6) -> Iterator[Any]:
         for piece in pieces_of(document, size):
@@ -167,13 +169,13 @@ class Lists:
 
 
 def test_a_list_that_nobody_holds_is_handed_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The frame itself keeps the list of the snapshot before last alive, so that an equal id is the same list."""
+    """The container itself keeps the list of the snapshot before last alive, so that an equal id is the same list."""
     lists = Lists(list[int], monkeypatch)
     for _ in lists.snapshots(NUMBERS):
         pass
     assert lists.reused[:2] == [False, False]
     assert all(lists.reused[2:])
-    assert len(lists.reused) > LONG / 2
+    assert len(lists.reused) > REUSE_THRESHOLD / 2
     assert lists.growing.value == NUMBERS
 
 
@@ -188,7 +190,7 @@ def test_a_list_that_is_held_is_not(held: Callable[[Any], Any], monkeypatch: pyt
 
 
 def test_a_list_is_held_by_the_snapshot_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = {"songs": [{"title": "abc"}] * (2 * LONG)}
+    document = {"songs": [{"title": "abc"}] * (2 * REUSE_THRESHOLD)}
     lists = Lists(Songs, monkeypatch)
     kept = [(value, len(value.songs or ())) for value in lists.snapshots(document)]
     assert not any(lists.reused)
@@ -209,7 +211,7 @@ def test_holding_every_third_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_lists_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = Lists(list[int], monkeypatch)
-    for _ in lists.snapshots(NUMBERS[: LONG - 1]):
+    for _ in lists.snapshots(NUMBERS[: REUSE_THRESHOLD - 1]):
         pass
     assert lists.reused == []
 
@@ -218,7 +220,7 @@ def test_short_lists_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_references_are_not_counted_every_list_is_held(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_stack, "reference_count", id)
     lists, kept = Lists(Songs, monkeypatch), []
-    document = {"songs": [{"title": "abc", "seconds": 3}] * (LONG + 50)}
+    document = {"songs": [{"title": "abc", "seconds": 3}] * (REUSE_THRESHOLD + 50)}
     for value in lists.snapshots(document, 45):
         kept.append((value if held else None, plain(value)))
         del value
@@ -245,21 +247,24 @@ def grown(type_form: Any, document: Any, size: int = 7, fail_fast: bool = True) 
 
 
 def test_long_lists_in_root_models() -> None:
-    words = [f"word {number}" for number in range(LONG + 60)]
+    words = [f"word {number}" for number in range(REUSE_THRESHOLD + 60)]
     seen = grown(Names, words)
     assert seen[-1] == words
     assert all(is_prefix(early, words) for early in seen)
 
 
 def test_long_lists_in_long_lists() -> None:
-    document = [[number] for number in range(LONG + 20)] + [NUMBERS[: LONG + 40]] + [[1]]
+    document = [[number] for number in range(REUSE_THRESHOLD + 20)] + [NUMBERS[: REUSE_THRESHOLD + 40]] + [[1]]
     seen = grown(list[list[int]], document)
     assert seen[-1] == document
     assert all(is_prefix(early, document) for early in seen)
 
 
 def test_long_lists_beside_each_other_do_not_mix() -> None:
-    document = {"songs": [{"title": f"{number}"} for number in range(LONG + 30)], "notes": ["x" * 9] * (LONG + 30)}
+    document = {
+        "songs": [{"title": f"{number}"} for number in range(REUSE_THRESHOLD + 30)],
+        "notes": ["x" * 9] * (REUSE_THRESHOLD + 30),
+    }
     seen = grown(Songs, document, 61)
     assert seen[-1] == document
     assert all(is_prefix(early, document) for early in seen)
@@ -275,19 +280,22 @@ def test_items_that_are_invalid_are_left_out_of_a_long_list(size: int) -> None:
 
 
 def test_open_items_that_turn_out_invalid_stay_as_they_last_looked() -> None:
-    document: list[Any] = [{"title": "abc"}] * LONG + [{"title": "a", "seconds": "many"}, {"seconds": 5}] * 20
+    document: list[Any] = [{"title": "abc"}] * REUSE_THRESHOLD + [
+        {"title": "a", "seconds": "many"},
+        {"seconds": 5},
+    ] * 20
     seen = grown(list[Song], document, 3, fail_fast=False)
-    assert seen[-1] == [{"title": "abc", "seconds": 0}] * LONG + [{"title": "a"}, {"seconds": 5}] * 20
+    assert seen[-1] == [{"title": "abc", "seconds": 0}] * REUSE_THRESHOLD + [{"title": "a"}, {"seconds": 5}] * 20
 
 
 def test_a_string_grows_at_the_end_of_a_long_list() -> None:
-    words = ["w"] * LONG + ["a long word that comes in many pieces", "end"]
+    words = ["w"] * REUSE_THRESHOLD + ["a long word that comes in many pieces", "end"]
     growing, held = PartialValue(plan_for(list[str])), []
     for piece in pieces_of(words, 2):
         if growing.feed(piece):
             held.append((growing.value, list(growing.value)))
     assert all(value == before for value, before in held)
-    assert sum(len(before) == LONG + 1 for _, before in held) > 10
+    assert sum(len(before) == REUSE_THRESHOLD + 1 for _, before in held) > 10
     assert growing.value == words
 
 

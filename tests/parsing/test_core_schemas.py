@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 
 from support.sync_and_async import Face
 from toolcast import ToolOrchestratingLLM, ValidationError
-from toolcast.parsing.core_schemas import Strictness, sourced
+from toolcast.parsing.core_schemas import Strictness, split_definitions
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 
@@ -120,7 +120,7 @@ class Tree(BaseModel):
     ],
 )
 def test_the_strict_places_of_a_type(form: Any, loc: tuple[Any, ...], expected: bool) -> None:
-    assert Strictness(*sourced(TypeAdapter(form).core_schema)).at(loc) is expected
+    assert Strictness(*split_definitions(TypeAdapter(form).core_schema)).at(loc) is expected
 
 
 def square(n: Annotated[int, Strict()]) -> int:

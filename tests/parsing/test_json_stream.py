@@ -93,7 +93,7 @@ def error_of(pieces: list[str]) -> JSONStreamError:
 
 
 def facts(error: JSONStreamError) -> tuple[object, ...]:
-    return (error.what, error.offset, error.line, error.column, error.path, error.incomplete)
+    return (error.reason, error.offset, error.line, error.column, error.path, error.incomplete)
 
 
 def test_changes_of_a_small_text() -> None:
@@ -255,7 +255,7 @@ def test_suite_policy(path: Path) -> None:
     else:
         with pytest.raises(JSONStreamError) as caught:
             feed_all([decoded(path)])
-        assert expected in caught.value.what
+        assert expected in caught.value.reason
 
 
 # Random values and random garbage
@@ -510,8 +510,8 @@ def test_offsets_cut_a_container_out_of_the_text() -> None:
 
 def kept(machine: JSONStream) -> int:
     """How many characters and entries the machine holds on to."""
-    now = machine._now
-    return len(now.held) + len(now.path) + sum(map(len, now.parts))
+    state = machine._state
+    return len(state.pending) + len(state.path) + sum(map(len, state.parts))
 
 
 def test_a_long_string_leaves_nothing_behind() -> None:
@@ -524,7 +524,7 @@ def test_a_long_string_leaves_nothing_behind() -> None:
         sizes.add(kept(machine))
     assert sizes == {1}
     assert total > 40_000
-    assert sys.getsizeof(machine._now.held) < 100
+    assert sys.getsizeof(machine._state.pending) < 100
 
 
 @pytest.mark.fault(66)

@@ -395,13 +395,13 @@ def test_the_work_for_an_item_does_not_depend_on_the_items_before_it() -> None:
     growing.feed("[")
     work: list[Counter[str]] = []
     cut: list[int] = []
-    keep = growing._walk.kept.cut
+    keep = growing._builder.buffer.cut
 
     def counted_cut(start: int, end: int) -> str:
         cut[-1] += end - start
         return keep(start, end)
 
-    growing._walk.kept.cut = counted_cut  # type: ignore[method-assign]  # counts the characters looked at again
+    growing._builder.buffer.cut = counted_cut  # type: ignore[method-assign]  # counts the characters looked at again
     for _ in range(50):
         calls.clear()
         cut.append(0)

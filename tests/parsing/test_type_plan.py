@@ -35,22 +35,22 @@ def test_a_plan_is_made_once() -> None:
 
 
 def test_a_recursive_type_has_one_shape_each() -> None:
-    shape = plan_for(Tree).shape
+    shape = plan_for(Tree).container_plan
     assert isinstance(shape, ObjectPlan)
-    twigs = shape.nodes["twigs"].shape
+    twigs = shape.plans["twigs"].container_plan
     assert isinstance(twigs, ListPlan)
-    again = twigs.item.shape
+    again = twigs.item.container_plan
     assert isinstance(again, ObjectPlan)
-    deeper = again.nodes["twigs"].shape
+    deeper = again.plans["twigs"].container_plan
     assert isinstance(deeper, ListPlan)
-    assert deeper.item.shape is again
+    assert deeper.item.container_plan is again
 
 
 def test_markers() -> None:
-    shape = plan_for(Song).shape
+    shape = plan_for(Song).container_plan
     assert isinstance(shape, ObjectPlan)
-    assert shape.awaited == ("title",)
-    assert {name: node.grows for name, node in shape.nodes.items()} == {"title": True, "note": False, "seconds": False}
+    assert shape.not_null == ("title",)
+    assert {name: node.grows for name, node in shape.plans.items()} == {"title": True, "note": False, "seconds": False}
 
 
 def _quiet(value: Any) -> Any:
@@ -125,7 +125,7 @@ class Box(TypedDict, Generic[T]):
     ],
 )
 def test_what_is_taken_apart(type_form: Any, shape: type) -> None:
-    assert type(plan_for(type_form).shape) is shape
+    assert type(plan_for(type_form).container_plan) is shape
 
 
 def test_a_bad_type_raises_what_pydantic_raises() -> None:
@@ -141,7 +141,7 @@ def test_annotations_that_cannot_be_resolved_are_done_without() -> None:
         title: Annotated[str, _after]
 
     Movie.__annotations__["title"] = "Nowhere"
-    assert core_schemas.hints_of(Movie) == {}
+    assert core_schemas.field_hints(Movie) == {}
 
 
 def test_closed_models_also_close_where_prebuilt_validators_cannot_be_passed_over(

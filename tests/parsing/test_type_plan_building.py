@@ -23,7 +23,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Priv
 from support.example_counts import examples
 from support.growth import fed
 from toolcast.parsing import type_plan
-from toolcast.parsing.arguments import read
+from toolcast.parsing.arguments import parse_json
 from toolcast.parsing.partial_value import NotNull, PartialValue, is_partial, plan_for
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ def test_a_closed_model_is_the_one_that_pydantic_makes(
 )
 def test_what_is_missing_or_repaired_is_left_to_pydantic(model: Any, document: Any) -> None:
     text = json.dumps(document)
-    assert plan_for(list[model]).shape is not None
+    assert plan_for(list[model]).container_plan is not None
     same(closed(model, text), model.model_validate_json(text))
 
 
@@ -383,7 +383,7 @@ NOT_BUILT = [
 @pytest.mark.parametrize(("model", "document"), NOT_BUILT)
 def test_these_are_left_to_pydantic(model: Any, document: Any) -> None:
     text = json.dumps(document)
-    assert plan_for(list[model]).shape.item.build is None
+    assert plan_for(list[model]).container_plan.item.build is None
     made, expected = closed(model, text), pydantic.TypeAdapter(model).validate_json(text)
     same(made, expected)
     same(pickle.loads(pickle.dumps(made)), expected)
@@ -391,7 +391,7 @@ def test_these_are_left_to_pydantic(model: Any, document: Any) -> None:
 
 @pytest.mark.parametrize("model", dict.fromkeys(model for model, _ in BUILT))
 def test_these_are_not(model: Any) -> None:
-    assert plan_for(list[model]).shape.item.build is not None
+    assert plan_for(list[model]).container_plan.item.build is not None
 
 
 def test_a_class_that_makes_its_instances_itself() -> None:
@@ -580,7 +580,7 @@ class _Nothing:
 def _read(type_form: Any, text: str) -> Any:
     """The final word on a dict with this one value."""
     try:
-        value, _ = read(plan_for(dict[str, type_form]).validator, f'{{"a": {text}}}')
+        value, _ = parse_json(plan_for(dict[str, type_form]).validator, f'{{"a": {text}}}')
     except pydantic.ValidationError:
         return _Nothing
     return value["a"]
@@ -604,11 +604,11 @@ def test_a_leaf_is_what_the_final_reading_makes_of_it(type_form: Any, text: str,
 @pytest.mark.parametrize(("type_form", "text"), CASES)
 def test_a_leaf_that_is_invalid_stops_like_the_final_reading(type_form: Any, text: str) -> None:
     """Where no validator in Python could mend it, as there is around a URL."""
-    if _read(type_form, text) is not _Nothing or not plan_for(type_form).firm:
+    if _read(type_form, text) is not _Nothing or not plan_for(type_form).fatal:
         assert fed(dict[str, type_form], f'{{"a": {text}, ').value is not None
         return
     with pytest.raises(pydantic.ValidationError) as expected:
-        read(plan_for(dict[str, type_form]).validator, f'{{"a": {text}}}')
+        parse_json(plan_for(dict[str, type_form]).validator, f'{{"a": {text}}}')
     with pytest.raises(pydantic.ValidationError) as caught:
         fed(dict[str, type_form], f'{{"a": {text}, ')
     assert caught.value.errors(include_url=False) == expected.value.errors(include_url=False)
@@ -636,7 +636,7 @@ class StrictLeaves(BaseModel):
 def test_leaves_of_a_strict_model(text: str) -> None:
     plan = plan_for(list[StrictLeaves])
     try:
-        expected, _ = read(plan.validator, f"[{text}]", is_strict=plan.strictness.at)
+        expected, _ = parse_json(plan.validator, f"[{text}]", is_strict=plan.strictness.at)
     except pydantic.ValidationError:
         with pytest.raises(pydantic.ValidationError):
             closed(StrictLeaves, text)
@@ -646,7 +646,7 @@ def test_leaves_of_a_strict_model(text: str) -> None:
 
 def _nodes(type_form: Any) -> Iterator[type_plan.FieldPlan]:
     yield plan_for(type_form)
-    yield plan_for(list[type_form]).shape.item
+    yield plan_for(list[type_form]).container_plan.item
 
 
 @pytest.mark.parametrize(
@@ -667,7 +667,7 @@ def _nodes(type_form: Any) -> Iterator[type_plan.FieldPlan]:
     ],
 )
 def test_which_leaves_are_read_quickly(type_form: Any, quick: bool) -> None:
-    assert [node.quick is not None for node in _nodes(type_form)] == [quick, quick]
+    assert [node.parse_scalar is not None for node in _nodes(type_form)] == [quick, quick]
 
 
 @pytest.mark.parametrize("text", ['"green"', "1"])
@@ -675,4 +675,4 @@ def test_an_enum_that_raises_waits_for_the_end(text: str) -> None:
     growing = fed(list[Missed], f'["red", "rot", {text}, "red", ')
     assert growing.value == [Missed.RED, Missed.RED, Missed.RED]
     with pytest.raises(ArithmeticError):
-        read(plan_for(list[Missed]).validator, f'["red", {text}]')
+        parse_json(plan_for(list[Missed]).validator, f'["red", {text}]')

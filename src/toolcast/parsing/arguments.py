@@ -1,17 +1,17 @@
-"""From the JSON text of one call to a validated value, and what had to be put right on the way.
+"""Strict parsing and validation of a tool call's JSON arguments, with repair of common model errors.
 
-Strategy: strict first. Pydantic reads JSON itself, faster than anything here could, but takes `NaN`,
-`Infinity`, numbers that overflow a float and one level of nesting too much. A cheap look at the text says
-whether any of these can be in it, an exact one whether it is, and only then a `JSONStream` says where: no text that
-is valid goes through it. What validates is returned as it is.
+Strict first: Pydantic reads JSON faster than anything here could, but accepts `NaN`, `Infinity`, numbers that overflow
+a float and one level of nesting more than RFC 8259 readers take. A cheap test of the text decides whether any of these
+may be in it, an exact test whether one is; only then does a `JSONStream` locate it. No valid text goes through the
+stream, and a value that validates is returned unchanged.
 
-Where validation failed, and only then, strings are JSON-decoded that stand where something else is required:
-`{"songs": "[...]"}`, or a whole answer in quotation marks, as some models and proxies send them. The errors
-say where. One pass, every string once, then one more validation, again in JSON mode; each repair is told in
-words.
+If validation fails, and only then, a string in the place of another type is decoded as JSON: `{"songs": "[...]"}`, or a
+whole answer in quotation marks, as some models and proxies send them. The locations of the errors show which strings.
+Each string is decoded once, then the document is validated once more, again in JSON mode. Every repair is listed as
+text.
 
-Text that is no JSON is read leniently (lenient_json.py), and what that gives goes the same way once more. If it
-does not validate either, the first error stands.
+Text that is not JSON is parsed leniently (`lenient_json`), and the result is validated the same way. If that fails too,
+the first error is raised.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from typing import Any, Protocol, TypeAlias
 from pydantic_core import ErrorDetails, ValidationError, from_json
 
 from .json_stream import JSONStream, JSONStreamError, Path
-from .lenient_json import lenient
+from .lenient_json import parse_lenient
 
-# A hint that Pydantic may take what is not JSON: a number too large for a float has three digits of exponent, or
+# Hints that Pydantic may accept text that is not JSON: a number too large for a float has three exponent digits, or
 # hundreds of digits in a row. Of 200 digits in a row, every 50th are four in a row.
 _big_exponent = re.compile(r"[0-9][eE]\+?[0-9]{3}").search
 _long_run = re.compile(r"[0-9]{4}").search
-# Pydantic allows one level more than JSONStream, if what is there is empty.
+# Pydantic allows one level of nesting more than JSONStream, if the innermost container is empty.
 _empty_container = re.compile(r"[\[{][ \t\n\r]*[\]}]").search
 _MAX_DEPTH = 200
 
-# The same, exactly. Each of these looks at a character once: a run of digits is entered at its beginning only.
+# The exact tests. Possessive quantifiers and lookbehinds keep each of them linear: a run of digits is entered once.
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _large_number = re.compile(
     r"(?<![0-9.])[0-9]++(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|(?<![0-9.])[0-9]{200,}+(?:\.[0-9]++)?(?:[eE]\+?[0-9]++)?"
@@ -46,8 +46,8 @@ _as_square = str.maketrans("{}", "[]")
 _number_like = re.compile(r"-?(?:NaN|Infinity|[0-9][0-9.eE+-]*)").match
 _SHOWN_NUMBER = 40
 
-# Kinds of error that a string may be the cause of, beside those whose name ends in `_type`.
-_OTHER_TYPE_WANTED = frozenset(
+# Error types that a misplaced string may cause, besides those whose name ends in `_type`.
+_OTHER_TYPE_EXPECTED = frozenset(
     {
         "none_required",
         "bool_parsing",
@@ -60,97 +60,105 @@ _OTHER_TYPE_WANTED = frozenset(
 
 
 class Validator(Protocol):
-    """What this module asks of a `pydantic_core.SchemaValidator`."""
+    """The part of `pydantic_core.SchemaValidator` that this module calls."""
 
     def validate_json(self, input: str, /, *, context: Any = None) -> Any: ...
 
 
 IsStrict: TypeAlias = Callable[[Path], bool]
-"""Whether the value at the location of an error must be of its type already, so that no string is decoded there."""
+"""A function that returns True for a location whose value must already be of its type: no string is decoded there."""
 
 
-def _nothing_is_strict(loc: Path) -> bool:
+def _never_strict(loc: Path) -> bool:
     return False
 
 
-def read(
-    validator: Validator, text: str, *, context: Any = None, is_strict: IsStrict = _nothing_is_strict
+def parse_json(
+    validator: Validator, text: str, *, context: Any = None, is_strict: IsStrict = _never_strict
 ) -> tuple[Any, tuple[str, ...]]:
-    """The validated value of `text`, and the repairs it took, in words.
+    """Parse and validate `text`; return the value and the repairs that were needed.
 
-    Raises pydantic's `ValidationError`; what else a user's validator raises passes through.
+    Args:
+        validator: The validator of the expected type.
+        text: JSON, or text that contains one JSON value.
+        context: Passed to the type's own validators.
+        is_strict: Returns True for the locations at which no string may be decoded.
+
+    Raises:
+        pydantic.ValidationError: If the value does not validate. Other exceptions of validators pass through.
     """
     try:
-        return _read_strictly(validator, text, context, is_strict)
+        return _parse_strict(validator, text, context, is_strict)
     except ValidationError as error:
         first = error
-    found = lenient(text) if is_no_json(first) else None
+    found = parse_lenient(text) if is_invalid_json(first) else None
     if found is not None:
         try:
-            value, repairs = _read_strictly(validator, found.text, context, is_strict)
+            value, repairs = _parse_strict(validator, found.text, context, is_strict)
         except ValidationError as error:
-            if is_no_json(error):  # for a number that JSON does not have; all else was read
+            if is_invalid_json(error):  # because of a number that JSON does not allow; the rest was parsed
                 raise
         else:
             return value, (*found.repairs, *repairs)
     raise first
 
 
-def _read_strictly(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
+def _parse_strict(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
     if _is_lax(text):
         try:
-            _feed_all(text)
+            _check_json(text)
         except JSONStreamError as error:
             title = getattr(validator, "title", "JSON")
-            details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _why(text, error)}
+            details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _error_context(text, error)}
             raise ValidationError.from_exception_data(title, [details], input_type="json") from None
-    return decode_once(validator, text, context, is_strict=is_strict)
+    return validate_json_text(validator, text, context, is_strict=is_strict)
 
 
-def is_no_json(error: ValidationError) -> bool:
-    """Return whether the text was not JSON, rather than not what the type requires."""
+def is_invalid_json(error: ValidationError) -> bool:
+    """Return whether the text was not JSON, rather than JSON of another type."""
     return any(
         not details["loc"] and details["type"] in ("json_invalid", "string_unicode")
         for details in error.errors(include_url=False, include_context=False, include_input=False)
     )
 
 
-def decode_once(
-    validator: Validator, text: str, context: Any = None, *, is_strict: IsStrict = _nothing_is_strict
+def validate_json_text(
+    validator: Validator, text: str, context: Any = None, *, is_strict: IsStrict = _never_strict
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return what `read` returns for text that a `JSONStream` has accepted."""
+    """Validate text that a `JSONStream` has accepted; return the value and the repairs, as `parse_json` does."""
     try:
         return validator.validate_json(text, context=context), ()
     except ValidationError as error:
         first = error
-    repaired, places = _decoded(text, first, is_strict)
+    repaired, places = _decode_misplaced_strings(text, first, is_strict)
     if places:
-        repairs = tuple(f"decoded the JSON text in {_named(place)}" for place in places)
+        repairs = tuple(f"decoded the JSON text in {_format_path(place)}" for place in places)
         with suppress(ValidationError):
             return validator.validate_json(repaired, context=context), repairs
     raise first
 
 
-def _why(text: str, error: JSONStreamError) -> dict[str, str]:
-    """Return why `text` is not JSON, as the context of the error. What looks like a number is named."""
+def _error_context(text: str, error: JSONStreamError) -> dict[str, str]:
+    """Return why `text` is not JSON, as the context of the error; a number that JSON lacks is named."""
     number = _number_like(text, error.offset)
     if number is None:
         return {"error": str(error)}
     shown = number[0] if len(number[0]) <= _SHOWN_NUMBER else f"{number[0][:_SHOWN_NUMBER]}…"
-    error.what = f"{shown} is {'too large for a float' if 'float' in error.what else 'not a JSON number'}"
+    error.reason = f"{shown} is {'too large for a float' if 'float' in error.reason else 'not a JSON number'}"
     return {"error": str(error), "number": shown}
 
 
 def is_prose(error: ValidationError) -> bool:
-    """Return whether the text was not JSON at all: not even but for a number that JSON does not have."""
+    """Return whether the text contains no JSON at all, as opposed to JSON with a number that JSON does not allow."""
     faults = error.errors(include_url=False, include_input=False)
-    return is_no_json(error) and not any("number" in fault.get("ctx", {}) for fault in faults)
+    return is_invalid_json(error) and not any("number" in fault.get("ctx", {}) for fault in faults)
 
 
 def _is_lax(text: str) -> bool:
-    """Return whether `text` has what Pydantic takes and JSON does not allow; for what Pydantic refuses, anything.
+    """Return whether `text` contains something that Pydantic accepts and JSON does not allow.
 
-    All of the work is done by regular expressions and methods of strings, at a fraction of the cost of a `JSONStream`.
+    For text that Pydantic rejects, the result is arbitrary. All of the work is done by regular expressions and string
+    methods, at a fraction of the cost of a `JSONStream`.
     """
     if not _may_be_lax(text):
         return False
@@ -178,27 +186,27 @@ def _may_be_lax(text: str) -> bool:
     )
 
 
-def _feed_all(text: str) -> None:
+def _check_json(text: str) -> None:
     """Raise `JSONStreamError` if `text` is not JSON."""
-    machine = JSONStream()
-    machine.feed(text)
-    machine.close()
+    stream = JSONStream()
+    stream.feed(text)
+    stream.close()
 
 
-def _decoded(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[str, list[Path]]:
-    """The text with misplaced strings decoded, and where they stood."""
+def _decode_misplaced_strings(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[str, list[Path]]:
+    """Return the text with misplaced strings decoded, and the paths of these strings."""
     errors = error.errors(include_url=False)
-    wanting = [each for each in errors if _wants_another_type(each) and not is_strict(each["loc"])]
-    if not wanting:
+    misplaced = [each for each in errors if _expects_another_type(each) and not is_strict(each["loc"])]
+    if not misplaced:
         return text, []
-    # The document hangs in a list of one, so that it can be replaced like anything in it.
+    # The document is the only item of a list, so that the root can be replaced like any other value.
     root: list[Any] = [from_json(text)]
     decoded: dict[Path, Any] = {}
-    for details in wanting:
-        place = _place(root, details)
+    for details in misplaced:
+        place = _input_path(root, details)
         if place is not None and place not in decoded:
             with suppress(ValueError):
-                decoded[place] = _another_type(details["input"])
+                decoded[place] = _decode_string(details["input"])
     for place, value in decoded.items():
         container: Any = root
         for part in place[:-1]:
@@ -207,39 +215,39 @@ def _decoded(text: str, error: ValidationError, is_strict: IsStrict) -> tuple[st
     return json.dumps(root[0]), [place[1:] for place in decoded]
 
 
-def _wants_another_type(details: ErrorDetails) -> bool:
+def _expects_another_type(details: ErrorDetails) -> bool:
     kind = details["type"]
     if not isinstance(details["input"], str):
         return False
-    if kind in ("literal_error", "enum"):  # a choice: among strings, a wrong one is simply wrong
+    if kind in ("literal_error", "enum"):  # among strings a wrong choice is not a misplaced type
         return not {"'", '"'} & set(details.get("ctx", {}).get("expected", "'"))
-    return kind.endswith("_type") or kind in _OTHER_TYPE_WANTED
+    return kind.endswith("_type") or kind in _OTHER_TYPE_EXPECTED
 
 
-def _another_type(text: str) -> Any:
-    """Return what the JSON in `text` is. Raises `ValueError` if it is no JSON, or a string again."""
+def _decode_string(text: str) -> Any:
+    """Return the value of the JSON in `text`. Raise `ValueError` if it is not JSON, or a string again."""
     if text.lstrip().startswith('"') or _is_lax(text):
         raise ValueError("no JSON, or a string")
     return from_json(text)
 
 
-def _place(root: list[Any], details: ErrorDetails) -> Path | None:
-    """Where the string of an error stands, counted from `root`.
+def _input_path(root: list[Any], details: ErrorDetails) -> Path | None:
+    """Return the path of the string that an error is about, counted from `root`.
 
-    An error's location also holds what indexes nothing, names of union members and of functions. Which parts
-    those are it does not say, so each part may be passed over; what uses most of them is meant.
+    The location of an error also contains parts that index nothing: names of union members and of functions. It does
+    not mark them, so each part may be skipped; the path that uses the most parts is the right one.
     """
     reached: dict[Path, Any] = {(0,): root[0]}
     for part in details["loc"]:
         for path, node in list(reached.items()):
-            if not isinstance(node, str):  # a string has indexes too, but no values
+            if not isinstance(node, str):  # a string can be indexed too, but contains no values
                 with suppress(LookupError, TypeError):
                     reached[(*path, part)] = node[part]
     fitting = [path for path, node in reached.items() if isinstance(node, str) and node == details["input"]]
     return max(fitting, key=len, default=None)
 
 
-def _named(path: Path) -> str:
+def _format_path(path: Path) -> str:
     if not path:
         return "the whole answer"
     parts = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in path)

@@ -1,13 +1,13 @@
-"""The open containers of a growing value: what has closed in them, what is arriving, and how they look now.
+"""The stack of open containers of a partial value, and snapshots of it.
 
-Strategy: one frame per open container, linked to the frame around it. A frame owns what has closed inside it, in a
-list or dict that only it writes to; `show` copies that and puts the snapshot of the open child into the copy. So a
-snapshot copies the open path, one container per frame, and shares every closed value with the snapshots before.
-When a frame closes, the value it becomes goes to the frame around it, with the place of its text: that is cut out
-when the outer container is validated (plans.py, `taken`).
+There is one `Container` for each open JSON container, linked to its parent. A container owns the values that have
+closed inside it, in a list or dict that only it writes to; `snapshot` copies that and adds the snapshot of the open
+child. So a snapshot copies one container per level of the open path, and shares every closed value with earlier
+snapshots. When a container closes, its value goes to the parent together with the span of its text: when the parent is
+validated, the span is replaced by a number that refers to the value (`closed_values` in `type_plan`).
 
-A frame knows three names of the place where the next value belongs: `key`, where it is put; `loc`, what Pydantic
-calls the place in an error; `arriving`, the node of the plan (None: nobody wants the value).
+A container knows three things about the place of the next value: `key`, where it is stored; `loc`, the name that
+Pydantic gives the place in an error; `arriving`, its plan (None: the value is ignored).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .partial_instances import Shells, assign, new, shelled
+from .partial_instances import RootModelFactories, new_instance, set_attribute, wrap_in_root_models
 from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
 
 
@@ -32,96 +32,96 @@ class _Missing:
 
 
 MISSING: Final[Any] = _Missing()
-"""In place of a value: nothing can be shown yet."""
+"""A placeholder: there is no value to show yet."""
 
 
-# Where references are not counted, or not by one thread alone, every list is held by somebody.
+# Without reference counts, or with other threads changing them, `id` makes every list look referenced.
 _counts = getattr(sys, "_is_gil_enabled", bool)() or sys.version_info < (3, 13)
 reference_count: Callable[[object], int] = getattr(sys, "getrefcount", id) if _counts else id
 _box: list[list[Any]] = [[]]
-_OURS: Final = reference_count(_box[0])
+_OWN_REFERENCES: Final = reference_count(_box[0])
 
-LONG: Final = 200
-"""From this length on a list is worth a look at who holds it."""
+REUSE_THRESHOLD: Final = 200
+"""The length from which reusing a list is cheaper than copying it."""
+
+
+FieldInContext = tuple[str, SchemaValidator, str, list[Any]]
+"""A field inside its object: its name, the validator, the text and the values that numbers in the text refer to."""
 
 
 class FieldNotReady(Exception):
-    """A validator may ask for fields that have not arrived yet."""
-
-
-class Company(NamedTuple):
-    """A field as part of an object in which the fields before it stand, as numbers: see `plans.taken`."""
-
-    name: str
-    validator: SchemaValidator
-    text: str
-    taken: list[Any]
+    """Raised if a validator may read fields that have not arrived yet."""
 
 
 class Container:
-    """What all frames have: `values`, what has closed, and `place`, the key in the frame around it.
+    """The state that all open containers share: the closed `values` and `parent_key`, the key in the parent.
 
-    Containers open and close all the time, so what most of them never set stands in the class.
+    Attributes that most containers never set are class attributes, because containers open and close all the time.
     """
 
     values: Any
     arriving: FieldPlan | None = None
     key: Any = None
     loc: Any = None
-    outer: tuple[FieldPlan, ...] = ()  # the tagged unions that this is a member of, outermost first
-    tags: tuple[Any, ...] = ()  # their tags, which are part of an error's location
-    certain: bool = True  # the arriving value will be used, whatever the container may yet hold
-    odd: bool = False  # something came in another shape than planned: only the whole text tells
-    bad: bool = False  # something in here did not validate, so neither will this
-    bare: type | None = None  # the class of the snapshots, where the values are all that is in them
+    unions: tuple[FieldPlan, ...] = ()  # the tagged unions that this is a member of, outermost first
+    tags: tuple[Any, ...] = ()  # their tags, which are part of the location of an error
+    certain: bool = True  # the arriving value will be used, whatever comes later in the container
+    off_plan: bool = False  # a value is not as planned, so the container is validated from its own text
+    invalid: bool = False  # a value in here did not validate, so this one will not either
+    plain_class: type | None = None  # the snapshots' class, if they need nothing but `__dict__`
 
-    def __init__(self, parent: Container | None, node: FieldPlan, start: int, firm: bool = True) -> None:
+    def __init__(self, parent: Container | None, plan: FieldPlan, start: int, fatal: bool = True) -> None:
         self.parent: Container | None = parent
-        self.node: FieldPlan = node
+        self.plan: FieldPlan = plan
         self.start: int = start
-        self.place: Any = parent.key if parent else None
-        self.shells: Shells = node.shells
-        self.firm: bool = firm  # a value in here that cannot validate stops everything
-        self.spans: list[tuple[int, int]] | None = None if node.trivial else []
-        self.taken: list[Any] = []
+        self.parent_key: Any = parent.key if parent else None
+        self.root_models: RootModelFactories = plan.root_models
+        self.fatal: bool = fatal  # a validation error in here ends the call
+        self.spans: list[tuple[int, int]] | None = None if plan.trivial else []
+        self.closed_values: list[Any] = []
 
-    def meet(self, name: str) -> bool:
-        """A key: the next value is its. Tells whether the key itself is still to be validated."""
+    def on_key(self, name: str) -> bool:
+        """Prepare for the value of the key `name`; return whether the key itself must be validated."""
         return False
 
-    def put(self, value: Any) -> None:
+    def set_value(self, value: Any) -> None:
         """Set the value at `key`."""
         self.values[self.key] = value
 
-    def passed(self) -> None:
-        """The arriving value has ended."""
+    def end_value(self) -> None:
+        """Note that the arriving value has ended."""
 
-    def extra(self) -> dict[str, Any]:
-        """What came under keys that no field claims."""
+    def extra_values(self) -> dict[str, Any]:
+        """Return the values of keys that belong to no field."""
         return {}
 
-    def asks(self, node: FieldPlan) -> str | None:
-        """The name of the arriving field, if its validators may ask for the fields before it."""
+    def dependent_field(self, plan: FieldPlan) -> str | None:
+        """Return the name of the arriving field if its validators may read the fields before it."""
         return None
 
-    def in_company(self, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Company | None:
-        """What gives the validators of the arriving field the fields before it; None if they do not ask."""
+    def with_prior_fields(
+        self, plan: FieldPlan, text: str, inner: list[Any], *, closing: bool
+    ) -> FieldInContext | None:
+        """Return the arriving field together with the fields before it; None if its validators do not read them."""
         return None
 
-    def show(self, child: Any) -> Any:
-        """A snapshot, with that of the open child in it."""
+    def snapshot(self, child: Any) -> Any:
+        """Return a snapshot that contains `child`, the snapshot of the open child."""
         values = self.values.copy()
         if child is not MISSING:
             values[self.key] = child
-        return self.dressed(values)
+        return self.finish(values)
 
-    def dressed(self, values: Any) -> Any:
-        """The snapshot that these values make."""
-        return shelled(values, self.shells) if self.shells else values
+    def finish(self, values: Any) -> Any:
+        """Return the snapshot made of these values."""
+        return wrap_in_root_models(values, self.root_models) if self.root_models else values
 
 
 class RootContainer(Container):
-    """Around the whole value. `wrapped`: the text is an object that holds it under the key `value`."""
+    """The container around the whole value.
+
+    `wrapped` is True if the text is an object that has the value under the key `value`.
+    """
 
     def __init__(self, root: FieldPlan, wrapped: bool) -> None:
         super().__init__(None, root, 0)
@@ -133,190 +133,195 @@ class RootContainer(Container):
         self.arriving = None if wrapped else root
 
     def unwrap(self) -> bool:
-        """Whether the object that has just opened is the one around the value."""
+        """Return whether the object that has just opened is the one around the value."""
         wrapped, self.wrapped = self.wrapped, False
         return wrapped
 
-    def meet(self, name: str) -> bool:
+    def on_key(self, name: str) -> bool:
         self.arriving = self._root if name == self.key else None
-        return super().meet(name)
+        return super().on_key(name)
 
 
 class ObjectContainer(Container):
-    """An open model, dataclass or TypedDict. A key that comes again takes the place of the first."""
+    """An open model, dataclass or TypedDict. A repeated key replaces the first value."""
 
-    key: str  # from the first `meet` on
+    key: str  # from the first `on_key` on
     loc: str
     certain: bool
-    bare: type | None
+    plain_class: type | None
 
-    def __init__(self, parent: Container, node: FieldPlan, shape: ObjectPlan, start: int, firm: bool) -> None:
-        super().__init__(parent, node, start, firm and shape.firm)
-        self.shape: ObjectPlan = shape
-        self.bare = None if self.shells else shape.bare
+    def __init__(self, parent: Container, plan: FieldPlan, container_plan: ObjectPlan, start: int, fatal: bool) -> None:
+        super().__init__(parent, plan, start, fatal and container_plan.fatal)
+        self.container_plan: ObjectPlan = container_plan
+        self.plain_class = None if self.root_models else container_plan.plain_class
         self.values: dict[str, Any] = {}
         self.slot: FieldSlot | None = None
         self._ranks: dict[str, int] = {}
-        self._extra: dict[str, Any] | None = {} if shape.keeps_extra else None
+        self._extra: dict[str, Any] | None = {} if container_plan.keeps_extra else None
 
-    def meet(self, name: str) -> bool:
+    def on_key(self, name: str) -> bool:
         self.loc = name
-        slot = self.shape.slots.get(name)
+        slot = self.container_plan.slots.get(name)
         if slot is None:
-            self.slot, self.key, self.arriving, self.certain = None, name, self.shape.others, True
+            self.slot, self.key, self.arriving, self.certain = None, name, self.container_plan.extra_plan, True
         else:
-            self.choose(slot)
+            self.select(slot)
         return False
 
-    def choose(self, slot: FieldSlot) -> None:
-        """The next value goes to this field."""
+    def select(self, slot: FieldSlot) -> None:
+        """Direct the next value to this field."""
         self.slot = slot
         self.key = slot.name
-        self.arriving = slot.node
-        self.certain = slot.firm
-        if slot.name in self.values or not slot.firm:
-            self._meet_again(slot)
+        self.arriving = slot.plan
+        self.certain = slot.fatal
+        if slot.name in self.values or not slot.fatal:
+            self._on_repeated_key(slot)
 
-    def _meet_again(self, slot: FieldSlot) -> None:
-        """Of two names of a field the one listed first wins, of one name the later value."""
+    def _on_repeated_key(self, slot: FieldSlot) -> None:
+        """Decide between two values of a field: of two names the one listed first wins, of one name the later value."""
         if slot.name in self.values and self._ranks.get(slot.name, slot.rank) < slot.rank:
             self.arriving = None
             return
         self._ranks[slot.name] = slot.rank
         self.values.pop(slot.name, None)
 
-    def put(self, value: Any) -> None:
+    def set_value(self, value: Any) -> None:
         if self._extra is not None and self.slot is None:
             self._extra[self.key] = value
         else:
             self.values[self.key] = value
 
-    def asks(self, node: FieldPlan) -> str | None:
-        return self.slot.name if node.informed and self.slot is not None else None
+    def dependent_field(self, plan: FieldPlan) -> str | None:
+        return self.slot.name if plan.uses_prior_fields and self.slot is not None else None
 
-    def in_company(self, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Company | None:
-        name = self.asks(node)
+    def with_prior_fields(
+        self, plan: FieldPlan, text: str, inner: list[Any], *, closing: bool
+    ) -> FieldInContext | None:
+        name = self.dependent_field(plan)
         if name is None:
             return None
-        before = self.shape.before(name)
-        if self.bad or any(other not in self.values for other in before):
+        before = self.container_plan.fields_before(name)
+        if self.invalid or any(other not in self.values for other in before):
             raise FieldNotReady
         parts = [f"{json.dumps(other)}:{number}," for number, other in enumerate(before, len(inner))]
         values = [*inner, *(self.values[other] for other in before)]
-        return Company(
-            name, self.shape.informed(name, closing), f"{{{''.join(parts)}{json.dumps(name)}:{text}}}", values
+        return (
+            name,
+            self.container_plan.prior_fields_validator(name, closing),
+            f"{{{''.join(parts)}{json.dumps(name)}:{text}}}",
+            values,
         )
 
-    def extra(self) -> dict[str, Any]:
+    def extra_values(self) -> dict[str, Any]:
         return self._extra or {}
 
-    def show(self, child: Any) -> Any:
+    def snapshot(self, child: Any) -> Any:
         values = self.values.copy()
         if child is not MISSING:
             values[self.key] = child
-        if self.bare is None:
-            return self.dressed(values)
-        item = new(self.bare)  # what `dressed` comes to for most models, where each call less is felt
-        assign(item, "__dict__", values)
+        if self.plain_class is None:
+            return self.finish(values)
+        item = new_instance(self.plain_class)  # `finish` inlined: this is the hot path of most models
+        set_attribute(item, "__dict__", values)
         return item
 
-    def dressed(self, values: Any) -> Any:
-        shape = self.shape
-        for name in shape.awaited:
+    def finish(self, values: Any) -> Any:
+        container_plan = self.container_plan
+        for name in container_plan.not_null:
             if values.get(name) is None:
                 return MISSING
-        if shape.dress is not None:
-            values = shape.dress(values, self._extra and self._extra.copy())
-        return shelled(values, self.shells) if self.shells else values
+        if container_plan.make_instance is not None:
+            values = container_plan.make_instance(values, self._extra and self._extra.copy())
+        return wrap_in_root_models(values, self.root_models) if self.root_models else values
 
 
 class DictContainer(Container):
     """An open dict, by its validated keys."""
 
-    loc: str  # from the first `meet` on
+    loc: str  # from the first `on_key` on
     arriving: FieldPlan | None
 
-    def __init__(self, parent: Container, node: FieldPlan, shape: DictPlan, start: int, firm: bool) -> None:
-        super().__init__(parent, node, start, firm)
-        self.shape: DictPlan = shape
+    def __init__(self, parent: Container, plan: FieldPlan, container_plan: DictPlan, start: int, fatal: bool) -> None:
+        super().__init__(parent, plan, start, fatal)
+        self.container_plan: DictPlan = container_plan
         self.values: dict[Any, Any] = {}
 
-    def meet(self, name: str) -> bool:
+    def on_key(self, name: str) -> bool:
         self.key = self.loc = name
-        self.arriving = self.shape.value
+        self.arriving = self.container_plan.value
         self.values.pop(name, None)
-        return self.shape.keys is not None
+        return self.container_plan.keys is not None
 
 
 class ListContainer(Container):
-    """An open list. An item that does not validate is left out of the snapshots: `key` counts those in, `loc` all.
+    """An open list. Snapshots leave out items that do not validate: `key` counts the others, `loc` all.
 
-    Of a long list each snapshot would copy thousands of pointers to add one. So the lists of the last two snapshots
-    are remembered, and the older is brought up to date and handed out again if nobody else holds it any more: a
-    list that is held, by whatever has looked at it, never changes.
+    A snapshot of a long list would copy thousands of pointers to add one. So the lists of the last two snapshots are
+    remembered, and the older one is updated and returned again if nothing else refers to it: a list that the caller has
+    kept never changes.
     """
 
     key: int
     loc: int
     arriving: FieldPlan | None
-    lent: tuple[list[list[Any]], int] | None = None  # the older: a box with the list, how much of it was closed
-    newer: tuple[list[list[Any]], int] | None = None
+    older: tuple[list[list[Any]], int] | None = None  # a box with the list, and how many of its items had closed
+    newest: tuple[list[list[Any]], int] | None = None
 
-    def __init__(self, parent: Container, node: FieldPlan, shape: ListPlan, start: int, firm: bool) -> None:
-        super().__init__(parent, node, start, firm)
+    def __init__(self, parent: Container, plan: FieldPlan, container_plan: ListPlan, start: int, fatal: bool) -> None:
+        super().__init__(parent, plan, start, fatal)
         self.values: list[Any] = []
         self.key = self.loc = 0
-        self.arriving = shape.item
+        self.arriving = container_plan.item
 
-    def put(self, value: Any) -> None:
+    def set_value(self, value: Any) -> None:
         if self.key == len(self.values):
             self.values.append(value)
         else:
             self.values[self.key] = value
 
-    def passed(self) -> None:
+    def end_value(self) -> None:
         self.key = len(self.values)
         self.loc += 1
 
-    def show(self, child: Any) -> Any:
-        values = self.values.copy() if self.key < LONG else self._again()
+    def snapshot(self, child: Any) -> Any:
+        values = self.values.copy() if self.key < REUSE_THRESHOLD else self._reuse_list()
         if child is not MISSING:
             values.append(child)
-        return self.dressed(values)
+        return self.finish(values)
 
-    def _again(self) -> list[Any]:
-        """A copy of the values, of an older one if that is free."""
+    def _reuse_list(self) -> list[Any]:
+        """Return a copy of the values, in an earlier snapshot's list if nothing else refers to it."""
         box: list[list[Any]]
-        if self.lent is not None and reference_count(self.lent[0][0]) == _OURS:
-            box, closed = self.lent
+        if self.older is not None and reference_count(self.older[0][0]) == _OWN_REFERENCES:
+            box, closed = self.older
             box[0][closed:] = self.values[closed:]
         else:
             box = [self.values.copy()]
-        self.lent, self.newer = self.newer, (box, self.key)
+        self.older, self.newest = self.newest, (box, self.key)
         return box[0]
 
 
-def open_frame(parent: Container, node: FieldPlan, start: int) -> Container:
-    """The frame of a container that has just opened."""
-    shape = node.shape
-    firm = parent.firm and parent.certain and node.firm
-    if type(shape) is ObjectPlan:
-        return ObjectContainer(parent, node, shape, start, firm)
-    if type(shape) is ListPlan:
-        return ListContainer(parent, node, shape, start, firm)
-    assert type(shape) is DictPlan
-    return DictContainer(parent, node, shape, start, firm)
+def open_container(parent: Container, plan: FieldPlan, start: int) -> Container:
+    """Return a container for a plan whose bracket has just arrived."""
+    container_plan = plan.container_plan
+    fatal = parent.fatal and parent.certain and plan.fatal
+    if type(container_plan) is ObjectPlan:
+        return ObjectContainer(parent, plan, container_plan, start, fatal)
+    if type(container_plan) is ListPlan:
+        return ListContainer(parent, plan, container_plan, start, fatal)
+    assert type(container_plan) is DictPlan
+    return DictContainer(parent, plan, container_plan, start, fatal)
 
 
 class OpaqueContainer:
-    """A container that is not taken apart: the changes inside it pass by."""
+    """A container that is shown only when complete: the changes inside it are skipped."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.depth: int = 1
 
-    def passes(self, change: Change) -> bool:
-        """Whether the container goes on after this change of its inside."""
+    def consume(self, change: Change) -> bool:
+        """Skip one change; return whether the container is still open."""
         if change[0] <= ARRAY:
             self.depth += 1
         elif change[0] == CLOSE:
@@ -325,33 +330,35 @@ class OpaqueContainer:
 
 
 class UndiscriminatedUnion(OpaqueContainer):
-    """An object of a tagged union before its tag is known. What it held is walked again when it is."""
+    """An object of a tagged union before its tag has arrived. Its changes are applied once the tag is known."""
 
-    def __init__(self, start: int, shape: TaggedPlan, outer: tuple[FieldPlan, ...], tags: tuple[Any, ...]) -> None:
+    def __init__(
+        self, start: int, container_plan: TaggedPlan, unions: tuple[FieldPlan, ...], tags: tuple[Any, ...]
+    ) -> None:
         super().__init__(start)
-        self.shape = shape
-        self.outer = outer
+        self.container_plan = container_plan
+        self.unions = unions
         self.tags: tuple[Any, ...] = tags
-        self.held: list[Change] = []
+        self.buffered: list[Change] = []
         self.member: FieldPlan | None = None
         self._at_tag = False
-        self._pieces: list[str] = []
+        self._chunks: list[str] = []
 
-    def passes(self, change: Change) -> bool:
-        self.held.append(change)
-        goes_on = super().passes(change)
+    def consume(self, change: Change) -> bool:
+        self.buffered.append(change)
+        is_open = super().consume(change)
         if self.depth == 1:
             self._read_tag(change)
-        return goes_on and self.member is None
+        return is_open and self.member is None
 
     def _read_tag(self, change: Change) -> None:
         kind = change[0]
         if kind == KEY:
-            self._at_tag = change[1] in self.shape.keys
-            self._pieces = []
+            self._at_tag = change[1] in self.container_plan.keys
+            self._chunks = []
         elif self._at_tag and kind == GROW:
-            self._pieces.append(change[1])
+            self._chunks.append(change[1])
         elif self._at_tag and kind in (STRING_END, SCALAR):
-            tag = "".join(self._pieces) if kind == STRING_END else from_json(change[1])
-            self.member = self.shape.members.get(tag)
+            tag = "".join(self._chunks) if kind == STRING_END else from_json(change[1])
+            self.member = self.container_plan.members.get(tag)
             self.tags = (*self.tags, tag)

@@ -1,7 +1,7 @@
-"""Reading what Pydantic has compiled of a type, and what its annotations say beside that.
+"""Inspection of Pydantic core schemas and annotations.
 
-A core schema is a tree of dicts, documented by `pydantic_core.core_schema`; everything toolcast knows of its
-form is in this module and in the wrappers that a `Node` strips (plans.py).
+A core schema is a tree of dicts, documented by `pydantic_core.core_schema`. Everything toolcast relies on about its
+form is in this module and in the wrappers that a `FieldPlan` strips (`type_plan`).
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing_extensions import ReadOnly, get_type_hints
 
 Schema = Mapping[str, Any]
 Path = tuple[Any, ...]
-_Place = tuple[Schema, bool, bool]  # a schema, whether it is strict, and whether the configuration around it is
+_Place = tuple[Schema, bool, bool]  # a schema, its strictness, and that of the configuration around it
 
 FUNCTIONS = frozenset({"function-after", "function-before", "function-wrap", "function-plain"})
-"""The schemas that call a validator of the user, or of a library type."""
+"""The schema types that call a validator of the user or of a library type."""
 OBJECTS: Mapping[str, str] = {"model": "model-fields", "dataclass": "dataclass-args", "typed-dict": "typed-dict"}
-"""The schemas of things with named fields, and the schema that lists the fields."""
+"""The schema types of objects with named fields, and the type of the inner schema that lists the fields."""
 WRAPPERS = FUNCTIONS | {"nullable", "default", "json-or-python"}
-"""The schemas around another one for the same value."""
+"""The schema types that wrap another schema for the same value."""
 LISTS: Any = (list, tuple)
 MAPPINGS: Any = Mapping
-"""To be used with `isinstance`: typed as Any, so that what is inside of an Any stays one."""
-_READERS: Mapping[str, Callable[[str], Any]] = {
+"""For `isinstance` only. Typed as Any, so that a checker does not narrow the items of a value typed Any."""
+_SCALAR_PARSERS: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "bool": {"true": True, "false": False}.__getitem__,
 }
-# Scalars that Pydantic validates from their own text and from nothing else.
-_LEAVES = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "literal"})
-# What the schema of a plain value may hold: nothing of this changes or limits it.
+# Scalars that Pydantic validates from their own text alone.
+_PLAIN_SCALARS = frozenset({"date", "time", "datetime", "timedelta", "decimal", "uuid", "url", "literal"})
+# Schema keys that neither change nor limit a value.
 _HARMLESS = {"type", "strict", "ref", "metadata", "serialization", "coerce_numbers_to_str"}
-_SAYS_NOTHING = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
+_UNCONSTRAINED = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_schema"}
 _NO_SCHEMAS = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields", "function"}
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
 
@@ -47,9 +47,9 @@ _SECRETS: Final = (pydantic.SecretStr, pydantic.SecretBytes)
 
 
 def hides_input(schema: Any) -> bool:
-    """Return whether the type, or any type in it, is secret or says `hide_input_in_errors`.
+    """Return whether the type, or any type in it, is secret or sets `hide_input_in_errors`.
 
-    One is enough: the input of an error may be the whole object around the place of the fault.
+    One is enough: the input of an error may be the whole object around the invalid value.
     """
     ahead, seen = [schema], set[int]()
     while ahead:
@@ -69,7 +69,7 @@ def hides_input(schema: Any) -> bool:
 def _is_hidden(schema: Schema) -> bool:
     config: Any = schema.get("config")
     cls: Any = schema.get("cls")
-    # `Secret[int]` is a schema of `int` inside of functions of the class.
+    # `Secret[int]` compiles to a schema of `int` inside functions of the class.
     name = getattr(schema.get("function"), "__qualname__", "")
     return (
         (isinstance(config, dict) and cast("Schema", config).get("hide_input_in_errors") is True)
@@ -90,33 +90,44 @@ Done: Final = _Marker.DONE
 """`Annotated[str, Done]`: show the value only when it is complete."""
 
 NotNull: Final = _Marker.NOT_NULL
-"""`Annotated[T, NotNull]`: hold the object back until this field of it is there, and not null."""
+"""`Annotated[T, NotNull]`: show the object only after this field has arrived and is not null."""
 
 
-class Source:
-    """Where a schema stands: the definitions it refers to, the configuration in force, what lies around it."""
+class SchemaSource:
+    """The context of a schema: the definitions it refers to and the configuration in force.
+
+    `inside_raw` is True inside a container whose validators receive its raw data. `listed` is True if generators were
+    replaced by lists, so that the schemas are not those that the model classes were compiled from.
+    """
 
     def __init__(
-        self, definitions: Mapping[str, Schema], config: Any = None, *, shadowed: bool = False, listed: bool = False
+        self, definitions: Mapping[str, Schema], config: Any = None, *, inside_raw: bool = False, listed: bool = False
     ) -> None:
         self.definitions = definitions
         self.config = config
-        self.shadowed = shadowed
-        self.listed = listed  # the schemas here are not those that the classes in them were compiled from
-        self.shapes: dict[Any, Any] = {}  # of plans.py, by reference
+        self.inside_raw = inside_raw
+        self.listed = listed  # generators were replaced, so prebuilt validators do not apply
+        self.container_plans: dict[Any, Any] = {}  # cache of `type_plan`, by schema reference
 
-    def within(self, config: Any, shadowed: bool) -> Source:
-        inside = Source(self.definitions, config, shadowed=shadowed, listed=self.listed)
-        inside.shapes = self.shapes
+    def nested(self, config: Any, inside_raw: bool) -> SchemaSource:
+        """Return the source of a schema inside this one."""
+        inside = SchemaSource(self.definitions, config, inside_raw=inside_raw, listed=self.listed)
+        inside.container_plans = self.container_plans
         return inside
 
-    def resolved(self, schema: Schema) -> Schema:
+    def resolve(self, schema: Schema) -> Schema:
+        """Return the schema that a chain of references ends in."""
         while schema["type"] == "definition-ref":
             schema = self.definitions[schema["schema_ref"]]
         return schema
 
     def validator(self, schema: Any, *, changed: bool = False) -> SchemaValidator:
-        """A validator for a schema found here. `changed`: it is not what the classes in it say of themselves."""
+        """Compile a validator for a schema found here.
+
+        Args:
+            schema: A core schema, which may refer to the definitions of this source.
+            changed: True if the schema differs from the ones the model classes in it were compiled from.
+        """
         if self.definitions:
             definitions: Any = list(self.definitions.values())
             schema = core_schema.definitions_schema(schema, definitions)
@@ -126,45 +137,45 @@ class Source:
 
 
 CAN_SKIP_PREBUILT: Final = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 13)
-"""Whether a validator can be compiled without those that the model classes in its schema bring along."""
+"""True if pydantic-core can compile a schema without the prebuilt validators of its model classes (2.13)."""
 
 
 def without_prebuilt(schema: Any, config: Any) -> SchemaValidator:
-    """Compile a schema that was changed, without the validators of its model classes, which are of the original.
+    """Compile a changed schema without the prebuilt validators of its model classes.
 
-    Older versions of pydantic-core cannot be told so. There a changed schema may be passed over; what it was
-    changed for then does not validate, and the caller falls back on the whole text.
+    Before pydantic 2.13 a prebuilt validator of the original schema may be used instead. The change then has no effect,
+    the value does not validate, and the caller falls back on the whole text.
     """
     make: Any = SchemaValidator
     validator: SchemaValidator = make(schema, config, **({"_use_prebuilt": False} if CAN_SKIP_PREBUILT else {}))
     return validator
 
 
-def inside(schema: Schema) -> str:
-    """Return the key of the schema that a wrapper is around. In JSON a `Sequence` is a list, in a wrapper."""
+def inner_key(schema: Schema) -> str:
+    """Return the key under which a wrapper schema has its inner schema; `json-or-python` has one per mode."""
     return "json_schema" if schema["type"] == "json-or-python" else "schema"
 
 
-def sourced(schema: Any, *, listed: bool = False) -> tuple[Any, Source]:
-    """Return a whole core schema without its definitions, and the `Source` that has them."""
+def split_definitions(schema: Any, *, listed: bool = False) -> tuple[Any, SchemaSource]:
+    """Return a core schema without its definitions, and the `SchemaSource` that contains them."""
     definitions: dict[str, Any] = {}
     while schema["type"] == "definitions":
         definitions.update({definition["ref"]: definition for definition in schema["definitions"]})
         schema = schema["schema"]
-    return schema, Source(definitions, listed=listed)
+    return schema, SchemaSource(definitions, listed=listed)
 
 
-def listed(schema: Any) -> Any:
-    """Return `schema` with a list in place of each generator, which would be validated only when it is iterated.
+def generators_to_lists(schema: Any) -> Any:
+    """Return `schema` with a list in place of each generator, which would only be validated when iterated.
 
     A schema without generators is returned itself.
     """
     if isinstance(schema, LISTS):
-        items = [listed(part) for part in schema]
+        items = [generators_to_lists(part) for part in schema]
         return items if any(new is not old for new, old in zip(items, schema, strict=True)) else schema
     if not isinstance(schema, MAPPINGS):
         return schema
-    parts = {key: listed(part) for key, part in schema.items() if key not in _NO_SCHEMAS}
+    parts = {key: generators_to_lists(part) for key, part in schema.items() if key not in _NO_SCHEMAS}
     if schema.get("type") == "generator":
         parts["type"] = "list"
     elif all(part is schema[key] for key, part in parts.items()):
@@ -173,9 +184,9 @@ def listed(schema: Any) -> Any:
 
 
 class Strictness:
-    """The places of a schema that are strict: `Strict()`, `Field(strict=True)` and `ConfigDict(strict=True)`."""
+    """The strict places of a schema: `Strict()`, `Field(strict=True)` and `ConfigDict(strict=True)`."""
 
-    def __init__(self, schema: Schema, source: Source) -> None:
+    def __init__(self, schema: Schema, source: SchemaSource) -> None:
         config = _strict_config({"config": source.config})
         self._root: _Place = schema, config, config
         self._source = source
@@ -185,19 +196,19 @@ class Strictness:
         return self._root[1] or _has_strict([self._root[0], *self._source.definitions.values()])
 
     def at(self, loc: Path) -> bool:
-        """Return whether the value at `loc` is strict, if only by one member of a union."""
+        """Return whether the value at `loc` is strict, if only in one member of a union."""
         if not self._possible:
             return False
         places = [self._root]
         for part in loc:
-            # A part may also name a function or a member of a union, and so lead nowhere.
+            # A part may also name a function or a union member, which indexes nothing.
             found = [child for place in places for child in self._inside(place, part)]
             places = [*found, *(place for place in places if not found or len(list(self._members(*place))) > 1)]
         return any(strict for place in places for _, strict, _ in self._members(*place))
 
     def _members(self, schema: Schema, strict: bool, config: bool) -> Iterator[_Place]:
-        """Yield the schemas that a value may have, without the wrappers around them."""
-        schema = self._source.resolved(schema)
+        """Yield the schemas that a value may match, without the wrappers around them."""
+        schema = self._source.resolve(schema)
         strict = schema.get("strict", strict)
         inner: list[Any] = []
         if schema["type"] in ("union", "tagged-union"):
@@ -206,20 +217,20 @@ class Strictness:
         elif schema.get("root_model"):
             config = _strict_config(schema)
             inner, strict = [schema["schema"]], strict or config
-        elif schema["type"] in WRAPPERS and (key := inside(schema)) in schema:
+        elif schema["type"] in WRAPPERS and (key := inner_key(schema)) in schema:
             inner = [schema[key]]
         else:
             yield schema, strict, config
-        for choice in inner:  # with its label, if it has one
+        for choice in inner:  # a choice may be a tuple of schema and label
             yield from self._members(choice[0] if isinstance(choice, LISTS) else choice, strict, config)
 
     def _inside(self, place: _Place, part: Any) -> Iterator[_Place]:
-        """Yield what `part` of a location leads to."""
+        """Yield the schemas that the part `part` of a location leads to."""
         for schema, _, config in self._members(*place):
             if schema["type"] in OBJECTS:
                 own = _strict_config(schema)
-                for name, field in fields_of(self._source, schema) or ():
-                    paths = paths_of(name, field, schema.get("config") or {})
+                for name, field in object_fields(self._source, schema) or ():
+                    paths = key_paths(name, field, schema.get("config") or {})
                     if part == name or any(part == path[0] for path in paths):
                         yield field["schema"], own, own
                 continue
@@ -244,49 +255,52 @@ def _has_strict(schema: Any) -> bool:
     return own or any(_has_strict(part) for key, part in schema.items() if key not in _NO_SCHEMAS)
 
 
-def says_nothing(core: Schema) -> bool:
-    """Whether a schema neither limits nor changes what its type alone lets through."""
-    return not set(core) - _SAYS_NOTHING
+def is_unconstrained(core: Schema) -> bool:
+    """Return whether a schema neither limits nor changes the values of its type."""
+    return not set(core) - _UNCONSTRAINED
 
 
-def reader_of(core: Schema) -> Callable[[str], Any] | None:
-    """What reads the JSON text of a plain scalar, faster than its validator; ValueError or KeyError for others."""
-    return _READERS.get(core["type"]) if says_nothing(core) else None
+def scalar_parser(core: Schema) -> Callable[[str], Any] | None:
+    """Return a parser for the JSON text of a plain scalar, faster than its validator; None for other types.
+
+    The parser raises `ValueError` or `KeyError` for text of another type.
+    """
+    return _SCALAR_PARSERS.get(core["type"]) if is_unconstrained(core) else None
 
 
-def is_leaf(core: Schema) -> bool:
-    """Whether this is a scalar that its own validator can be asked about, and that calls nobody."""
+def is_plain_scalar(core: Schema) -> bool:
+    """Return whether a scalar can be validated alone, without calling the user's code."""
     if core["type"] == "enum":
-        asked: Any = core["cls"]._missing_  # may be the user's
-        nobody: Any = enum.Enum._missing_
-        return asked.__func__ is nobody.__func__
-    return core["type"] in _LEAVES
+        method: Any = core["cls"]._missing_  # may be overridden by the user
+        default: Any = enum.Enum._missing_
+        return method.__func__ is default.__func__
+    return core["type"] in _PLAIN_SCALARS
 
 
-def object_of(source: Source, core: Schema) -> Schema:
-    """The schema of an object's fields, inside the validators around it."""
-    inner = core if core["type"] == "typed-dict" else source.resolved(core["schema"])
+def fields_schema(source: SchemaSource, core: Schema) -> Schema:
+    """Return the schema of an object's fields, inside the validators around it."""
+    inner = core if core["type"] == "typed-dict" else source.resolve(core["schema"])
     while inner["type"] in FUNCTIONS and "schema" in inner:
-        inner = source.resolved(inner["schema"])
+        inner = source.resolve(inner["schema"])
     return inner
 
 
-def raw_validators(source: Source, core: Schema) -> bool:
-    """Whether validators inside of the object want to see the raw data."""
-    return object_of(source, core) is not (core if core["type"] == "typed-dict" else core["schema"])
+def has_raw_validators(source: SchemaSource, core: Schema) -> bool:
+    """Return whether validators inside an object schema receive the raw data."""
+    return fields_schema(source, core) is not (core if core["type"] == "typed-dict" else core["schema"])
 
 
-def fields_of(source: Source, core: Schema) -> list[tuple[str, Schema]] | None:
-    """The fields of an object; None where its schema is of another form."""
-    inner = object_of(source, core)
+def object_fields(source: SchemaSource, core: Schema) -> list[tuple[str, Schema]] | None:
+    """Return the names and schemas of an object's fields; None if its schema has another form."""
+    inner = fields_schema(source, core)
     if inner["type"] != OBJECTS[core["type"]]:
         return None
     fields: Any = inner["fields"]
     return [(field["name"], field) for field in fields] if isinstance(fields, LISTS) else list(fields.items())
 
 
-def paths_of(name: str, field: Schema, config: Schema) -> list[Path]:
-    """Where in the object the field may stand, the place that wins first."""
+def key_paths(name: str, field: Schema, config: Schema) -> list[Path]:
+    """Return the paths in the object at which a field may be found, in order of precedence."""
     alias = field.get("validation_alias")
     if alias is None or config.get("validate_by_alias") is False:
         return [(name,)]
@@ -301,7 +315,7 @@ def _alias_paths(alias: list[Any]) -> list[Path]:
 
 
 def tag_keys(discriminator: Any) -> frozenset[str]:
-    """The keys that may hold the tag; none where it is found in another way."""
+    """Return the keys that may contain the tag of a union; none if a function determines it."""
     if isinstance(discriminator, str):
         return frozenset({discriminator})
     if not isinstance(discriminator, LISTS):
@@ -310,8 +324,8 @@ def tag_keys(discriminator: Any) -> frozenset[str]:
     return frozenset(str(path[0]) for path in paths) if all(len(path) == 1 for path in paths) else frozenset()
 
 
-def has_functions(schema: Any, source: Source, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether validating calls anything but Pydantic."""
+def has_functions(schema: Any, source: SchemaSource, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether validating calls anything but Pydantic."""
     if isinstance(schema, LISTS):
         return any(has_functions(part, source, seen) for part in schema)
     if not isinstance(schema, MAPPINGS):
@@ -325,19 +339,22 @@ def has_functions(schema: Any, source: Source, seen: frozenset[str] = frozenset(
     return any(has_functions(part, source, seen) for key, part in schema.items() if key not in _NO_VALIDATION)
 
 
-def hints_of(cls: Any) -> Mapping[str, Any]:
-    """The annotations of a class's fields, with their markers."""
+def field_hints(cls: Any) -> Mapping[str, Any]:
+    """Return the annotations of a class's fields, with their markers."""
     fields = getattr(cls, "__pydantic_fields__", None)
     if fields is not None:
         return {name: Annotated[(field.annotation, None, *field.metadata)] for name, field in fields.items()}
     try:
         return get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError):  # names that only the schema's own namespace knows: strings with validators wait
+    except (
+        NameError,
+        TypeError,
+    ):  # names defined in the schema's own namespace only: such strings are shown when complete
         return {}
 
 
-def bare(hint: Any) -> tuple[Any, frozenset[Any]]:
-    """The annotation without what is wrapped around it, and the markers found there."""
+def unwrap_annotation(hint: Any) -> tuple[Any, frozenset[Any]]:
+    """Return an annotation without its wrappers, and the markers found in them."""
     markers: set[Any] = set()
     while True:
         origin = get_origin(hint)

@@ -1,17 +1,17 @@
-"""A push machine for JSON text that arrives in pieces: text goes in, changes come out.
+"""An incremental JSON parser: push text in chunks of any size, get a list of changes.
 
-Strategy: the machine is a `_Reading` (what is remembered between two feeds) and one function per state, its
-steps. A step takes the text and a position, appends the changes it finds and returns the position behind what
-it has read; which step is next is an attribute of the reading. Runs of plain characters, of digits and of
-white space are measured by compiled regular expressions. What cannot be decided at the end of a piece (half
-an escape, half a literal: 11 characters at most) stays in `held` and is put before the next piece; keys and
-numbers that are cut are collected in `parts`. Older text is never looked at again, so a feed costs what its
-own length asks for, and a text cut in any way gives the same changes.
+The parser is a `_State` (all that is remembered between two feeds) and one function per grammar state, a step. A step
+takes the text and a position, appends the changes it finds and returns the position after the text it has consumed;
+`state.step` is the next step. Runs of plain characters, digits and white space are measured by compiled regular
+expressions. A token that cannot be decided at the end of a chunk (half an escape, half a literal: 11 characters at
+most) stays in `pending` and is prepended to the next chunk; partial keys and numbers are collected in `parts`. Older
+text is never read again, so the cost of a feed is linear in its own length, and a text cut at any positions gives the
+same changes.
 
-Rules: the grammar of RFC 8259, and where that leaves a choice, the strict side. Text that Python could not
-encode again (half a surrogate pair, escaped or raw), numbers that overflow a float, `NaN`, a byte order mark
-and more than `max_depth` open containers are errors. A key that comes twice is reported twice: the consumer
-lets the last one win. How many digits an integer may have is for validation to say.
+The grammar is RFC 8259, with the strict choice wherever it leaves one. Text that Python could not encode again (half a
+surrogate pair, escaped or raw), numbers that overflow a float, `NaN`, a byte order mark and more than `max_depth` open
+containers are errors. A repeated key is reported twice: the consumer lets the last one win. The number of digits of an
+integer is left to validation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Path = tuple[str | int, ...]
 
 _STRING: Change = (STRING,)
 _STRING_END: Change = (STRING_END,)
-_WORDS = {"t": "true", "f": "false", "n": "null"}
-_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-# Any tail of a legal escape that has been cut is completed to a legal escape by the rest of this one.
+_LITERALS = {"t": "true", "f": "false", "n": "null"}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+# Completes every truncated legal escape to a legal one, so that one regular expression decides both cases.
 _LONGEST_ESCAPE = r"\ud83d\udc00"
 
-# Where a run ends; None: not within this text.
+# Searches for the end of a run; None: the run goes on after this text.
 _end_of_plain = re.compile(r'["\\\x00-\x1f\ud800-\udfff]').search
 _end_of_space = re.compile(r"[^ \t\n\r]").search
 _end_of_number = re.compile(r"[^-+.0-9eE]").search
@@ -54,15 +54,20 @@ _surrogate = re.compile(r"\\u[dD][89a-fA-F]").match
 
 
 class JSONStreamError(ValueError):
-    """Where and why a text is not JSON.
+    """The position and the reason at which a text is not JSON.
 
-    Attributes: `offset` in characters from 0; `line` and `column` from 1; `path`, the keys and indexes of the
-    containers that were open; `incomplete`, whether the text was right so far and only ended too early.
+    Attributes:
+        reason: The error without its position.
+        offset: Characters from the beginning of the text, from 0.
+        line: The line, from 1.
+        column: The column in characters, from 1.
+        path: The keys and indexes of the open containers.
+        incomplete: True if the text was valid up to its end, and ended too early.
     """
 
-    def __init__(self, what: str, offset: int, line: int, column: int, path: Path, incomplete: bool) -> None:
-        super().__init__(what, offset, line, column, path, incomplete)
-        self.what: str = what
+    def __init__(self, reason: str, offset: int, line: int, column: int, path: Path, incomplete: bool) -> None:
+        super().__init__(reason, offset, line, column, path, incomplete)
+        self.reason: str = reason
         self.offset: int = offset
         self.line: int = line
         self.column: int = column
@@ -71,219 +76,228 @@ class JSONStreamError(ValueError):
 
     def __str__(self) -> str:
         inside = "".join(f"[{key!r}]" for key in self.path)
-        return f"{self.what} at line {self.line}, column {self.column}" + (f", in {inside}" if inside else "")
+        return f"{self.reason} at line {self.line}, column {self.column}" + (f", in {inside}" if inside else "")
 
 
-class _Reading:
-    """What is remembered between two feeds: nothing of it grows with the text, but an open key or number."""
+class _State:
+    """The state between two feeds. Only an unfinished key or number grows with the text."""
 
-    __slots__ = ("after", "base", "error", "held", "line", "line_start", "max_depth", "parts", "path", "step")
+    __slots__ = ("after", "base", "error", "line", "line_start", "max_depth", "parts", "path", "pending", "step")
 
     def __init__(self, max_depth: int) -> None:
         self.step: Step = _value
-        self.after: Step = _end  # the step behind a value, which the innermost open container decides
-        self.path: list[Any] = []  # per open container: its index so far, or its newest key
+        self.after: Step = _end  # the step after a value, which depends on the innermost open container
+        self.path: list[Any] = []  # for each open container its current index or key
         self.parts: list[str] = []
-        self.held = ""
-        self.base = 0  # absolute offset of the text being fed
+        self.pending = ""
+        self.base = 0  # absolute offset of the current chunk
         self.line = 1
         self.line_start = 0
         self.max_depth = max_depth
         self.error: JSONStreamError | None = None
 
 
-Step = Callable[[_Reading, str, int, list[Change]], int]
+Step = Callable[[_State, str, int, list[Change]], int]
 
 
 class JSONStream:
-    """A machine that turns the pieces of one JSON text into changes, as soon as each is certain.
+    """An incremental parser of one JSON text.
 
-    `max_depth` is how many containers may be open at once.
+    Args:
+        max_depth: The number of containers that may be open at once.
     """
 
-    __slots__ = ("_now",)
+    __slots__ = ("_state",)
 
     def __init__(self, max_depth: int = 200) -> None:
-        self._now = _Reading(max_depth)
+        self._state = _State(max_depth)
 
     @property
     def done(self) -> bool:
-        """Whether the root value is complete."""
-        return self._now.step is _end and self._now.error is None
+        """True if the root value is complete."""
+        return self._state.step is _end and self._state.error is None
 
     @property
     def open(self) -> bool:
-        """Whether the root value has begun, and has neither ended nor failed."""
-        now = self._now
-        begun = now.step is not _value or bool(now.path or now.held)
-        return begun and now.step is not _end and now.error is None
+        """True if the root value has begun and has neither ended nor failed."""
+        state = self._state
+        begun = state.step is not _value or bool(state.path or state.pending)
+        return begun and state.step is not _end and state.error is None
 
     def feed(self, text: str) -> list[Change]:
-        """The changes that the next piece brings. Raises `JSONStreamError`, the same one ever after."""
-        now = self._now
-        if now.held:
-            text = _resume(now, text)
+        """Parse the next chunk and return its changes.
+
+        Raises:
+            JSONStreamError: If the text is not JSON; every later call raises the same error.
+        """
+        state = self._state
+        if state.pending:
+            text = _resume(state, text)
         changes: list[Change] = []
         pos, size = 0, len(text)
         while pos < size:
-            step = now.step
-            pos = step(now, text, pos, changes)
-        now.base += size
+            step = state.step
+            pos = step(state, text, pos, changes)
+        state.base += size
         return changes
 
     def close(self) -> list[Change]:
-        """The changes that the end of the text brings. Raises `JSONStreamError` where it ends too early."""
-        now = self._now
-        if now.error is not None:
-            raise now.error.with_traceback(None)
+        """End the text and return the last changes.
+
+        Raises:
+            JSONStreamError: If the text ends before the root value is complete.
+        """
+        state = self._state
+        if state.error is not None:
+            raise state.error.with_traceback(None)
         changes: list[Change] = []
-        if now.step is _in_number:
-            _finish_number(now, 0, changes, at_end=True)
-        if now.step is not _end:
-            _fail(now, 0, "the text ends too early", incomplete=True)
+        if state.step is _in_number:
+            _finish_number(state, 0, changes, at_end=True)
+        if state.step is not _end:
+            _raise_error(state, 0, "the text ends too early", incomplete=True)
         return changes
 
 
-def _fail(now: _Reading, pos: int, what: str, *, incomplete: bool = False) -> NoReturn:
-    keyless = now.step in (_first_key, _next_key, _in_key)
-    path = tuple(now.path[:-1] if keyless else now.path)
-    offset = now.base + pos
-    now.error = JSONStreamError(what, offset, now.line, offset - now.line_start + 1, path, incomplete)
-    now.held = now.held or " "  # whatever is fed now goes by way of _resume, which raises the error again
-    raise now.error
+def _raise_error(state: _State, pos: int, reason: str, *, incomplete: bool = False) -> NoReturn:
+    keyless = state.step in (_first_key, _next_key, _in_key)
+    path = tuple(state.path[:-1] if keyless else state.path)
+    offset = state.base + pos
+    state.error = JSONStreamError(reason, offset, state.line, offset - state.line_start + 1, path, incomplete)
+    state.pending = state.pending or " "  # not empty, so that the next feed goes through _resume, which raises again
+    raise state.error
 
 
-def _resume(now: _Reading, text: str) -> str:
-    if now.error is not None:
-        raise now.error.with_traceback(None)
-    text = now.held + text
-    now.base -= len(now.held)
-    now.held = ""
+def _resume(state: _State, text: str) -> str:
+    if state.error is not None:
+        raise state.error.with_traceback(None)
+    text = state.pending + text
+    state.base -= len(state.pending)
+    state.pending = ""
     return text
 
 
-def _skip(now: _Reading, text: str, pos: int, expected: str) -> int:
-    """Skip white space, the only place where a line can end; anything else is not what was expected."""
+def _skip(state: _State, text: str, pos: int, expected: str) -> int:
+    """Skip white space, the only place where a line can end; raise if there is none."""
     stop = _end_of_space(text, pos)
     end = stop.start() if stop else len(text)
     if end == pos:
-        _fail(now, pos, f"expected {expected}, found {text[pos]!r}")
+        _raise_error(state, pos, f"expected {expected}, found {text[pos]!r}")
     lines = text.count("\n", pos, end)
     if lines:
-        now.line += lines
-        now.line_start = now.base + text.rindex("\n", pos, end) + 1
+        state.line += lines
+        state.line_start = state.base + text.rindex("\n", pos, end) + 1
     return end
 
 
-# Steps: what may stand at `pos`, and what that makes of the reading.
+# Steps, one per grammar state: each consumes the text at `pos` and sets the next step.
 
 
-def _value(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _value(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     char = text[pos]
     if char == '"':
         changes.append(_STRING)
-        now.step = _in_string
+        state.step = _in_string
         return pos + 1
     if char in "-0123456789":
-        now.step = _in_number
-        return _in_number(now, text, pos, changes)
+        state.step = _in_number
+        return _in_number(state, text, pos, changes)
     if char == " ":
         return pos + 1
     if char == "{":
-        return _open(now, pos, OBJECT, changes)
+        return _open_container(state, pos, OBJECT, changes)
     if char == "[":
-        return _open(now, pos, ARRAY, changes)
-    if char in _WORDS:
-        return _word(now, text, pos, changes)
-    return _skip(now, text, pos, "a value")
+        return _open_container(state, pos, ARRAY, changes)
+    if char in _LITERALS:
+        return _literal(state, text, pos, changes)
+    return _skip(state, text, pos, "a value")
 
 
-def _first_item(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _first_item(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     char = text[pos]
     if char == "]":
-        return _close(now, pos, changes)
+        return _close_container(state, pos, changes)
     if char in " \t\n\r":
-        return _skip(now, text, pos, "a value or ']'")
-    now.step = _value
-    return _value(now, text, pos, changes)
+        return _skip(state, text, pos, "a value or ']'")
+    state.step = _value
+    return _value(state, text, pos, changes)
 
 
-def _after_item(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _after_item(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     char = text[pos]
     if char == ",":
-        now.path[-1] += 1
-        now.step = _value
+        state.path[-1] += 1
+        state.step = _value
         return pos + 1
     if char == "]":
-        return _close(now, pos, changes)
-    return _skip(now, text, pos, "',' or ']'")
+        return _close_container(state, pos, changes)
+    return _skip(state, text, pos, "',' or ']'")
 
 
-def _first_key(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _first_key(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     if text[pos] == "}":
-        return _close(now, pos, changes)
+        return _close_container(state, pos, changes)
     if text[pos] == '"':
-        now.step = _in_key
+        state.step = _in_key
         return pos + 1
-    return _skip(now, text, pos, "a key or '}'")
+    return _skip(state, text, pos, "a key or '}'")
 
 
-def _next_key(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _next_key(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     if text[pos] == '"':
-        now.step = _in_key
+        state.step = _in_key
         return pos + 1
     if text[pos] == " ":
         return pos + 1
-    return _skip(now, text, pos, "a key")
+    return _skip(state, text, pos, "a key")
 
 
-def _colon(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _colon(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     if text[pos] == ":":
-        now.step = _value
+        state.step = _value
         return pos + 1
-    return _skip(now, text, pos, "':'")
+    return _skip(state, text, pos, "':'")
 
 
-def _after_member(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _after_member(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     if text[pos] == ",":
-        now.step = _next_key
+        state.step = _next_key
         return pos + 1
     if text[pos] == "}":
-        return _close(now, pos, changes)
-    return _skip(now, text, pos, "',' or '}'")
+        return _close_container(state, pos, changes)
+    return _skip(state, text, pos, "',' or '}'")
 
 
-def _end(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
-    return _skip(now, text, pos, "nothing more")
+def _end(state: _State, text: str, pos: int, changes: list[Change]) -> int:
+    return _skip(state, text, pos, "nothing more")
 
 
-def _open(now: _Reading, pos: int, kind: int, changes: list[Change]) -> int:
-    if len(now.path) == now.max_depth:
-        _fail(now, pos, f"more than {now.max_depth} containers are open")
-    changes.append((kind, now.base + pos))
+def _open_container(state: _State, pos: int, kind: int, changes: list[Change]) -> int:
+    if len(state.path) == state.max_depth:
+        _raise_error(state, pos, f"more than {state.max_depth} containers are open")
+    changes.append((kind, state.base + pos))
     if kind == OBJECT:
-        now.path.append("")
-        now.step = _first_key
-        now.after = _after_member
+        state.path.append("")
+        state.step = _first_key
+        state.after = _after_member
     else:
-        now.path.append(0)
-        now.step = _first_item
-        now.after = _after_item
+        state.path.append(0)
+        state.step = _first_item
+        state.after = _after_item
     return pos + 1
 
 
-def _close(now: _Reading, pos: int, changes: list[Change]) -> int:
-    path = now.path
+def _close_container(state: _State, pos: int, changes: list[Change]) -> int:
+    path = state.path
     path.pop()
-    changes.append((CLOSE, now.base + pos + 1))
+    changes.append((CLOSE, state.base + pos + 1))
     if not path:
-        now.step = now.after = _end
+        state.step = state.after = _end
     else:
-        now.step = now.after = _after_item if type(path[-1]) is int else _after_member
+        state.step = state.after = _after_item if type(path[-1]) is int else _after_member
     return pos + 1
 
 
-def _in_string(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _in_string(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     stop = _end_of_plain(text, pos)
     if stop is None:
         changes.append((GROW, text[pos:]))
@@ -292,109 +306,109 @@ def _in_string(now: _Reading, text: str, pos: int, changes: list[Change]) -> int
     if text[end] == '"':
         run = text[pos:end]
     else:
-        run, end = _unescape(now, text, pos, end)
+        run, end = _unescape(state, text, pos, end)
     if run:
         changes.append((GROW, run))
     if end < len(text):
         changes.append(_STRING_END)
-        now.step = now.after
+        state.step = state.after
     return end + 1
 
 
-def _in_key(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _in_key(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     stop = _end_of_plain(text, pos)
     if stop is None:
-        now.parts.append(text[pos:])
+        state.parts.append(text[pos:])
         return len(text)
     end = stop.start()
     if text[end] == '"':
         name = text[pos:end]
     else:
-        name, end = _unescape(now, text, pos, end)
+        name, end = _unescape(state, text, pos, end)
     if end == len(text):
-        now.parts.append(name)
+        state.parts.append(name)
         return end
-    if now.parts:
-        name = "".join((*now.parts, name))
-        now.parts.clear()
+    if state.parts:
+        name = "".join((*state.parts, name))
+        state.parts.clear()
     changes.append((KEY, name))
-    now.path[-1] = name
-    now.step = _colon
+    state.path[-1] = name
+    state.step = _colon
     return end + 1
 
 
-def _unescape(now: _Reading, text: str, start: int, stop: int) -> tuple[str, int]:
-    """The characters from `start` decoded, and where the string ends: at its quote or with the text.
+def _unescape(state: _State, text: str, start: int, stop: int) -> tuple[str, int]:
+    """Decode the characters from `start`; return them and the end of the string: its quote or the end of the text.
 
     `stop` is the first character that is not plain.
     """
-    pieces = [text[start:stop]]
+    chunks = [text[start:stop]]
     while stop < len(text) and text[stop] != '"':
         found = _escape(text, stop)
         if found is None:
-            _check_cut_escape(now, text, stop)
-            now.held = text[stop:]
+            _check_cut_escape(state, text, stop)
+            state.pending = text[stop:]
             stop = len(text)
             break
-        pieces.append(_decoded(found))
+        chunks.append(_decoded(found))
         start = found.end()
         special = _end_of_plain(text, start)
         stop = special.start() if special else len(text)
-        pieces.append(text[start:stop])
-    return "".join(pieces), stop
+        chunks.append(text[start:stop])
+    return "".join(chunks), stop
 
 
 def _decoded(escape: re.Match[str]) -> str:
     short, code, high, low = escape.groups()
     if short:
-        return _SHORT.get(short, short)
+        return _ESCAPES.get(short, short)
     if code:
         return chr(int(code, 16))
     return chr(0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00)
 
 
-def _check_cut_escape(now: _Reading, text: str, pos: int) -> None:
-    """Raise unless what stands at `pos` is the beginning of a legal escape and the text ends within it."""
+def _check_cut_escape(state: _State, text: str, pos: int) -> None:
+    """Raise unless the text ends within a legal escape that begins at `pos`."""
     rest = text[pos : pos + len(_LONGEST_ESCAPE)]
     if rest[0] != "\\":
-        what = "half a surrogate pair" if rest[0] >= "\ud800" else "a control character"
-        _fail(now, pos, f"{what} in a string: {rest[0]!r}")
+        reason = "half a surrogate pair" if rest[0] >= "\ud800" else "a control character"
+        _raise_error(state, pos, f"{reason} in a string: {rest[0]!r}")
     if _escape(rest + _LONGEST_ESCAPE[len(rest) :]) is None or len(rest) == len(_LONGEST_ESCAPE):
-        _fail(now, pos, "half a surrogate pair" if _surrogate(rest) else "not a JSON escape")
+        _raise_error(state, pos, "half a surrogate pair" if _surrogate(rest) else "not a JSON escape")
 
 
-def _in_number(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
+def _in_number(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     stop = _end_of_number(text, pos)
     if stop is None:
-        now.parts.append(text[pos:])
+        state.parts.append(text[pos:])
         return len(text)
     end = stop.start()
-    now.parts.append(text[pos:end])
-    _finish_number(now, end, changes)
+    state.parts.append(text[pos:end])
+    _finish_number(state, end, changes)
     return end
 
 
-def _finish_number(now: _Reading, pos: int, changes: list[Change], *, at_end: bool = False) -> None:
-    number = "".join(now.parts)
-    now.parts.clear()
+def _finish_number(state: _State, pos: int, changes: list[Change], *, at_end: bool = False) -> None:
+    number = "".join(state.parts)
+    state.parts.clear()
     found = _number(number)
     if found is None:
         cut = at_end and _number(number + "0") is not None
-        what = "the text ends within a number" if cut else "not a JSON number"
-        _fail(now, pos - len(number), what, incomplete=cut)
+        reason = "the text ends within a number" if cut else "not a JSON number"
+        _raise_error(state, pos - len(number), reason, incomplete=cut)
     if found.lastindex and (found[2] or len(number) > 300) and float(number) in (inf, -inf):
-        _fail(now, pos - len(number), "a number too large for a float")
+        _raise_error(state, pos - len(number), "a number too large for a float")
     changes.append((SCALAR, number))
-    now.step = now.after
+    state.step = state.after
 
 
-def _word(now: _Reading, text: str, pos: int, changes: list[Change]) -> int:
-    word = _WORDS[text[pos]]
+def _literal(state: _State, text: str, pos: int, changes: list[Change]) -> int:
+    word = _LITERALS[text[pos]]
     if text.startswith(word, pos):
         changes.append((SCALAR, word))
-        now.step = now.after
+        state.step = state.after
         return pos + len(word)
     if not word.startswith(text[pos : pos + len(word)]):
-        _fail(now, pos, f"expected {word}")
-    now.held = text[pos:]
+        _raise_error(state, pos, f"expected {word}")
+    state.pending = text[pos:]
     return len(text)

@@ -1,21 +1,21 @@
-"""JSON as models really write it: in a markdown fence, among words, with single quotes, comments, trailing commas.
+"""Lenient parsing of JSON in prose or markdown, with single quotes, comments, trailing commas and the like.
 
-Strategy: the text is searched for brackets. From each that opens, a value is read by a scanner with one function per
-state, its steps, which writes it down again as strict JSON, with every repair in words. What is complete is a value;
-where something does not fit, the bracket was one of the prose. Of all values one object must be left over or, where
-there is no object, one array. The same value written several times is one value.
+The text is searched for brackets. At each opening bracket a scanner with one function per grammar state, a step, reads
+a value and writes it again as strict JSON, with a list of the repairs. A complete value is kept; a bracket after which
+the grammar does not match belongs to the prose. The values found must be one object or, if there is no object, one
+array. The same value written several times counts as one.
 
-The form may be guessed, what is missing never. So there is no value at all where
+The form may be guessed, missing text never. So nothing is returned if
 
 * the text ends within a bracket, a string or a comment: it was cut off;
-* JSON is broken: after something quoted, or after a whole value inside the bracket, comes what does not fit. The
-  objects inside it are not the answer;
+* JSON is broken: the grammar does not match after a quoted string, or after a complete value
+  inside the bracket. The objects inside it are not the answer;
 * brackets of the prose do not pair, or enclose a value;
-* what stands beside the value is JSON too: a bracket that closes nothing, but in `{"a": 1}}`; a key; another member.
+* the text beside the value is JSON too: an unmatched closing bracket (except in `{"a": 1}}`), a key, another member.
 
-What needs no repair is read by Pydantic. Otherwise no character is read twice: what did not fit ends a reading, and as
-nothing in it had closed, all brackets it had opened are of the prose; the search goes on behind them. At most
-`_MAX_BRACKETS` are looked at outside of values, and at most `_MAX_DEPTH` may be open in one.
+JSON that needs no repair is parsed by Pydantic. Otherwise no character is read twice: where the grammar does not match,
+nothing inside has closed yet, so all brackets opened since belong to the prose and the search continues after them. At
+most `_MAX_BRACKETS` brackets are visited outside of values, and at most `_MAX_DEPTH` may be open in one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Final, NamedTuple, NoReturn
 
 from pydantic_core import from_json
 
-_MAX_DEPTH: Final = 200  # as a JSONStream has it
+_MAX_DEPTH: Final = 200  # the same as the default of JSONStream
 _MAX_BRACKETS: Final = 1_000
 
 _CLOSER = {"{": "}", "[": "]"}
 _PYTHON = "took Python's True, False and None as JSON's"
-_WORDS = {
+_LITERALS = {
     "True": ("true", _PYTHON),
     "False": ("false", _PYTHON),
     "None": ("null", _PYTHON),
@@ -42,10 +42,12 @@ _WORDS = {
 _CONTROL = {chr(code): json.dumps(chr(code))[1:-1] for code in range(32)}
 _HALVES = "put U+FFFD for half surrogate pairs"
 _DOUBLE, _SINGLE = "“”„‟", "‘’‚‛"
-_ENDS = {'"': '"', "'": "'"} | dict.fromkeys(_DOUBLE, "“”") | dict.fromkeys(_SINGLE, "‘’")  # of a string, by its begin
+_ENDS = (
+    {'"': '"', "'": "'"} | dict.fromkeys(_DOUBLE, "“”") | dict.fromkeys(_SINGLE, "‘’")
+)  # closing quotes by opening quote
 _TWIN = dict.fromkeys(_DOUBLE, '"') | dict.fromkeys(_SINGLE, "'")
 
-# Where a run of characters ends that a string may hold as they are.
+# Searches for the end of a run of characters that need no escape, by opening quote.
 _unplain = {quote: re.compile(rf'["{"".join(_ENDS)}\\\x00-\x1f\ud800-\udfff]').search for quote in _ENDS}
 _unplain['"'] = re.compile(r'["\\\x00-\x1f\ud800-\udfff]').search
 _escape = re.compile(
@@ -53,11 +55,11 @@ _escape = re.compile(
     r"|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 ).match
-_half_pair = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}").match
+_half_surrogate = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}").match
 _no_space = re.compile(r"[^ \t\n\r]").search
 _comment = re.compile(r"(?://|#)[^\n\r]*|/\*.*?\*/", re.DOTALL).match
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").match
-_word = re.compile(r"[A-Za-z]+").match
+_literal = re.compile(r"[A-Za-z]+").match
 _no_json_number = re.compile(r"(-?)(?:(NaN|nan)|Infinity|inf)\b").match
 _bare_key = re.compile(r"[\w$][\w$-]*").match
 _bracket = re.compile(r"[\[\]{}]").search
@@ -67,40 +69,41 @@ _member_after = re.compile(r"\s*,\s*[\"'“‘]").match
 
 
 class LenientResult(NamedTuple):
-    """The JSON text that a text held, and the repairs it took, as text.
+    """The JSON text found in a text, and the repairs that it needed.
 
-    It is strict JSON but for its numbers: `NaN`, `Infinity` and what overflows a float are for the reader to refuse.
+    It is strict JSON except for its numbers: `NaN`, `Infinity` and numbers that overflow a float are left for the
+    validator to refuse.
     """
 
     text: str
     repairs: tuple[str, ...]
 
 
-def lenient(text: str) -> LenientResult | None:
-    """The one JSON object or array that `text` holds; None where there is none, several, or only a part of one."""
+def parse_lenient(text: str) -> LenientResult | None:
+    """Return the one JSON object or array in `text`; None if there is none, several, or only a part of one."""
     try:
-        found, outside = _strict_inside(text) or _search(text)
-        chosen = _chosen(found)
-        around = _repairs_around(outside, more=len(chosen) < len(found))
-    except _NoValueError:
+        found, surroundings = _find_strict(text) or _search(text)
+        chosen = _choose_values(found)
+        around = _repairs_around(surroundings, more=len(chosen) < len(found))
+    except _NoJSONValueError:
         return None
     if len(chosen) > 1:
         around.append(f"took one of {len(chosen)} equal values")
     return LenientResult(chosen[0].text, (*around, *chosen[0].repairs))
 
 
-class _NoValueError(Exception):
-    """Nothing may be taken from this text."""
+class _NoJSONValueError(Exception):
+    """Raised if no value may be taken from the text."""
 
 
 class NotJSONError(Exception):
-    """This bracket is one of the prose."""
+    """Raised if a bracket belongs to the prose."""
 
 
-def _strict_inside(text: str) -> tuple[list[LenientResult], list[str]] | None:
-    """Return what `_search` does if there is nothing to repair between the first bracket and the last; else None.
+def _find_strict(text: str) -> tuple[list[LenientResult], list[str]] | None:
+    """Return the result of `_search` if the text between the first and the last bracket is strict JSON; else None.
 
-    So a long answer in a fence costs little more than one without.
+    A long answer in a fence then costs little more than one without.
     """
     first = _bracket(text)
     if first is None or first[0] not in _CLOSER:
@@ -108,17 +111,17 @@ def _strict_inside(text: str) -> tuple[list[LenientResult], list[str]] | None:
     start, end = first.start(), text.rfind(_CLOSER[first[0]]) + 1
     if _bracket(text, end):
         return None
-    with suppress(ValueError, TypeError):  # the second for half a surrogate pair
+    with suppress(ValueError, TypeError):  # TypeError for half a surrogate pair
         from_json(text[start:end])
         return [LenientResult(text[start:end], ())], [text[:start], text[end:]]
     return None
 
 
 def _search(text: str) -> tuple[list[LenientResult], list[str]]:
-    """All values of `text`, and what stands before, between and behind them."""
+    """Return all values in `text`, and the text before, between and after them."""
     found: list[LenientResult] = []
-    outside: list[str] = []
-    prose: list[tuple[str, int]] = []  # what closes its open brackets, and how many values there were before each
+    surroundings: list[str] = []
+    prose: list[tuple[str, int]] = []  # the closing bracket of each open one, and the number of values before it
     pos = end = 0
     for _ in range(_MAX_BRACKETS):
         bracket = _bracket(text, pos)
@@ -126,54 +129,57 @@ def _search(text: str) -> tuple[list[LenientResult], list[str]]:
             break
         pos = bracket.start()
         if text[pos] in _CLOSER:
-            now = _Reading(text, pos)
-            if _is_value(now):
-                found.append(LenientResult("".join(now.out), tuple(now.repairs)))
-                outside.append(text[end:pos])
-                end = now.pos
+            state = _State(text, pos)
+            if _is_value(state):
+                found.append(LenientResult("".join(state.out), tuple(state.repairs)))
+                surroundings.append(text[end:pos])
+                end = state.pos
             else:
-                prose += [(closer, len(found)) for closer in now.open]
-            pos = now.pos
+                prose += [(closer, len(found)) for closer in state.open]
+            pos = state.pos
         else:
             _close_in_prose(prose, text[pos], len(found))
             pos += 1
     if prose or _bracket(text, pos):
-        raise _NoValueError
-    return found, [*outside, text[end:]]
+        raise _NoJSONValueError
+    return found, [*surroundings, text[end:]]
 
 
 def _close_in_prose(prose: list[tuple[str, int]], closer: str, count: int) -> None:
-    """Take away the bracket that closes; behind a value (`count` came so far) one may close that never opened."""
+    """Remove the prose bracket that `closer` closes.
+
+    After the first of the `count` values found so far, a closing bracket without an opening one is tolerated.
+    """
     if prose.pop() != (closer, count) if prose else not count:
-        raise _NoValueError
+        raise _NoJSONValueError
 
 
-def _chosen(found: list[LenientResult]) -> list[LenientResult]:
-    """The values that the text means: its objects, if there are any, and all of them equal."""
+def _choose_values(found: list[LenientResult]) -> list[LenientResult]:
+    """Return the values that the answer consists of: its objects, if it has any. All of them must be equal."""
     chosen = [value for value in found if value.text[0] == "{"] or found
     if len({value.text for value in chosen}) != 1:
-        raise _NoValueError
+        raise _NoJSONValueError
     return chosen
 
 
-def _repairs_around(outside: list[str], *, more: bool) -> list[str]:
-    """What is left out, in words; `more`: values, too."""
-    around = "".join(outside)
+def _repairs_around(surroundings: list[str], *, more: bool) -> list[str]:
+    """Return the repairs for the text outside of the values; `more` is True if values were left out too."""
+    around = "".join(surroundings)
     words = _fence.sub("", around).strip("]} \t\n\r")
     unopened = sum(map(around.count, "]}")) > sum(map(around.count, "[{"))
-    torn = any(map(_key_before, outside[:-1])) or any(map(_member_after, outside[1:]))
+    torn = any(map(_key_before, surroundings[:-1])) or any(map(_member_after, surroundings[1:]))
     if torn or (unopened and words):
-        raise _NoValueError
-    said = {
+        raise _NoJSONValueError
+    found_repairs = {
         "took the JSON out of a markdown fence": _fence.search(around) is not None,
         "left out the text around the JSON": more or words != "",
         "left out brackets that close nothing": unopened,
     }
-    return [repair for repair, happened in said.items() if happened]
+    return [repair for repair, happened in found_repairs.items() if happened]
 
 
-class _Reading:
-    """A value being read: where in which text, what is written of it so far, and what is still open."""
+class _State:
+    """The state of reading one value: the position, the strict JSON written so far, the open brackets."""
 
     __slots__ = ("is_json", "open", "out", "pos", "repairs", "text")
 
@@ -181,181 +187,181 @@ class _Reading:
         self.text = text
         self.pos = pos
         self.out: list[str] = []
-        self.open: list[str] = []  # the brackets that will close it
+        self.open: list[str] = []  # closing brackets of the open containers
         self.repairs: dict[str, None] = {}
-        self.is_json = False  # whether it can no longer be prose
+        self.is_json = False  # True from the point at which it cannot be prose any more
 
 
-Step = Callable[[_Reading], "Step | None"]
+Step = Callable[[_State], "Step | None"]
 
 
-def _is_value(now: _Reading) -> bool:
-    """Whether a whole value begins here. It has been read then; otherwise, as far as it could have been one."""
-    step: Step | None = _open
+def _is_value(state: _State) -> bool:
+    """Return whether a complete value begins at the position, after reading it as far as it matches."""
+    step: Step | None = _open_container
     try:
         while step is not None:
-            step = step(now)
+            step = step(state)
     except NotJSONError:
         return False
     return True
 
 
-def _misfit(now: _Reading) -> NoReturn:
-    raise _NoValueError if now.is_json else NotJSONError
+def _raise_no_match(state: _State) -> NoReturn:
+    raise _NoJSONValueError if state.is_json else NotJSONError
 
 
-def _next_char(now: _Reading) -> str:
-    """The character behind spaces and comments, where the reading now is."""
+def _next_char(state: _State) -> str:
+    """Skip white space and comments; return the character after them."""
     while True:
-        found = _no_space(now.text, now.pos)
+        found = _no_space(state.text, state.pos)
         if found is None:
-            raise _NoValueError
-        now.pos = found.start()
+            raise _NoJSONValueError
+        state.pos = found.start()
         char = found.group()
         if char not in "/#":
             return char
-        comment = _comment(now.text, now.pos)
+        comment = _comment(state.text, state.pos)
         if comment is None:
-            raise _NoValueError
-        now.pos = comment.end()
-        now.repairs["left out comments"] = None
+            raise _NoJSONValueError
+        state.pos = comment.end()
+        state.repairs["left out comments"] = None
 
 
-# Steps: each reads what may stand here, and says what may stand behind it.
+# Steps, one per grammar state: each reads its token and returns the next step.
 
 
-def _open(now: _Reading) -> Step:
-    if len(now.open) == _MAX_DEPTH:
-        raise _NoValueError
-    char = now.text[now.pos]
-    now.out.append(char)
-    now.open.append(_CLOSER[char])
-    now.pos += 1
+def _open_container(state: _State) -> Step:
+    if len(state.open) == _MAX_DEPTH:
+        raise _NoJSONValueError
+    char = state.text[state.pos]
+    state.out.append(char)
+    state.open.append(_CLOSER[char])
+    state.pos += 1
     return _member
 
 
-def _member(now: _Reading) -> Step | None:
-    char = _next_char(now)
-    if char == now.open[-1]:
-        if now.out[-1] == ", ":
-            now.out.pop()
-            now.repairs["left out trailing commas"] = None
-        return _close(now)
-    return _key(now, char) if now.open[-1] == "}" else _value(now)
+def _member(state: _State) -> Step | None:
+    char = _next_char(state)
+    if char == state.open[-1]:
+        if state.out[-1] == ", ":
+            state.out.pop()
+            state.repairs["left out trailing commas"] = None
+        return _close_container(state)
+    return _key(state, char) if state.open[-1] == "}" else _value(state)
 
 
-def _key(now: _Reading, char: str) -> Step:
-    bare = _bare_key(now.text, now.pos)
+def _key(state: _State, char: str) -> Step:
+    bare = _bare_key(state.text, state.pos)
     if bare is not None:
-        now.out.append(f'"{bare.group()}"')
-        now.pos = bare.end()
-        now.repairs["put keys in quotes"] = None
+        state.out.append(f'"{bare.group()}"')
+        state.pos = bare.end()
+        state.repairs["put keys in quotes"] = None
     else:
-        _string(now, char)
-    if _next_char(now) != ":":
-        _misfit(now)
-    now.out.append(": ")
-    now.pos += 1
+        _string(state, char)
+    if _next_char(state) != ":":
+        _raise_no_match(state)
+    state.out.append(": ")
+    state.pos += 1
     return _value
 
 
-def _value(now: _Reading) -> Step:
-    char = _next_char(now)
+def _value(state: _State) -> Step:
+    char = _next_char(state)
     if char in _CLOSER:
-        return _open(now)
-    if (number := _no_json_number(now.text, now.pos)) is not None:
-        now.out.append("NaN" if number[2] else f"{number[1]}Infinity")
-        now.pos = number.end()
+        return _open_container(state)
+    if (number := _no_json_number(state.text, state.pos)) is not None:
+        state.out.append("NaN" if number[2] else f"{number[1]}Infinity")
+        state.pos = number.end()
         return _after
-    scalar = _number(now.text, now.pos) or _word(now.text, now.pos)
+    scalar = _number(state.text, state.pos) or _literal(state.text, state.pos)
     if scalar is None:
-        _string(now, char)
+        _string(state, char)
         return _after
     token = scalar.group()
-    if token in _WORDS:
-        token, repair = _WORDS[token]
-        now.repairs[repair] = None
+    if token in _LITERALS:
+        token, repair = _LITERALS[token]
+        state.repairs[repair] = None
     elif char.isalpha() and token not in ("true", "false", "null"):
-        _misfit(now)
-    now.out.append(token)
-    now.pos = scalar.end()
+        _raise_no_match(state)
+    state.out.append(token)
+    state.pos = scalar.end()
     return _after
 
 
-def _after(now: _Reading) -> Step | None:
-    char = _next_char(now)
-    if char == now.open[-1]:
-        return _close(now)
+def _after(state: _State) -> Step | None:
+    char = _next_char(state)
+    if char == state.open[-1]:
+        return _close_container(state)
     if char != ",":
-        _misfit(now)
-    now.out.append(", ")
-    now.pos += 1
+        _raise_no_match(state)
+    state.out.append(", ")
+    state.pos += 1
     return _member
 
 
-def _close(now: _Reading) -> Step | None:
-    now.out.append(now.open.pop())
-    now.pos += 1
-    now.is_json = True
-    return _after if now.open else None
+def _close_container(state: _State) -> Step | None:
+    state.out.append(state.open.pop())
+    state.pos += 1
+    state.is_json = True
+    return _after if state.open else None
 
 
 # Strings
 
 
-def _string(now: _Reading, quote: str) -> None:
-    """Read a string, or find that here is none."""
+def _string(state: _State, quote: str) -> None:
+    """Read a string; raise if there is none."""
     if quote not in _ENDS:
-        _misfit(now)
-    text, ends, unplain = now.text, _ENDS[quote], _unplain[quote]
-    now.is_json = True
-    pieces = ['"']
-    pos = now.pos + 1
+        _raise_no_match(state)
+    text, ends, unplain = state.text, _ENDS[quote], _unplain[quote]
+    state.is_json = True
+    chunks = ['"']
+    pos = state.pos + 1
     while True:
         stop = unplain(text, pos)
         if stop is None:
-            raise _NoValueError
-        pieces.append(text[pos : stop.start()])
+            raise _NoJSONValueError
+        chunks.append(text[pos : stop.start()])
         pos = stop.end()
         char = stop.group()
         if char in ends:
             break
         if char == "\\":
-            piece, pos = _escaped(now, pos - 1)
+            chunk, pos = _normalize_escape(state, pos - 1)
         else:
-            piece = _raw(now, quote, char)
-        pieces.append(piece)
+            chunk = _escape_raw(state, quote, char)
+        chunks.append(chunk)
     if quote != '"':
-        now.repairs["put double quotes for others"] = None
-    now.out.append("".join(pieces) + '"')
-    now.pos = pos
+        state.repairs["put double quotes for others"] = None
+    state.out.append("".join(chunks) + '"')
+    state.pos = pos
 
 
-def _escaped(now: _Reading, pos: int) -> tuple[str, int]:
-    """The escape that stands at `pos` as JSON has it, and where it ends."""
-    found = _escape(now.text, pos)
+def _normalize_escape(state: _State, pos: int) -> tuple[str, int]:
+    """Return the escape at `pos` as strict JSON, and the position after it."""
+    found = _escape(state.text, pos)
     if found is not None:
         return found.group(), found.end()
-    if now.text.startswith("\\'", pos):
-        now.repairs["took \\' as '"] = None
+    if state.text.startswith("\\'", pos):
+        state.repairs["took \\' as '"] = None
         return "'", pos + 2
-    half = _half_pair(now.text, pos)
+    half = _half_surrogate(state.text, pos)
     if half is None:
-        raise _NoValueError
-    now.repairs[_HALVES] = None
+        raise _NoJSONValueError
+    state.repairs[_HALVES] = None
     return "\\ufffd", half.end()
 
 
-def _raw(now: _Reading, quote: str, char: str) -> str:
-    """A character as JSON has it in a string; the string, begun with `quote`, did not escape it."""
-    if char == _TWIN.get(quote):  # begun by one kind of quote and ended by another?
-        raise _NoValueError
+def _escape_raw(state: _State, quote: str, char: str) -> str:
+    """Return a character that was not escaped as strict JSON has it inside a string that begins with `quote`."""
+    if char == _TWIN.get(quote):  # perhaps the end: opened by one kind of quote and closed by another
+        raise _NoJSONValueError
     if char == '"':
         return '\\"'
     if char < " ":
-        now.repairs["escaped control characters in strings"] = None
+        state.repairs["escaped control characters in strings"] = None
         return _CONTROL[char]
     if "\ud800" <= char <= "\udfff":
-        now.repairs[_HALVES] = None
+        state.repairs[_HALVES] = None
         return "\\ufffd"
     return char

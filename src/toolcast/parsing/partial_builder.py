@@ -1,12 +1,13 @@
-"""The walk of JSON's changes over the plan of a type: what opens, what grows, what closes and is validated.
+"""The builder of a partial value: it applies JSON changes to the containers that a type plan prescribes.
 
-Strategy: the state is the innermost open frame (frames.py), the open string, and, while the walk passes by a
-container that is not taken apart, what to wait for. There is one step for each kind of change. Every change of a
-value leaves a record (records.py); nothing else is worked out before somebody asks.
+The state is the innermost open container (`container_stack`), the open string and, while an opaque container is
+skipped, that container. There is one step for each kind of change. Each change of a value appends a record
+(`path_changes`); everything else is computed on demand.
 
-A closed value is validated from its own JSON text. What does not validate stops everything if nothing can mend it:
-no before, wrap or plain validator on the field or around it, one name only (`firm`). Otherwise it stays as it last
-looked, or hidden, and the end decides; so it does when a validator raises anything else.
+A closed value is validated from its own JSON text. A value that does not validate ends the call if no later text can
+fix it: no before, wrap or plain validator on the field or around it, and only one name (`fatal`). Otherwise the value
+stays as last shown, or hidden, and the end of the text decides; the same holds if a validator raises any other
+exception.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from .arguments import decode_once
+from .arguments import validate_json_text
 from .container_stack import (
     MISSING,
     Container,
@@ -29,32 +30,47 @@ from .container_stack import (
     OpaqueContainer,
     RootContainer,
     UndiscriminatedUnion,
-    open_frame,
+    open_container,
 )
 from .json_stream import OBJECT, Change
-from .partial_instances import shelled
-from .path_changes import GROWN, OPENED, SEALED, SET, UNSEEN, Record, Steps, Text, followed, located, location
-from .type_plan import FieldPlan, FieldSlot, TaggedPlan, taken
+from .partial_instances import wrap_in_root_models
+from .path_changes import (
+    GROWN,
+    OPENED,
+    SEALED,
+    SET,
+    UNSEEN,
+    Record,
+    SliceableText,
+    Steps,
+    error_location,
+    relocate_error,
+    value_at_path,
+)
+from .type_plan import FieldPlan, FieldSlot, TaggedPlan, closed_values
 
-_HELD: Final = object()  # in place of a value: it did not validate, or nobody can say yet
+_UNRESOLVED: Final = object()  # a placeholder: the value did not validate, or cannot be validated yet
 
 
 class PartialBuilder:
-    """The open frames of one growing value. `frame` is the innermost, `records` what the last `take` did."""
+    """The open containers of one partial value.
+
+    `container` is the innermost, `records` lists the effects of the last `apply`.
+    """
 
     def __init__(self, plan: FieldPlan, *, wrapped: bool, fail_fast: bool, context: Any) -> None:
-        self.kept: Text = Text()
+        self.buffer: SliceableText = SliceableText()
         self.base: RootContainer = RootContainer(plan, wrapped)
-        self.frame: Container = self.base
+        self.container: Container = self.base
         self.records: list[Record] = []
-        self.error: ValidationError | None = None  # what stopped everything
-        self.awaiting: int = 0  # open frames that NotNull fields may hold back
+        self.error: ValidationError | None = None  # the error that ended the call
+        self.open_not_null: int = 0  # number of open containers with NotNull fields, which may hide them
         self._plan = plan
         self._fail_fast = fail_fast
         self._context = context
-        self._aside: OpaqueContainer | None = None  # what the changes go to while a container is not taken apart
-        self._string = ""  # the open string value, without what is in `_pieces`
-        self._pieces: list[str] | None = None  # None: nobody wants the open string
+        self._opaque: OpaqueContainer | None = None  # receives the changes while a container is skipped
+        self._string = ""  # the open string value, without the text in `_chunks`
+        self._chunks: list[str] | None = None  # None: the open string is ignored
         self._growing = False  # the open string is shown
         self._steps: tuple[Callable[[Change], None], ...] = (
             self._open,
@@ -69,278 +85,291 @@ class PartialBuilder:
 
     @property
     def busy(self) -> bool:
-        """Whether the value that the innermost frame waits for has begun."""
-        begun = self._pieces is not None or self._aside is not None
-        return begun and self.frame.arriving is not None
+        """True if the value that the innermost container waits for has begun."""
+        begun = self._chunks is not None or self._opaque is not None
+        return begun and self.container.arriving is not None
 
-    def take(self, changes: list[Change]) -> None:
-        """Walk on."""
+    def apply(self, changes: list[Change]) -> None:
+        """Apply JSON changes in order."""
         steps = self._steps
         for change in changes:
-            if self._aside is None:
+            if self._opaque is None:
                 steps[change[0]](change)
             else:
-                self._pass_by(change)
+                self._skip_change(change)
 
     def flush(self) -> None:
-        """Put the open string into its frame, as it is now."""
-        pieces, frame = self._pieces, self.frame
-        if pieces and self._growing and frame.arriving is not None:
+        """Store the open string in its container, as far as it has arrived."""
+        pieces, container = self._chunks, self.container
+        if pieces and self._growing and container.arriving is not None:
             self._string += pieces[0] if len(pieces) == 1 else "".join(pieces)
             pieces.clear()
-            shells = frame.arriving.shells
-            frame.put(shelled(self._string, shells) if shells else self._string)
+            root_models = container.arriving.root_models
+            container.set_value(wrap_in_root_models(self._string, root_models) if root_models else self._string)
 
     # The steps: one for each kind of change
 
     def _open(self, change: Change) -> None:
-        frame = self.frame
-        node = frame.arriving
-        if frame.parent is None and change[0] == OBJECT and self.base.unwrap():
+        container = self.container
+        plan = container.arriving
+        if container.parent is None and change[0] == OBJECT and self.base.unwrap():
             return
-        if node is None:
-            self._aside = OpaqueContainer(change[1])
+        if plan is None:
+            self._opaque = OpaqueContainer(change[1])
         else:
-            self._enter(node, change[0], change[1], (), ())
+            self._enter(plan, change[0], change[1], (), ())
 
     def _enter(
-        self, node: FieldPlan, bracket: int, start: int, outer: tuple[FieldPlan, ...], tags: tuple[Any, ...]
+        self, plan: FieldPlan, bracket: int, start: int, unions: tuple[FieldPlan, ...], tags: tuple[Any, ...]
     ) -> None:
-        shape = node.shape
-        if shape is None or shape.bracket != bracket:
-            self._aside = OpaqueContainer(start)
-        elif isinstance(shape, TaggedPlan):
-            self._aside = UndiscriminatedUnion(start, shape, (*outer, node), tags)
+        container_plan = plan.container_plan
+        if container_plan is None or container_plan.bracket != bracket:
+            self._opaque = OpaqueContainer(start)
+        elif isinstance(container_plan, TaggedPlan):
+            self._opaque = UndiscriminatedUnion(start, container_plan, (*unions, plan), tags)
         else:
-            parent = self.frame
-            frame = self.frame = open_frame(parent, node, start)
-            if outer:
-                frame.outer, frame.tags = outer, tags
-                frame.shells = (*(shell for around in outer for shell in around.shells), *node.shells)
-                frame.bare = None
-            self.awaiting += bool(shape.awaited)
+            parent = self.container
+            container = self.container = open_container(parent, plan, start)
+            if unions:
+                container.unions, container.tags = unions, tags
+                container.root_models = (
+                    *(factory for union in unions for factory in union.root_models),
+                    *plan.root_models,
+                )
+                container.plain_class = None
+            self.open_not_null += bool(container_plan.not_null)
             self.records.append((parent, parent.key, OPENED, {} if bracket == OBJECT else []))
 
-    def _pass_by(self, change: Change) -> None:
-        aside = self._aside
-        assert aside is not None
-        if aside.passes(change):
+    def _skip_change(self, change: Change) -> None:
+        opaque = self._opaque
+        assert opaque is not None
+        if opaque.consume(change):
             return
-        self._aside = None
-        if isinstance(aside, UndiscriminatedUnion) and aside.member is not None:
-            self._enter(aside.member, OBJECT, aside.start, aside.outer, aside.tags)
-            self.take(aside.held)
-        elif self.frame.arriving is None or self.frame.parent is None:  # the root is the caller's to validate
-            self.frame.passed()
+        self._opaque = None
+        if isinstance(opaque, UndiscriminatedUnion) and opaque.member is not None:
+            self._enter(opaque.member, OBJECT, opaque.start, opaque.unions, opaque.tags)
+            self.apply(opaque.buffered)
+        elif self.container.arriving is None or self.container.parent is None:  # the caller validates the root
+            self.container.end_value()
         else:
-            self._settle(self.kept.cut(aside.start, change[1]))
+            self._finish_value(self.buffer.cut(opaque.start, change[1]))
 
     def _key(self, change: Change) -> None:
-        frame = self.frame
-        if frame.meet(change[1]) and type(frame) is DictContainer and frame.shape.keys is not None:
-            self._check_key(frame, frame.shape.keys)
+        container = self.container
+        if (
+            container.on_key(change[1])
+            and type(container) is DictContainer
+            and container.container_plan.keys is not None
+        ):
+            self._check_key(container, container.container_plan.keys)
 
-    def _check_key(self, frame: DictContainer, keys: SchemaValidator) -> None:
-        text = f"{{{quoted(frame.loc)}:null}}"
-        found = self._judged(frame, frame.firm, None, lambda: keys.validate_json(text, context=self._context))
-        if found is _HELD:
-            frame.arriving = None
+    def _check_key(self, container: DictContainer, keys: SchemaValidator) -> None:
+        text = f"{{{quoted(container.loc)}:null}}"
+        found = self._guard(container, container.fatal, None, lambda: keys.validate_json(text, context=self._context))
+        if found is _UNRESOLVED:
+            container.arriving = None
         else:
-            (frame.key,) = found
-            frame.values.pop(frame.key, None)
+            (container.key,) = found
+            container.values.pop(container.key, None)
 
     def _begin_string(self, change: Change) -> None:
-        frame = self.frame
-        node = frame.arriving
-        if node is None:
-            self._pieces = None
+        container = self.container
+        plan = container.arriving
+        if plan is None:
+            self._chunks = None
             return
         self._string = ""
-        self._pieces = []
-        self._growing = node.grows
-        if node.grows:
-            frame.put(shelled("", node.shells) if node.shells else "")
-            self.records.append((frame, frame.key, OPENED, ""))
+        self._chunks = []
+        self._growing = plan.grows
+        if plan.grows:
+            container.set_value(wrap_in_root_models("", plan.root_models) if plan.root_models else "")
+            self.records.append((container, container.key, OPENED, ""))
 
     def _grow(self, change: Change) -> None:
-        if self._pieces is not None:
-            self._pieces.append(change[1])
+        if self._chunks is not None:
+            self._chunks.append(change[1])
             if self._growing:
-                frame = self.frame
-                self.records.append((frame, frame.key, GROWN, change[1]))
+                container = self.container
+                self.records.append((container, container.key, GROWN, change[1]))
 
     def _end_string(self, change: Change) -> None:
-        frame = self.frame
-        node = frame.arriving
-        if node is None or self._pieces is None:
-            frame.passed()
+        container = self.container
+        plan = container.arriving
+        if plan is None or self._chunks is None:
+            container.end_value()
             return
-        text = self._string + "".join(self._pieces)
-        self._pieces = None
-        if node.plain_text:
-            frame.put(text)
-            self.records.append((frame, frame.key, SEALED, text))
-            frame.passed()
+        text = self._string + "".join(self._chunks)
+        self._chunks = None
+        if plan.plain_text:
+            container.set_value(text)
+            self.records.append((container, container.key, SEALED, text))
+            container.end_value()
             return
         if self._growing:
-            frame.put(shelled(text, node.shells))
+            container.set_value(wrap_in_root_models(text, plan.root_models))
         else:
-            self.records.append((frame, frame.key, UNSEEN, text))
-            if node.quick is not None and self._quickly(frame, node.quick, quoted(text)):
+            self.records.append((container, container.key, UNSEEN, text))
+            if plan.parse_scalar is not None and self._try_scalar(container, plan.parse_scalar, quoted(text)):
                 return
-        self._settle(quoted(text), text if self._growing else None)
+        self._finish_value(quoted(text), text if self._growing else None)
 
     def _scalar(self, change: Change) -> None:
-        frame = self.frame
-        node = frame.arriving
-        if node is None:
-            frame.passed()
+        container = self.container
+        plan = container.arriving
+        if plan is None:
+            container.end_value()
             return
         text = change[1]
-        if text == "null" and node.nullable:
-            frame.put(None)
-            self.records.append((frame, frame.key, SET, None))
-            frame.passed()
-        elif node.quick is None or not self._quickly(frame, node.quick, text):
-            self._settle(text)
+        if text == "null" and plan.nullable:
+            container.set_value(None)
+            self.records.append((container, container.key, SET, None))
+            container.end_value()
+        elif plan.parse_scalar is None or not self._try_scalar(container, plan.parse_scalar, text):
+            self._finish_value(text)
 
-    def _quickly(self, frame: Container, quick: Callable[[str], Any], text: str) -> bool:
-        """Whether the value that has closed was what is planned, and has been put into the frame."""
+    def _try_scalar(self, container: Container, parse_scalar: Callable[[str], Any], text: str) -> bool:
+        """Parse and store a closed scalar; return False if it is not of the planned type."""
         try:
-            value = quick(text)
-        except (ValueError, KeyError):  # another number, word or text than planned: it may yet be repaired
+            value = parse_scalar(text)
+        except (ValueError, KeyError):  # not of the planned type: repairs may still apply
             return False
-        frame.put(value)
-        self.records.append((frame, frame.key, SET, value))
-        frame.passed()
+        container.set_value(value)
+        self.records.append((container, container.key, SET, value))
+        container.end_value()
         return True
 
     def _close(self, change: Change) -> None:
-        frame = self.frame
-        parent = frame.parent
+        container = self.container
+        parent = container.parent
         if parent is None:  # the object around a wrapped value
             return
         end: int = change[1]
-        self.awaiting -= bool(frame.node.shape and frame.node.shape.awaited)
-        value = _HELD if parent.parent is None else self._whole(frame, end)
-        self.frame = parent
-        if value is _HELD:
-            value = frame.show(MISSING)
+        self.open_not_null -= bool(container.plan.container_plan and container.plan.container_plan.not_null)
+        value = _UNRESOLVED if parent.parent is None else self._closed_container(container, end)
+        self.container = parent
+        if value is _UNRESOLVED:
+            value = container.snapshot(MISSING)
             if value is not MISSING:
-                parent.put(value)
+                parent.set_value(value)
         else:
-            parent.put(value)
-            self.records.append((parent, parent.key, SEALED if frame.node.trivial else SET, value))
+            parent.set_value(value)
+            self.records.append((parent, parent.key, SEALED if container.plan.trivial else SET, value))
         if parent.spans is not None:
-            parent.spans.append((frame.start, end))
-            parent.taken.append(value)
-        parent.passed()
+            parent.spans.append((container.start, end))
+            parent.closed_values.append(value)
+        parent.end_value()
 
     # Complete values
 
-    def _settle(self, text: str, raw: str | None = None) -> None:
-        """Put what has closed, and is no container that was taken apart, into the frame when it validates."""
-        frame = self.frame
-        node = frame.arriving
-        assert node is not None
-        frame.odd |= node.shape is not None
-        if type(frame) is ObjectContainer and frame.slot is None and frame.shape.extra == "forbid":
-            text = f"{{{quoted(frame.loc)}:{text}}}"
-            self._judged(frame, frame.firm, None, lambda: frame.shape.forbidding.validate_json(text))
-        elif type(frame) is ObjectContainer and frame.slot is not None and frame.slot.picks:
-            self._pick(frame, frame.slot.picks, from_json(text))
+    def _finish_value(self, text: str, raw: str | None = None) -> None:
+        """Validate a closed value that was not built incrementally, and store it in its container."""
+        container = self.container
+        plan = container.arriving
+        assert plan is not None
+        container.off_plan |= plan.container_plan is not None
+        if type(container) is ObjectContainer and container.slot is None and container.container_plan.extra == "forbid":
+            text = f"{{{quoted(container.loc)}:{text}}}"
+            self._guard(
+                container, container.fatal, None, lambda: container.container_plan.forbid_validator.validate_json(text)
+            )
+        elif type(container) is ObjectContainer and container.slot is not None and container.slot.part_slots:
+            self._validate_parts(container, container.slot.part_slots, from_json(text))
         else:
-            self._place(frame, node, text, raw)
-        frame.passed()
+            self._validate_field(container, plan, text, raw)
+        container.end_value()
 
-    def _place(self, frame: Container, node: FieldPlan, text: str, raw: str | None = None) -> None:
-        firm = frame.firm and frame.certain and node.firm
-        value = self._judged(frame, firm, node, lambda: self._read(frame, node, text))
-        if value is not _HELD:
-            frame.put(value)
+    def _validate_field(self, container: Container, plan: FieldPlan, text: str, raw: str | None = None) -> None:
+        fatal = container.fatal and container.certain and plan.fatal
+        value = self._guard(container, fatal, plan, lambda: self._read(container, plan, text))
+        if value is not _UNRESOLVED:
+            container.set_value(value)
             seen = raw is None or value != raw or type(value) is not str
-            self.records.append((frame, frame.key, SET if seen else SEALED, value))
+            self.records.append((container, container.key, SET if seen else SEALED, value))
 
-    def _pick(self, frame: ObjectContainer, picks: list[tuple[FieldSlot, Steps]], document: Any) -> None:
-        """Give the fields that are made of parts of one value their parts."""
-        for slot, path in picks:
-            part = followed(document, path)
+    def _validate_parts(
+        self, container: ObjectContainer, part_slots: list[tuple[FieldSlot, Steps]], document: Any
+    ) -> None:
+        """Validate the fields that are made of parts of one value."""
+        for slot, path in part_slots:
+            part = value_at_path(document, path)
             if part is not MISSING:
-                frame.choose(slot)
-                if frame.arriving is not None:
-                    self._place(frame, frame.arriving, json.dumps(part))
+                container.select(slot)
+                if container.arriving is not None:
+                    self._validate_field(container, container.arriving, json.dumps(part))
 
-    def _whole(self, frame: Container, end: int) -> Any:
-        """What a container has become now that it has closed."""
-        node, parent = frame.node, frame.parent
+    def _closed_container(self, container: Container, end: int) -> Any:
+        """Return the value of a container that has closed, or `_UNRESOLVED`."""
+        plan, parent = container.plan, container.parent
         assert parent is not None
-        if not frame.outer and not frame.odd and not frame.bad:
-            if node.trivial:
-                return frame.values
-            if node.build is not None:
-                with suppress(KeyError):  # a field did not come, which may be an error, or have a default
-                    return node.build(frame.values)
-        place = frame.outer[0] if frame.outer else node
-        from_text = frame.odd or node.wants_text or any(outer.whole for outer in frame.outer)
-        if frame.bad and not from_text:
-            parent.bad = True
-            return _HELD
+        if not container.unions and not container.off_plan and not container.invalid:
+            if plan.trivial:
+                return container.values
+            if plan.build is not None:
+                with suppress(KeyError):  # a missing field may be an error or have a default: Pydantic decides
+                    return plan.build(container.values)
+        place = container.unions[0] if container.unions else plan
+        from_text = (
+            container.off_plan or plan.validates_own_text or any(union.sees_raw_data for union in container.unions)
+        )
+        if container.invalid and not from_text:
+            parent.invalid = True
+            return _UNRESOLVED
 
-        def closed() -> Any:
+        def validate() -> Any:
             if not from_text:
                 with suppress(ValidationError):
-                    return self._assembled(frame, end)
-            return self._read(parent, place, self.kept.cut(frame.start, end))
+                    return self._assemble(container, end)
+            return self._read(parent, place, self.buffer.cut(container.start, end))
 
-        return self._judged(parent, parent.firm and parent.certain and place.firm, place, closed)
+        return self._guard(parent, parent.fatal and parent.certain and place.fatal, place, validate)
 
-    def _assembled(self, frame: Container, end: int) -> Any:
-        """The closed container, made of the values that have closed inside it."""
-        assert frame.parent is not None
-        text = self.kept.without(frame.start, end, frame.spans or [])
-        value = self._validated(frame.parent, frame.node, text, frame.taken, closing=True)
-        for outer in reversed(frame.outer):
-            if outer.judged or outer.shells:
-                value = self._validated(frame.parent, outer, "0", [value], closing=True)
+    def _assemble(self, container: Container, end: int) -> Any:
+        """Validate a closed container from the values that have closed inside it."""
+        assert container.parent is not None
+        text = self.buffer.without(container.start, end, container.spans or [])
+        value = self._validated(container.parent, container.plan, text, container.closed_values, closing=True)
+        for union in reversed(container.unions):
+            if union.has_validators or union.root_models:
+                value = self._validated(container.parent, union, "0", [value], closing=True)
         return value
 
-    def _read(self, frame: Container, node: FieldPlan, text: str) -> Any:
-        """The value at the key of a frame, from its own text, after the repair that a whole answer would get."""
-        return self._validated(frame, node, text, [], closing=False)
+    def _read(self, container: Container, plan: FieldPlan, text: str) -> Any:
+        """Validate the value at the key of a container from its own text, with the repairs that a whole answer gets."""
+        return self._validated(container, plan, text, [], closing=False)
 
-    def _validated(self, frame: Container, node: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Any:
-        company = frame.in_company(node, text, inner, closing=closing)
-        if company is not None:
-            _, validator, text, inner = company
+    def _validated(self, container: Container, plan: FieldPlan, text: str, inner: list[Any], *, closing: bool) -> Any:
+        field = container.with_prior_fields(plan, text, inner, closing=closing)
+        if field is not None:
+            name, validator, text, inner = field
         else:
-            validator = node.closing if closing else node.validator
-        token = taken.set(inner)
+            validator = plan.closing if closing else plan.validator
+        token = closed_values.set(inner)
         try:
             if closing:
                 value = validator.validate_json(text, context=self._context)
             else:
-                above = 0 if company is None else 1  # the field's name
-                value, repairs = decode_once(
-                    validator, text, self._context, is_strict=lambda loc: node.strictness.at(loc[above:])
+                above = 0 if field is None else 1  # the field's name
+                value, repairs = validate_json_text(
+                    validator, text, self._context, is_strict=lambda loc: plan.strictness.at(loc[above:])
                 )
-                frame.odd |= bool(repairs)
+                container.off_plan |= bool(repairs)
         finally:
-            taken.reset(token)
-        return value if company is None else value[0][company.name]
+            closed_values.reset(token)
+        return value if field is None else value[0][name]
 
-    def _judged(self, frame: Container, firm: bool, node: FieldPlan | None, validate: Callable[[], Any]) -> Any:
-        """What `validate` returns for the arriving value; `_HELD` when it fails and the end has to decide."""
+    def _guard(self, container: Container, fatal: bool, plan: FieldPlan | None, validate: Callable[[], Any]) -> Any:
+        """Return the result of `validate`, or `_UNRESOLVED` if it fails and the end of the text has to decide."""
         try:
             return validate()
         except ValidationError as error:
-            frame.bad = True
-            if firm and self._fail_fast:
-                named = node is None or frame.asks(node) is not None  # the error itself names the key
-                place = (*location(frame), *(() if named or frame.parent is None else (frame.loc,)))
-                self.error = located(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
+            container.invalid = True
+            if fatal and self._fail_fast:
+                named = plan is None or container.dependent_field(plan) is not None  # the error itself names the key
+                place = (*error_location(container), *(() if named or container.parent is None else (container.loc,)))
+                self.error = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
                 raise self.error from None
         except FieldNotReady:
-            frame.odd = True
-        except Exception:  # a validator of the user raised something of its own: the root will raise it again
-            frame.bad = True
-        return _HELD
+            container.off_plan = True
+        except Exception:  # the user's validator: validating the root will raise it again
+            container.invalid = True
+        return _UNRESOLVED

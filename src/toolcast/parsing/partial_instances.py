@@ -1,14 +1,14 @@
-"""Instances of a class that are only half there, and how they show themselves.
+"""Partial instances of models and dataclasses: their classes, `repr`, `model_dump`, equality and pickling.
 
-Strategy: for every class one subclass is made, once, that goes by the same name. Its instances are made without
-`__init__`, validators or `model_post_init`; their `__dict__` holds what has arrived and nothing else. What has not
-arrived is read from the subclass, which holds `None` for every field, and for every computed field, since those
-are for whole objects. So a snapshot costs one object, one dict and no call into the user's code, and whatever
-Pydantic builds on `__dict__` (iteration, `model_fields_set`, a surrounding model's dump) sees just what arrived.
+For every class one subclass with the same name is created, once. Its instances are made without `__init__`, validators
+or `model_post_init`; their `__dict__` contains the fields that have arrived and nothing else. Missing fields are read
+from the subclass, which has `None` for every field, and for every computed field, since those need whole objects. So a
+snapshot costs one object, one dict and no call into the user's code, and everything that Pydantic builds on `__dict__`
+(iteration, `model_fields_set`, the dump of a surrounding model) sees exactly the fields that arrived.
 
-`repr` and `model_dump` keep to that at every depth: closed models inside a partial are shown without defaults,
-computed fields and custom serializers too. A partial equals only a partial of the same class with the same
-fields; it can be copied and pickled.
+`repr` and `model_dump` follow this at every depth: complete models inside a partial one are also shown without
+defaults, computed fields and custom serializers. A partial instance equals only a partial instance of the same class
+with the same fields; it can be copied and pickled.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from .core_schemas import LISTS, MAPPINGS
 
 _DICT: Any = dict
 _TUPLE: Any = tuple
-new: Any = object.__new__
-assign: Any = object.__setattr__
+new_instance: Any = object.__new__
+set_attribute: Any = object.__setattr__
 
 
 class Partial:
-    """The mark and the manners of half-filled instances; first among the bases, so that they win."""
+    """The marker and the methods of partial instances; first among the bases, so that they take precedence."""
 
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
-        """Nothing: the user's `__init_subclass__` is not told of classes that are not theirs."""
+        """Skip the user's `__init_subclass__`, which must not see generated classes."""
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         shown = _repr_fields(type(self))
-        held = _values(self)
-        yield from ((name, _plain(held[name])) for name in shown if name in held)
-        yield from ((name, _plain(value)) for name, value in (_extra(self) or {}).items())
+        present = _values(self)
+        yield from ((name, _as_partial(present[name])) for name in shown if name in present)
+        yield from ((name, _as_partial(value)) for name, value in (_extra(self) or {}).items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__repr_args__())})"
@@ -56,11 +56,15 @@ class Partial:
     def __reduce__(self) -> tuple[Any, ...]:
         whole = type(self).__mro__[2]
         private = getattr(self, "__pydantic_private__", None)
-        return _revived, (whole, dict(_values(self)), _extra(self), private)
+        return _restore, (whole, dict(_values(self)), _extra(self), private)
 
 
 def is_partial(item: object) -> bool:
-    """Whether this model or dataclass instance is one that was still growing. `TypeError` for other things."""
+    """Return whether a model or dataclass instance is a partial one.
+
+    Raises:
+        TypeError: If `item` is neither a model nor a dataclass instance.
+    """
     if isinstance(item, Partial):
         return True
     if isinstance(item, BaseModel) or _is_dataclass(item):
@@ -70,7 +74,7 @@ def is_partial(item: object) -> bool:
 
 @lru_cache(maxsize=1024)
 def partial_class(cls: type) -> type:
-    """The subclass whose instances are the half-filled ones of a model or dataclass."""
+    """Return the subclass for partial instances of a model or dataclass."""
     namespace: dict[str, Any] = {
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
@@ -81,62 +85,61 @@ def partial_class(cls: type) -> type:
     meta = cast("Any", type(cls))
     if not issubclass(cls, BaseModel):
         return cast("type", meta(cls.__name__, (Partial, cls), namespace))
-    # Past Pydantic's metaclass, which would compile the class again, but not past the one that keeps
-    # isinstance() right.
+    # Bypasses Pydantic's metaclass, which would compile the class again, but not ABCMeta, which isinstance() needs.
     return cast("type", ABCMeta.__new__(meta, cls.__name__, (Partial, cls), namespace | _model_namespace(cls)))
 
 
 def is_bare(cls: type) -> bool:
-    """Whether the values of its fields are all that an instance of this model or dataclass holds."""
+    """Return whether an instance of this model or dataclass has no state besides its fields."""
     keeps_extra = getattr(cls, "model_config", {}).get("extra") == "allow"
     return not (issubclass(cls, BaseModel) and (keeps_extra or getattr(cls, "__private_attributes__", {})))
 
 
-def dresser(cls: type) -> Callable[..., Any]:
-    """A function that makes a snapshot of the values (a dict it may keep) and the extra ones, if any."""
+def instance_factory(cls: type) -> Callable[..., Any]:
+    """Return a function that makes a partial instance of the values (a dict it may keep) and the extra ones, if any."""
     private: Mapping[str, Any] = getattr(cls, "__private_attributes__", {})
     keeps_extra = getattr(cls, "model_config", {}).get("extra") == "allow"
 
-    def dressed(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
-        item = new(cls)
-        assign(item, "__dict__", values)
+    def finish(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
+        item = new_instance(cls)
+        set_attribute(item, "__dict__", values)
         return item
 
-    def dressed_well(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
-        item = dressed(values)
+    def make_full(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
+        item = finish(values)
         if keeps_extra:
-            assign(item, "__pydantic_extra__", extra or {})
+            set_attribute(item, "__pydantic_extra__", extra or {})
         if private:
-            assign(item, "__pydantic_private__", _private_defaults(private))
+            set_attribute(item, "__pydantic_private__", _private_defaults(private))
         return item
 
-    return dressed if is_bare(cls) else dressed_well
+    return finish if is_bare(cls) else make_full
 
 
-def builder(cls: type[BaseModel], names: Collection[str]) -> Callable[[dict[str, Any]], Any]:
-    """A function that makes the whole instance, as Pydantic does, of valid values for all of these fields.
+def model_builder(cls: type[BaseModel], names: Collection[str]) -> Callable[[dict[str, Any]], Any]:
+    """Return a function that makes the complete instance from valid values of all fields, as Pydantic does.
 
-    It raises KeyError where one is missing.
+    The function raises `KeyError` if a value is missing.
     """
 
-    def built(values: dict[str, Any]) -> Any:
-        item = new(cls)
-        assign(item, "__dict__", {name: values[name] for name in names})
-        assign(item, "__pydantic_fields_set__", set(names))
-        assign(item, "__pydantic_extra__", None)
-        assign(item, "__pydantic_private__", None)
+    def build(values: dict[str, Any]) -> Any:
+        item = new_instance(cls)
+        set_attribute(item, "__dict__", {name: values[name] for name in names})
+        set_attribute(item, "__pydantic_fields_set__", set(names))
+        set_attribute(item, "__pydantic_extra__", None)
+        set_attribute(item, "__pydantic_private__", None)
         return item
 
-    return built
+    return build
 
 
-Shells = tuple[Callable[..., Any], ...]
-"""What makes the root models around a value, half-filled ones, the outermost first."""
+RootModelFactories = tuple[Callable[..., Any], ...]
+"""The factories of the partial root models around a value, outermost first."""
 
 
-def shelled(value: Any, shells: Shells) -> Any:
-    """The value in its root models."""
-    for shell in reversed(shells):
+def wrap_in_root_models(value: Any, root_models: RootModelFactories) -> Any:
+    """Return the value inside its root models."""
+    for shell in reversed(root_models):
         value = shell({"root": value})
     return value
 
@@ -150,16 +153,16 @@ def _private_default(attribute: Any) -> Any:
     if attribute.default_factory is None:
         return deepcopy(attribute.default)
     if getattr(attribute, "default_factory_takes_validated_data", False):
-        return None  # it asks for a whole object
+        return None  # the factory needs a complete object
     return attribute.default_factory()
 
 
 def _ignore(item: Any, value: Any) -> None:
-    """Pydantic sets these attributes when it copies; here they follow from the others."""
+    """Ignore an assignment: Pydantic sets these attributes when it copies, but here they are computed."""
 
 
 def _model_namespace(cls: type[BaseModel]) -> dict[str, Any]:
-    """What a partial model answers where Pydantic asks for the state of an instance."""
+    """Return the attributes of a partial model that Pydantic reads as the state of an instance."""
     nothing = property(lambda item: None, _ignore)
     namespace: dict[str, Any] = {
         "__slots__": (),
@@ -178,7 +181,7 @@ def _fields_set(item: Any) -> set[str]:
 
 
 def _fields(cls: Any) -> Mapping[str, Any]:
-    """The fields of a model or dataclass by name, in the order of their definition."""
+    """Return the fields of a model or dataclass by name, in the order of their definition."""
     known: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
     if issubclass(cls, BaseModel):
         return known
@@ -202,30 +205,30 @@ def _is_dataclass(item: object) -> TypeGuard[Any]:
     return dataclasses.is_dataclass(item) and not isinstance(item, type)
 
 
-def _revived(whole: type, values: dict[str, Any], extra: Any, private: Any) -> Any:
-    item = dresser(partial_class(whole))(values, extra)
+def _restore(whole: type, values: dict[str, Any], extra: Any, private: Any) -> Any:
+    item = instance_factory(partial_class(whole))(values, extra)
     if private is not None:
-        assign(item, "__pydantic_private__", private)
+        set_attribute(item, "__pydantic_private__", private)
     return item
 
 
-def _plain(value: Any) -> Any:
-    """The value with every whole model in it turned into a partial of what was set."""
+def _as_partial(value: Any) -> Any:
+    """Return the value with every complete model in it converted to a partial one with the fields that were set."""
     cls: Any = value.__class__
     if isinstance(value, Partial):
         return value
     if isinstance(value, BaseModel):
         known = value.model_fields_set
         values = {name: part for name, part in value.__dict__.items() if name in known}
-        return dresser(partial_class(cls))(values, value.__pydantic_extra__)
+        return instance_factory(partial_class(cls))(values, value.__pydantic_extra__)
     if _is_dataclass(value):
         values = {name: getattr(value, name) for name in _fields(cls) if hasattr(value, name)}
-        return dresser(partial_class(cls))(values)
-    return _mapped(value, lambda part, _: _plain(part))
+        return instance_factory(partial_class(cls))(values)
+    return _map_parts(value, lambda part, _: _as_partial(part))
 
 
-def _mapped(value: Any, change: Callable[[Any, Any], Any]) -> Any:
-    """A copy of a list, tuple or dict with every part changed; other values as they are."""
+def _map_parts(value: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """Return a copy of a list, tuple or dict with every part changed; other values unchanged."""
     if isinstance(value, _DICT):
         return {key: change(part, key) for key, part in value.items()}
     if isinstance(value, LISTS):
@@ -237,7 +240,7 @@ def _mapped(value: Any, change: Callable[[Any, Any], Any]) -> Any:
 
 
 def _serializer(cls: type[BaseModel]) -> SchemaSerializer:
-    """What `model_dump` of a partial calls: a tree of what arrived, whose leaves Pydantic turns into JSON."""
+    """Return the serializer of a partial model: it builds a tree of plain values, whose leaves Pydantic encodes."""
     config: Any = {key: value for key, value in cls.model_config.items() if key.startswith("ser_json")}
     function = core_schema.plain_serializer_function_ser_schema(_dump, info_arg=True)
     return SchemaSerializer(core_schema.any_schema(serialization=function), config)
@@ -248,30 +251,32 @@ def _dump(item: Any, info: core_schema.SerializationInfo) -> Any:
 
 
 class _Dump:
-    """One call of `model_dump`: the options, applied at every depth."""
+    """One call of `model_dump`, with its options applied at every depth."""
 
     def __init__(self, info: core_schema.SerializationInfo) -> None:
         self.info = info
 
     def value(self, value: Any, include: Any, exclude: Any) -> Any:
-        value = _plain(value) if isinstance(value, BaseModel) else value
+        value = _as_partial(value) if isinstance(value, BaseModel) else value
         if isinstance(value, RootModel):
             return self.value(value.__dict__.get("root"), include, exclude)
         if isinstance(value, BaseModel) or _is_dataclass(value):
             return self._object(value, include, exclude)
         if not isinstance(value, (_DICT, *LISTS)):
             return value
-        parts = {place: self.value(*inside) for place, *inside in _kept(value, include, exclude)}
+        parts = {place: self.value(*inside) for place, *inside in _selected(value, include, exclude)}
         if isinstance(value, _DICT):
             return parts
         return tuple(parts.values()) if isinstance(value, _TUPLE) else list(parts.values())
 
     def _object(self, item: Any, include: Any, exclude: Any) -> dict[str, Any]:
         fields = _fields(item.__class__)
-        held = {name: getattr(item, name) for name in fields if not isinstance(item, Partial) or name in item.__dict__}
-        held |= _extra(item) or {}
+        present = {
+            name: getattr(item, name) for name in fields if not isinstance(item, Partial) or name in item.__dict__
+        }
+        present |= _extra(item) or {}
         dumped: dict[str, Any] = {}
-        for name, value, *inside in _kept(held, include, exclude):
+        for name, value, *inside in _selected(present, include, exclude):
             field = fields.get(name)
             if not self._omitted(field, value):
                 dumped[self._alias(item, field) or name] = self.value(value, *inside)
@@ -289,8 +294,8 @@ class _Dump:
         return getattr(field, "serialization_alias", None) if by_alias else None
 
 
-def _kept(parts: Any, include: Any, exclude: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """The parts that `include` and `exclude` let through: place, part, and what they say of its inside."""
+def _selected(parts: Any, include: Any, exclude: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Yield key, part and inner include and exclude of the parts that `include` and `exclude` select."""
     size = 0 if isinstance(parts, _DICT) else len(parts)
     for place, part in parts.items() if isinstance(parts, _DICT) else enumerate(parts):
         inner, outer = _within(include, place, size), _within(exclude, place, size)
@@ -299,9 +304,9 @@ def _kept(parts: Any, include: Any, exclude: Any) -> Iterator[tuple[Any, Any, An
 
 
 def _within(choice: Any, place: Any, size: int) -> Any:
-    """What an include or exclude says of one place: None (nothing), True (all of it), or a choice inside of it.
+    """Return the include or exclude of one place: None (nothing), True (all of it), or a selection inside it.
 
-    `size` is the length of a list, whose places can also be counted from its end.
+    `size` is the length of a list, whose places may also be counted from its end.
     """
     if choice is None:
         return None

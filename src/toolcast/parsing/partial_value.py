@@ -1,12 +1,12 @@
-"""Half-filled values: JSON that is still arriving goes in, growing instances of a type come out.
+"""Partial values: push JSON text in chunks, read typed snapshots of the value so far.
 
-Strategy: the changes of a `JSONStream` walk (walking.py) the plan of the type (plans.py) over the frames of the open
-containers (frames.py). What closes is validated from its own JSON text and put into the frame around it. What is
-open costs nothing until somebody looks: `value` copies the open path, the rest is worked out from the records of
-the last feed. So a feed costs what its own text asks for, however much came before.
+A `JSONStream` turns the text into changes, and a `PartialBuilder` applies them to the open containers according to the
+plan of the type. A closed value is validated from its own JSON text and stored in its container. Open values cost
+nothing until they are read: `value` copies the open path, and everything else is computed from the records of the last
+feed. So the cost of a feed depends on its own text only.
 
-Rules: the root is never validated here; the caller does that from the whole text, as a call that was not streamed
-would. Broken JSON stops the snapshots, not the text.
+The root is never validated here; the caller validates the whole text, as for a call that is not streamed. Broken JSON
+stops the snapshots, but not the collecting of the text.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .path_changes import (
     changed,
     closed_items,
     field_state,
+    hide_records,
     new_text,
     path_changes,
-    sifted,
 )
 from .type_plan import FieldPlan, plan_for
 
@@ -39,35 +39,46 @@ __all__ = ["MISSING", "Done", "FieldState", "NotNull", "PartialValue", "Path", "
 
 
 class PartialValue:
-    """A value of a plan's type that grows with every piece of its JSON text.
+    """A value that grows with every chunk of its JSON text.
 
-    `wrapped`: the text is `{"value": ...}`, and everything here is of what is inside. `fail_fast`: `feed` raises
-    pydantic's `ValidationError` as soon as a closed value cannot validate. `context` is for the user's validators.
-    `broken` is the syntax error that stopped the snapshots, if there was one.
+    Args:
+        plan: The plan of its type, from `plan_for`.
+        wrapped: The text is `{"value": ...}`; paths and snapshots are those of the inner value.
+        fail_fast: `feed` raises pydantic's `ValidationError` as soon as a closed value cannot validate.
+        context: Passed to the user's validators.
+
+    Attributes:
+        broken: The syntax error that stopped the snapshots, or None.
+        buffer: The text so far.
+        shown: The records of the last feed that changed anything visible.
     """
 
     def __init__(self, plan: FieldPlan, *, wrapped: bool = False, fail_fast: bool = True, context: Any = None) -> None:
         self.broken: JSONStreamError | None = None
         self._json = JSONStream()
-        self._walk = PartialBuilder(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
-        self.kept: TextBuffer = self._walk.kept  # all of the text so far
-        self._fresh = self.kept.fresh
-        self.shown: list[Record] = []  # of the last feed that changed something visible
-        self._held: Container | None = None  # the outermost object that is held back for a NotNull field
+        self._builder = PartialBuilder(plan, wrapped=wrapped, fail_fast=fail_fast, context=context)
+        self.buffer: TextBuffer = self._builder.buffer  # shared with the accumulator of the response
+        self._new_chunks = self.buffer.fresh
+        self.shown: list[Record] = []  # records of the last feed that changed anything visible
+        self._hidden: Container | None = None  # the outermost object hidden by a NotNull field
         self._value: Any = MISSING
         self._stale = False
 
     def feed(self, text: str) -> bool:
-        """Whether the next piece of the text changed anything visible. Raises `ValidationError`: see `fail_fast`."""
-        walk, fresh = self._walk, self._fresh
+        """Add the next chunk of the text; return whether anything visible changed.
+
+        Raises:
+            pydantic.ValidationError: With `fail_fast`, if a closed value does not validate.
+        """
+        builder, fresh = self._builder, self._new_chunks
         fresh.append(text)
         if len(fresh) >= JOIN_THRESHOLD:
-            self.kept.join()
+            self.buffer.join()
         if self.broken is not None:
             return False
-        if walk.error is not None:
-            raise walk.error
-        walk.records = []
+        if builder.error is not None:
+            raise builder.error
+        builder.records = []
         try:
             changes = self._json.feed(text)
         except JSONStreamError as error:
@@ -77,77 +88,81 @@ class PartialValue:
             return False
         visible = False
         try:
-            walk.take(changes)
+            builder.apply(changes)
         finally:
-            if walk.records:
-                visible = self._notice()
+            if builder.records:
+                visible = self._has_visible_change()
         return visible
 
     def close(self) -> bool:
-        """End the text; whether that changed anything visible. `JSONStreamError` if it is not complete JSON."""
+        """End the text; return whether that changed anything visible.
+
+        Raises:
+            JSONStreamError: If the text is not complete JSON.
+        """
         if self.broken is not None:
             raise self.broken
-        self._walk.records = []
+        self._builder.records = []
         try:
             changes = self._json.close()
         except JSONStreamError as error:
             self.broken = error
             raise
-        self._walk.take(changes)
-        return self._notice()
+        self._builder.apply(changes)
+        return self._has_visible_change()
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the text is one whole JSON value."""
+        """True if the text is one whole JSON value."""
         return self.broken is None and self._json.done
 
     @property
     def text(self) -> str:
-        """All of the text so far."""
-        return self.kept.whole()
+        """The text so far."""
+        return self.buffer.whole()
 
     @property
     def value(self) -> Any:
-        """The newest snapshot, which no later text will change; `MISSING` before there is one."""
+        """The latest snapshot, which no later text changes; `MISSING` before the first."""
         if self._stale:
             self._stale = False
-            walk = self._walk
-            walk.flush()
-            frame, value = walk.frame, MISSING
-            while frame.parent is not None:
-                value = frame.show(value)
-                frame = frame.parent
-            self._value = frame.values.get(frame.key, value)
+            builder = self._builder
+            builder.flush()
+            container, value = builder.container, MISSING
+            while container.parent is not None:
+                value = container.snapshot(value)
+                container = container.parent
+            self._value = container.values.get(container.key, value)
         return self._value
 
-    def _notice(self) -> bool:
-        """Whether anything visible changed since the records were emptied."""
-        walk = self._walk
-        if walk.awaiting or self._held is not None:
-            self._sift()
-        for record in walk.records:
+    def _has_visible_change(self) -> bool:
+        """Return whether anything visible changed since the records were cleared."""
+        builder = self._builder
+        if builder.open_not_null or self._hidden is not None:
+            self._hide_unfinished()
+        for record in builder.records:
             if record[2] <= SET:
-                self.shown = walk.records
+                self.shown = builder.records
                 self._stale = True
                 return True
         return False
 
-    def _sift(self) -> None:
-        """Take out of sight what happened in an object that waits for a field, until the field is there."""
-        walk = self._walk
-        walk.flush()
-        looks: dict[Container, Any] = {}
-        frame, value, held = walk.frame, MISSING, None
-        while frame.parent is not None:
-            looks[frame] = value = frame.show(value)
-            held = frame if value is MISSING else held
-            frame = frame.parent
-        before, self._held = self._held, held
-        for hidden in (held, before):
-            if hidden is not None and hidden in looks:
-                walk.records = sifted(walk.records, hidden)
-        if before is not None and before.parent is not None and looks.get(before, MISSING) is not MISSING:
-            walk.records.append((before.parent, before.place, OPENED, looks[before]))
+    def _hide_unfinished(self) -> None:
+        """Hide the changes inside an object with a missing NotNull field until the field arrives."""
+        builder = self._builder
+        builder.flush()
+        snapshots: dict[Container, Any] = {}
+        container, value, hidden_container = builder.container, MISSING, None
+        while container.parent is not None:
+            snapshots[container] = value = container.snapshot(value)
+            hidden_container = container if value is MISSING else hidden_container
+            container = container.parent
+        before, self._hidden = self._hidden, hidden_container
+        for hidden in (hidden_container, before):
+            if hidden is not None and hidden in snapshots:
+                builder.records = hide_records(builder.records, hidden)
+        if before is not None and before.parent is not None and snapshots.get(before, MISSING) is not MISSING:
+            builder.records.append((before.parent, before.parent_key, OPENED, snapshots[before]))
 
     @property
     def changed(self) -> tuple[Path, ...]:
@@ -155,17 +170,17 @@ class PartialValue:
         return changed(self.shown)
 
     def changes(self) -> list[PathChange]:
-        """What that feed changed, in order; applied one after the other, they rebuild the value."""
+        """Return the changes of that feed in order; applied one after the other, they rebuild the value."""
         return list(path_changes(self.shown))
 
     def closed_items(self, path: Path = ()) -> list[Any]:
-        """The elements of the list at `path` that closed in the last feed, validated."""
-        return closed_items(self._walk.records, path)
+        """Return the validated elements of the list at `path` that closed in the last feed."""
+        return closed_items(self._builder.records, path)
 
     def new_text(self, path: Path = ()) -> str:
-        """What the last feed added to the string at `path`."""
-        return new_text(self._walk.records, path)
+        """Return the text that the last feed added to the string at `path`."""
+        return new_text(self._builder.records, path)
 
     def field_state(self, path: Path) -> FieldState:
-        """`pending`: nothing of it is there; `growing`: it has begun; `done`: it has closed."""
-        return field_state(self._walk.frame, self._walk.busy, path)
+        """Return `pending` (not begun), `growing` (begun) or `done` (closed)."""
+        return field_state(self._builder.container, self._builder.busy, path)

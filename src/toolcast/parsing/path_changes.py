@@ -1,7 +1,7 @@
-"""What a feed did, as records, and what can be told from them: paths, items, new text. And the text itself.
+"""Change records of a partial value, and the paths, items, text and error locations derived from them.
 
-A record is a plain tuple `(frame, key, kind, value)`, made for every change of a growing value whether or not
-anybody asks; everything else here is worked out when somebody does.
+A record is a plain tuple `(container, key, kind, value)`, appended for every change of a partial value; everything else
+here is computed on demand.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..text_buffer import TextBuffer
 from .container_stack import MISSING, Container
 from .core_schemas import LISTS, MAPPINGS
 
-OPENED: Final = 0  # a container or a string is there, with nothing in it
+OPENED: Final = 0  # a container or a string has opened, still empty
 GROWN: Final = 1  # more text of an open string
-SET: Final = 2  # a value has closed, and shows for the first time or otherwise than before
-SEALED: Final = 3  # a value has closed and looks as before
-UNSEEN: Final = 4  # more text of a string that does not show
-HIDDEN: Final = 5  # what has opened does not show
+SET: Final = 2  # a value has closed, and is new or differs from what was shown
+SEALED: Final = 3  # a value has closed, and equals what was shown
+UNSEEN: Final = 4  # more text of a string that is not shown
+HIDDEN: Final = 5  # a container or a string that is not shown has opened
 _OUT_OF_SIGHT = {OPENED: HIDDEN, GROWN: UNSEEN, SET: SEALED, SEALED: SEALED, UNSEEN: UNSEEN, HIDDEN: HIDDEN}
 
 Record = tuple[Container, Any, int, Any]
@@ -35,7 +35,7 @@ FieldState = Literal["pending", "growing", "done"]
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """One visible change: set the place at `path` to `value`, or append the text `value` to the string there."""
+    """One visible change: set `path` to `value`, or append the text `value` to the string there."""
 
     path: Path
     kind: Literal["set", "text"]
@@ -43,18 +43,18 @@ class PathChange:
 
 
 def steps_of(path: Path) -> Steps:
-    """A path as strings, one for each step; the root is the empty path."""
+    """Return a path as a tuple of strings, one for each step; the root is the empty tuple."""
     if isinstance(path, str):
         return tuple(path.split(".")) if path else ()
     return tuple(map(str, path))
 
 
-def path_of(frame: Container, key: Any) -> Steps:
-    """The way from the root to a key of a frame."""
+def path_of(container: Container, key: Any) -> Steps:
+    """Return the path from the root to a key of a container."""
     steps: list[Any] = []
-    while frame.parent is not None:
+    while container.parent is not None:
         steps.append(key)
-        key, frame = frame.place, frame.parent
+        key, container = container.parent_key, container.parent
     return tuple(reversed(steps))
 
 
@@ -65,77 +65,80 @@ def _public(steps: Steps) -> Path:
 
 
 def changed(records: Iterable[Record]) -> tuple[Path, ...]:
-    """The paths of what changed visibly, each once."""
-    places = dict.fromkeys((frame, key) for frame, key, kind, _ in records if kind <= SET)
-    return tuple(dict.fromkeys(_public(path_of(frame, key)) for frame, key in places))
+    """Return the paths that changed visibly, each once."""
+    places = dict.fromkeys((container, key) for container, key, kind, _ in records if kind <= SET)
+    return tuple(dict.fromkeys(_public(path_of(container, key)) for container, key in places))
 
 
 def path_changes(records: Iterable[Record]) -> Iterator[PathChange]:
-    """What changed visibly, in order; applied one after the other they rebuild the value."""
-    for frame, key, kind, value in records:
+    """Yield the visible changes in order; applied one after the other, they rebuild the value."""
+    for container, key, kind, value in records:
         if kind <= SET:
-            yield PathChange(_public(path_of(frame, key)), "text" if kind == GROWN else "set", value)
+            yield PathChange(_public(path_of(container, key)), "text" if kind == GROWN else "set", value)
 
 
 def closed_items(records: Iterable[Record], path: Path) -> list[Any]:
-    """The elements of the list at `path` that have closed, validated."""
+    """Return the validated elements of the list at `path` that have closed."""
     steps = steps_of(path)
     return [
         value
-        for frame, key, kind, value in records
-        if kind in (SET, SEALED) and type(frame.values) is list and _is_at(frame, key, (*steps, str(key)))
+        for container, key, kind, value in records
+        if kind in (SET, SEALED) and type(container.values) is list and _is_at(container, key, (*steps, str(key)))
     ]
 
 
 def new_text(records: Iterable[Record], path: Path) -> str:
-    """What was added to the string at `path`."""
+    """Return the text added to the string at `path`."""
     steps = steps_of(path)
     return "".join(
-        value for frame, key, kind, value in records if kind in (GROWN, UNSEEN) and _is_at(frame, key, steps)
+        value for container, key, kind, value in records if kind in (GROWN, UNSEEN) and _is_at(container, key, steps)
     )
 
 
-def _is_at(frame: Container, key: Any, steps: Steps) -> bool:
-    return tuple(map(str, path_of(frame, key))) == steps
+def _is_at(container: Container, key: Any, steps: Steps) -> bool:
+    return tuple(map(str, path_of(container, key))) == steps
 
 
-def sifted(records: list[Record], held: Container) -> list[Record]:
-    """The records when `held` does not show: what happened in it is kept, out of sight."""
-    return [_unseen(record) if _inside(record, held) else record for record in records]
+def hide_records(records: list[Record], hidden_container: Container) -> list[Record]:
+    """Return the records with the changes inside `hidden_container` marked as not visible."""
+    return [_out_of_sight(record) if _inside(record, hidden_container) else record for record in records]
 
 
-def _unseen(record: Record) -> Record:
-    frame, key, kind, value = record
-    return frame, key, _OUT_OF_SIGHT[kind], value
+def _out_of_sight(record: Record) -> Record:
+    container, key, kind, value = record
+    return container, key, _OUT_OF_SIGHT[kind], value
 
 
 def _inside(record: Record, outer: Container) -> bool:
-    frame: Container | None = record[0]
-    if frame is outer.parent and record[1] == outer.place and record[2] == OPENED:
+    container: Container | None = record[0]
+    if container is outer.parent and record[1] == outer.parent_key and record[2] == OPENED:
         return True
-    while frame is not None and frame is not outer:
-        frame = frame.parent
-    return frame is outer
+    while container is not None and container is not outer:
+        container = container.parent
+    return container is outer
 
 
 def field_state(innermost: Container, busy: bool, path: Path) -> FieldState:
-    """The state of the field at `path`. `busy`: the value that the innermost frame waits for has begun."""
-    frames = [innermost]
-    while frames[-1].parent is not None:
-        frames.append(frames[-1].parent)
+    """Return the state of the field at `path`.
+
+    `busy` is True if the value that the innermost container waits for has begun.
+    """
+    containers = [innermost]
+    while containers[-1].parent is not None:
+        containers.append(containers[-1].parent)
     steps = ("value", *steps_of(path))
-    frame = frames.pop()
-    while frames and steps and str(frames[-1].place) == steps[0]:  # along the open path
-        frame, steps = frames.pop(), steps[1:]
+    container = containers.pop()
+    while containers and steps and str(containers[-1].parent_key) == steps[0]:  # along the open path
+        container, steps = containers.pop(), steps[1:]
     if not steps:
         return "growing"
-    if busy and not frames and str(frame.key) == steps[0]:
+    if busy and not containers and str(container.key) == steps[0]:
         return "pending" if steps[1:] else "growing"
-    return "pending" if followed(frame, steps) is MISSING else "done"
+    return "pending" if value_at_path(container, steps) is MISSING else "done"
 
 
-def followed(value: Any, steps: Steps) -> Any:
-    """What stands at a path inside a value; `MISSING` if nothing does."""
+def value_at_path(value: Any, steps: Steps) -> Any:
+    """Return the value at a path inside `value`; `MISSING` if there is none."""
     for step in steps:
         parts = _parts(value)
         if isinstance(parts, MAPPINGS):
@@ -146,9 +149,9 @@ def followed(value: Any, steps: Steps) -> Any:
 
 
 def _parts(value: Any) -> Any:
-    """What is inside a value, by its keys or places."""
+    """Return the parts of a value by key or index."""
     if isinstance(value, Container):
-        return value.values if isinstance(value.values, LISTS) else {**value.values, **value.extra()}
+        return value.values if isinstance(value.values, LISTS) else {**value.values, **value.extra_values()}
     while isinstance(value, RootModel):
         value = value.__dict__.get("root")
     if isinstance(value, BaseModel):
@@ -158,17 +161,17 @@ def _parts(value: Any) -> Any:
     return getattr(value, "__dict__", {})
 
 
-def location(frame: Container) -> Steps:
-    """How Pydantic calls the place of a frame in the location of an error: keys as they came, and tags."""
+def error_location(container: Container) -> Steps:
+    """Return the location of a container as Pydantic reports it: keys as received, and tags."""
     steps: list[Any] = []
-    while frame.parent is not None:
-        steps = [frame.parent.loc, *frame.tags, *steps]
-        frame = frame.parent
+    while container.parent is not None:
+        steps = [container.parent.loc, *container.tags, *steps]
+        container = container.parent
     return tuple(steps[1:])
 
 
-def located(error: ValidationError, prefix: Steps, title: str, *, hide_input: bool = False) -> ValidationError:
-    """Return the error as the root would have given it: under its title, with the whole way to the place."""
+def relocate_error(error: ValidationError, prefix: Steps, title: str, *, hide_input: bool = False) -> ValidationError:
+    """Return the error as validating the root would raise it: with its title and the full location."""
     details: list[InitErrorDetails] = []
     for line in error.errors(include_url=False):
         detail = InitErrorDetails(type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"])
@@ -181,14 +184,14 @@ def located(error: ValidationError, prefix: Steps, title: str, *, hide_input: bo
 def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
     kind: Any = line["type"]
     message: Any = line["msg"]
-    with suppress(KeyError):  # a type of error that the user's validator made up
+    with suppress(KeyError):  # an error type that the user's validator defined
         PydanticKnownError(kind, line.get("ctx"))
         return line["type"]
     return PydanticCustomError(kind, message, line.get("ctx"))
 
 
-class Text(TextBuffer):
-    """All that was fed, from which any part can be cut at the cost of that part."""
+class SliceableText(TextBuffer):
+    """A text buffer that can return any slice of the text at a cost linear in the slice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +202,7 @@ class Text(TextBuffer):
         self._ends.append(self._ends[-1] + len(self.blocks[-1]))
 
     def cut(self, start: int, end: int) -> str:
-        """The characters from `start` to `end`."""
+        """Return the characters from `start` to `end`."""
         if self.fresh:
             self.join()
         ends = self._ends
@@ -208,7 +211,7 @@ class Text(TextBuffer):
         return "".join(self.blocks[first:last])[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
-        """The same, with the number of each span in its place."""
+        """Return the characters from `start` to `end`, with each span replaced by its number."""
         parts: list[str] = []
         for number, (first, last) in enumerate(spans):
             parts.append(self.cut(start, first))

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..events import ChatResponse, StopReason
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
-from ..parsing.arguments import is_no_json, is_prose
+from ..parsing.arguments import is_invalid_json, is_prose
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 
@@ -132,7 +132,7 @@ class ResponseValidator:
         if len(read) == 1:
             return read[0]
         # Which of several tools was meant is not known; only what is no JSON fits none of them.
-        named = errors if len(self.tools) == 1 else [error for error in errors if is_no_json(_cause(error))]
+        named = errors if len(self.tools) == 1 else [error for error in errors if is_invalid_json(_cause(error))]
         error = named[0] if named else None
         raise _located(_no_call(response, error, self.hides_input), response) from error
 

@@ -306,7 +306,7 @@ class StructuredStream:
             self.fed = growing
             if type(event) is ToolCallDelta and not self.trace.observed:
                 self._lane = DeltaFastPath(event.id, growing)
-                self._folded.share(event.id, growing.kept)
+                self._folded.share(event.id, growing.buffer)
         if self.trace.observed and type(event) not in OURS:
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
             if not shows:

@@ -31,7 +31,7 @@ from ..errors import OutputTypeError, ValidationError
 from ..json_text import json_text
 from ..messages import ImagePart, ToolResultPart
 from ..parsing import arguments as parsing
-from ..parsing.path_changes import located
+from ..parsing.path_changes import relocate_error
 from ..providers.base import ToolSpec, legal_name
 from .context import ToolContext
 from .options import ToolChanges, check, path_arguments
@@ -221,7 +221,7 @@ class CallableTool:
     def unfit(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
         """Return the error for the arguments `text`, which do not fit; `note` is put at the end of its message."""
         if self.hides_input:
-            error = located(error, (), error.title, hide_input=True)
+            error = relocate_error(error, (), error.title, hide_input=True)
         words = unfit(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(words + note, tool_name=self.name, arguments=text)
         failure.__cause__ = error
@@ -407,7 +407,7 @@ class _Values:
         }
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
-        values, repairs = parsing.read(self._validator, text, context=context)
+        values, repairs = parsing.parse_json(self._validator, text, context=context)
         return BoundCall((), values), repairs
 
     def dump(self, value: Any) -> str:

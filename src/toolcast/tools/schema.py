@@ -35,10 +35,17 @@ from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from ..errors import OutputTypeError
 from ..json_text import json_text
-from ..list_types import ALIASES, as_lists, explain_lazy
 from ..parsing import arguments as parsing
-from ..parsing.core_schemas import CAN_SKIP_PREBUILT, Strictness, hides_input, listed, sourced, without_prebuilt
+from ..parsing.core_schemas import (
+    CAN_SKIP_PREBUILT,
+    Strictness,
+    generators_to_lists,
+    hides_input,
+    split_definitions,
+    without_prebuilt,
+)
 from ..providers.base import legal_name
+from .list_types import ALIASES, as_lists, explain_lazy
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -128,7 +135,7 @@ class TypeValidator:
     def __init__(self, schema: Any, validator: Any, owner: object, explain: Callable[[bool], str | None]) -> None:
         self.validator: SchemaValidator = validator
         self._schema = schema
-        changed = listed(schema)
+        changed = generators_to_lists(schema)
         if changed is not schema:
             if (why := explain(not CAN_SKIP_PREBUILT)) is not None:
                 raise unusable(owner, why)
@@ -141,11 +148,11 @@ class TypeValidator:
 
     @cached_property
     def _strictness(self) -> Strictness:
-        return Strictness(*sourced(self._schema))
+        return Strictness(*split_definitions(self._schema))
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
         """Return the value in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
-        return parsing.read(self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc))
+        return parsing.parse_json(self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc))
 
 
 def schema_for(type_form: Any) -> Schema:

@@ -24,9 +24,9 @@ from typing_extensions import Doc, TypedDict
 
 from ..async_support.callbacks import Function, innermost
 from ..json_text import json_text
-from ..list_types import as_lists, explain_lazy
 from .context import ToolContext
 from .docstring import Docstring, parse
+from .list_types import as_lists, explain_lazy
 from .schema import Schema, ToolSchema, TypeValidator, enclosing_locals, tidy, unusable
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
-from toolcast.parsing.lenient_json import lenient
+from toolcast.parsing.lenient_json import parse_lenient
 from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
 from toolcast.providers.tool_calls.json_text import Form, form_of
 from toolcast.providers.tool_calls.prompted import PromptedCalls, prompted
@@ -139,7 +139,7 @@ def test_a_call_of_no_tool_is_one(text: str) -> None:
 def test_what_was_read_is_mended_later() -> None:
     done = events("It is {'a': 1,}. Bye")[-1]
     assert isinstance(done, ToolCallDone)
-    mended = lenient(done.arguments)
+    mended = parse_lenient(done.arguments)
     assert mended is not None and json.loads(mended.text) == {"a": 1}
 
 

@@ -60,7 +60,7 @@ class Arguments:
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
         """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
-        values, repairs = parsing.read(self._validator, text, context=context)
+        values, repairs = parsing.parse_json(self._validator, text, context=context)
         return BoundCall((), values), repairs
 
     def dump(self, value: Any) -> str:

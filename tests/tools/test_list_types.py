@@ -20,12 +20,12 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError, list_types
-from toolcast.list_types import as_lists, explain_lazy
+from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError
 from toolcast.parsing import core_schemas
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import schema
+from toolcast.tools import list_types, schema
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.list_types import as_lists, explain_lazy
 
 
 class P(BaseModel):
@@ -231,4 +231,4 @@ def test_where_pydantic_cannot_skip_the_validators_of_classes_their_iterables_ar
 
 def test_a_changed_schema_is_made_only_where_there_are_generators() -> None:
     plain = P.__pydantic_core_schema__
-    assert core_schemas.listed(plain) is plain
+    assert core_schemas.generators_to_lists(plain) is plain

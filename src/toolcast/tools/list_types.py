@@ -1,9 +1,10 @@
-"""Iterables in output types: read to the end and validated as lists, or refused.
+"""Iterables in output types: replaced by lists, or rejected with an explanation.
 
-Pydantic validates an `Iterable` lazily: item by item, when somebody iterates, long after the call has returned. A
-model writes a whole list, so `as_lists` replaces `Iterable[P]` and `Collection[P]` (for which Pydantic has no schema
-at all) in a type form by `list[P]`. Fields of classes cannot be replaced; their core schemas are, by
-`parsing.core_schemas.listed`. Iterators and generators are no data: `explain_lazy` says which type to use instead.
+Pydantic validates an `Iterable` lazily, item by item when it is iterated, long after the call has returned. A model
+writes a whole list, so `as_lists` replaces `Iterable[P]` and `Collection[P]` (for which Pydantic has no schema at all)
+in a type form by `list[P]`. Fields of classes cannot be replaced; their core schemas are, by
+`parsing.core_schemas.generators_to_lists`. Iterators and generators are not data: `explain_lazy` names the type to use
+instead.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType, is_typeddict
 
-from .parsing.core_schemas import hints_of
+from ..parsing.core_schemas import field_hints
 
 ALIASES: tuple[type[Any], ...] = (TypeAliasType, getattr(typing, "TypeAliasType", TypeAliasType))
-"""The classes of type aliases: from Python 3.12 on there are two."""
+"""The classes of type aliases: two from Python 3.12 on."""
 
 _READABLE: Collection[Any] = (abc.Iterable, abc.Collection, abc.Reversible)
 _LAZY: Collection[Any] = (
@@ -32,7 +33,7 @@ _LAZY: Collection[Any] = (
     abc.AsyncGenerator,
 )
 _UNIONS: Collection[Any] = (Union, UnionType)
-_CLASS: Any = type  # typed as Any, so that what is inside of an Any stays one
+_CLASS: Any = type  # typed as Any, so that a checker does not narrow a value typed Any
 
 
 def as_lists(form: Any) -> Any:
@@ -62,7 +63,7 @@ def _replaced(form: Any, aliases: tuple[Any, ...]) -> Any:
 
 
 def explain_lazy(form: Any, unsupported: bool = False) -> str | None:
-    """Return why an iterator or generator in `form` cannot be read, and what to use instead; None if there is none.
+    """Return why an iterator or generator in `form` cannot be parsed, and the type to use; None if there is none.
 
     With `unsupported`, fields that are a `Collection` or an `Iterable` count too: they have not been replaced.
     """
@@ -93,7 +94,7 @@ def _parts(form: Any, owner: str | None, seen: list[Any]) -> Iterator[tuple[str 
     record = origin or form
     if _has_fields(record) and not any(record is other for other in seen):
         seen.append(record)
-        for name, hint in hints_of(record).items():
+        for name, hint in field_hints(record).items():
             yield from _parts(hint, name, seen)
 
 
@@ -109,7 +110,7 @@ def _list_of(form: Any) -> Any:
 
 
 def _text(form: Any) -> str:
-    """Return `form` as it is written in code, without the names of modules."""
+    """Return `form` as Python source, without module names."""
     origin, args = get_origin(form), get_args(form)
     if origin is Annotated:
         return _text(args[0])
