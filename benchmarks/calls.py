@@ -25,7 +25,7 @@ from page import table
 
 import toolcast
 from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 
 ROUNDS = 3
 COUNT = 60

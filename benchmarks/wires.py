@@ -21,13 +21,14 @@ from documents import Document, chat_events, message_events, text_events
 from page import table
 
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
-from toolcast.providers.base import NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
+from toolcast.providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.tool_spec import NamedTool, ToolSpec
 
 Kind = Literal["arguments", "text"]
 

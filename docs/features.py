@@ -35,8 +35,9 @@ from toolcast import (
     assistant,
     user,
 )
+from toolcast.capabilities import Capabilities
 from toolcast.llms.http_llm import ServiceLLM
-from toolcast.metadata import Capabilities, best_mode
+from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.model_features import everything

@@ -30,7 +30,7 @@ from toolcast.errors import LLMError, ToolcastError
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone, ToolCallStart
 from toolcast.messages import assistant, tool_result, user
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
-from toolcast.providers.base import NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
+from toolcast.providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.google.adapter import GoogleAdapter
@@ -39,6 +39,7 @@ from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec
 
 TOOLS = (
     ToolSpec("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -21,13 +21,14 @@ from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import ToolcastError
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.providers.base import NamedTool, RequestInput, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.sse import JSONLines, ServerSentEvents
 from toolcast.retries import retry_after
+from toolcast.tool_spec import NamedTool, ToolSpec
 
 RUNS = 7_500
 

@@ -56,8 +56,8 @@ from toolcast import (
     UnsupportedLLMError,
     llm,
 )
+from toolcast.credentials import Secret
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
-from toolcast.providers.base import Secret
 from toolcast.transport.network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         ApprovalDecision as ApprovalDecision,
         PermissionRequest as PermissionRequest,
     )
+    from .capabilities import Capabilities as Capabilities, LLMMetadata as LLMMetadata
     from .chat.context import (
         ChatContext as ChatContext,
         ChatError as ChatError,
@@ -212,10 +213,6 @@ if TYPE_CHECKING:
         tool_result as tool_result,
         user as user,
     )
-    from .metadata import (
-        Capabilities as Capabilities,
-        LLMMetadata as LLMMetadata,
-    )
     from .parsing.partial_value import (
         Done as Done,
         NotNull as NotNull,
@@ -330,7 +327,7 @@ _EXPORTS = {
     "llms.base": "FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
     "assistant system tool_result user",
-    "metadata": "Capabilities LLMMetadata",
+    "capabilities": "Capabilities LLMMetadata",
     "structured.partial_objects": "StreamingObjectProcessor",
     "structured.orchestrator": "Preview ToolOrchestratingLLM",
     "parsing.partial_value": "Done NotNull PathChange is_partial",

@@ -37,7 +37,7 @@ from .messages import (
     ToolCallPart,
     tool_result,
 )
-from .providers.base import legal_name
+from .tool_spec import legal_name
 
 AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
 """Turns a few-shot object into the calls that make it; none: it is text. The calls' ids are set later."""

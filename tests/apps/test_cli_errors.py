@@ -25,7 +25,7 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
         ("Pass a valid api_key=.", "Give a valid --token."),
         ("it is 404. Check the model and base_url=.", "it is 404. Check the model and --host."),
         ("OpenAICompatible('m') needs base_url= or service=", "OpenAICompatible('m') needs --host"),
-        ("where is azure? Set X, or pass base_url=. Nothing", "where is azure? Set X, or give --host. Nothing"),
+        ("no base URL for azure: set X, or pass base_url=.", "no base URL for azure: set X, or give --host."),
         (f"it is nothing. {EmptyResponse.advice}", "it is nothing. Send the request again. If it stays empty, check "
          "the model's name and --host."),
         (NoToolCallError.advice, "Ask again, or try another model."),

@@ -20,10 +20,10 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.approvals import PermissionRequest
 from toolcast.async_support.exception_groups import only_cancelled, ungrouped
+from toolcast.capabilities import LLMMetadata
 from toolcast.errors import ConnectFailed
 from toolcast.events import Event
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.metadata import LLMMetadata
 from toolcast.testing import ScriptedLLM
 
 BODY = json.dumps(

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from toolcast import FunctionCallingLLM, ToolCallPart
+from toolcast.capabilities import LLMMetadata
 from toolcast.events import (
     Event,
     Finish,
@@ -22,9 +23,8 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message
-from toolcast.metadata import LLMMetadata
-from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
+from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.usage import Usage
 

@@ -24,6 +24,7 @@ from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.tool_search.search import LLMSearch
 from toolcast.approvals import PermissionRequest
+from toolcast.capabilities import Progress
 from toolcast.chat.context import ChatContext
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
@@ -50,7 +51,6 @@ from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.model_registry import chosen
 from toolcast.llms.provider_llms import LlamaCpp, llm
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
-from toolcast.metadata import Progress
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext

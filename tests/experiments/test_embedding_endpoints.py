@@ -19,7 +19,7 @@ from toolcast.experiments import embedding_endpoints
 from toolcast.experiments.embedders import embedder_of
 from toolcast.experiments.embedding_endpoints import PROVIDERS, EndpointEmbedder
 from toolcast.experiments.similarity import LONGEST, SimilarityMonitor
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

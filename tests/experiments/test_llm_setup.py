@@ -14,6 +14,7 @@ from experiments.test_config import USUAL
 from support.loopback import CLOSE, RESET, head, whole
 from support.ollama_server import OllamaServer
 from support.sync_and_async import Face
+from toolcast.capabilities import LLMMetadata, Progress
 from toolcast.errors import AuthFailed, MalformedEvent, ServerError, ToolcastError, UnsupportedLLMError
 from toolcast.events import Event, Finish
 from toolcast.experiments import llm_setup
@@ -30,10 +31,9 @@ from toolcast.experiments.llm_setup import (
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import LlamaCpp, Ollama, OpenAICompatible
 from toolcast.messages import Message
-from toolcast.metadata import LLMMetadata, Progress
-from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
+from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 
 

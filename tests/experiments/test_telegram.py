@@ -19,8 +19,8 @@ from toolcast.errors import ConnectFailed, TurnCancelled
 from toolcast.experiments import telegram as module
 from toolcast.experiments.agent_tools import agent_tools
 from toolcast.experiments.telegram import TelegramOperator
+from toolcast.http_request import HTTPRequest
 from toolcast.messages import ToolCallPart
-from toolcast.providers.base import HTTPRequest
 from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import read_call
 from toolcast.transport.network import Response, SystemClock
@@ -384,7 +384,7 @@ def test_no_look_at_the_objects_shows_the_token(bot: Bot) -> None:
     request = operator._bot._request("getMe", {})
     assert TOKEN in request.target
     assert SECRET not in repr(operator._bot) + repr(request) + repr(vars(operator)) + request.url
-    assert request.masked(f"POST {request.target}").endswith("/bot[key]/getMe")
+    assert request.mask(f"POST {request.target}").endswith("/bot[key]/getMe")
 
 
 def test_what_a_network_of_the_users_own_says_is_masked() -> None:

@@ -38,8 +38,8 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.errors import OutputTypeError, StreamTruncated
 from toolcast.events import Event
 from toolcast.llms.agent_chat_response import AgentChatResponse
-from toolcast.providers.base import NamedTool
 from toolcast.testing import ReplayNetwork, ScriptedLLM
+from toolcast.tool_spec import NamedTool
 
 
 def add(a: int, b: int) -> int:

@@ -29,7 +29,7 @@ from support.chunks import album_body, album_stream, call_deltas, delta, sse
 from support.loopback import END, HOLD, Loopback, Piece, chunk, head, whole
 from support.sync_and_async import Face
 from toolcast import OpenAI, StreamClosed, StreamTruncated, ToolOrchestratingLLM
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 
 SSE = {"content-type": "text/event-stream"}
 

@@ -36,7 +36,7 @@ from toolcast import (
     ToolOrchestratingLLM,
     Usage,
 )
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
 
 JSON = {"content-type": "application/json"}

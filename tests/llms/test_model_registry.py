@@ -8,12 +8,13 @@ from typing import cast
 
 import pytest
 
+from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.llms.model_registry import OLLAMA_MODEL, address, chosen, chosen_for_chat
 from toolcast.llms.provider_llms import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
-from toolcast.providers.base import RequestInput, Secret
+from toolcast.providers.base import RequestInput
 from toolcast.settings import Settings
 
 HERE = "http://127.0.0.1:11434"

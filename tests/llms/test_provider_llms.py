@@ -42,9 +42,9 @@ from toolcast import (
     UnsupportedLLMError,
     llm,
 )
+from toolcast.credentials import Secret
 from toolcast.events import Event
 from toolcast.llms.local.server import ServerOptions
-from toolcast.providers.base import Secret
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
 
 JSON = {"content-type": "application/json"}

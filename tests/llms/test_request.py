@@ -9,7 +9,7 @@ import pytest
 from support.albums import Album
 from toolcast import CallableTool, assistant, user
 from toolcast.llms.request import ChatRequest, as_messages, named_choice
-from toolcast.providers.base import NamedTool
+from toolcast.tool_spec import NamedTool
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
-from toolcast.providers.base import NamedTool, RequestInput, ToolSpec, legal_name
+from toolcast.providers.base import RequestInput
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
 TOOLS = (

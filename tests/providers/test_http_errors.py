@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast import OpenAI
+from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -24,7 +25,6 @@ from toolcast.errors import (
     RateLimited,
     ServerError,
 )
-from toolcast.providers.base import Secret
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
     ErrorSource,

@@ -32,9 +32,9 @@ from toolcast import (
     TurnCancelled,
 )
 from toolcast.agents.engine.engine import Engine
+from toolcast.http_request import HTTPRequest
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart
-from toolcast.providers.base import HTTPRequest
 from toolcast.transport.network import AsyncResponse, HttpxNetwork, Response
 
 pytestmark = pytest.mark.networked

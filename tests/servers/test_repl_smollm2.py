@@ -12,7 +12,7 @@ from support.driven_repl import CTRL_C, CTRL_D, ENTER, Driven, driven
 from toolcast import Settings, system, user
 from toolcast.events import Finish
 from toolcast.llms.local.guided import GuidedLlamaCpp
-from toolcast.providers.repetition import REPETITION
+from toolcast.llms.local.repetition import REPETITION
 
 pytestmark = pytest.mark.networked
 

@@ -40,9 +40,10 @@ from toolcast import (
     is_partial,
     user,
 )
-from toolcast.providers.base import NamedTool, member
+from toolcast.providers.http_adapter import member
 from toolcast.states import CALL, STREAM
 from toolcast.testing import ScriptedLLM, use_llm
+from toolcast.tool_spec import NamedTool
 
 
 def maker(*answers: Any, output: Any = Album, prompt: Any = "about {topic}", **options: Any) -> Any:

@@ -13,8 +13,8 @@ from toolcast import LLMMetadata, Message, Settings, ToolCallPart
 from toolcast.events import Event
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.providers.base import ToolChoice
 from toolcast.testing import ScriptedLLM
+from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 
 

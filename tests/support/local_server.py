@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from toolcast.capabilities import Progress
+from toolcast.credentials import Secret
 from toolcast.llms.local import server as local_model, weights
 from toolcast.llms.local.server import ServerOptions
-from toolcast.metadata import Progress
-from toolcast.providers.base import Secret
 
 
 class FakeLocalServer:

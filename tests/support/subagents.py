@@ -19,10 +19,10 @@ from toolcast.agents.subagents.run import ElfResult
 from toolcast.async_support import sync_driver
 from toolcast.events import Event
 from toolcast.messages import Message, ToolCallPart
-from toolcast.providers.base import ToolChoice
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.testing.scripted import ScriptedRequest
+from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.turn import Turn
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from toolcast.errors import ConnectFailed, ToolcastError
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
 
 REQUEST = HTTPRequest("POST", "http://example.com", {}, b"")

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from toolcast.errors import OutputTypeError, TryAgain, ValidationError
 from toolcast.messages import ImagePart, ToolResultPart
-from toolcast.providers.base import ToolSpec
+from toolcast.tool_spec import ToolSpec
 from toolcast.tools.callable_tool import (
     CallableTool,
     ToolInvocation,

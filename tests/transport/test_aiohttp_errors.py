@@ -16,8 +16,9 @@ import pytest
 
 from support.loopback import HOLD, Loopback, chunk, whole
 from toolcast import AiohttpNetwork
+from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_errors import unanswered, unheard
 from toolcast.transport.network import AsyncResponse
 from transport.test_transport_errors import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces

@@ -20,7 +20,7 @@ from aiohttp import ClientPayloadError
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
-from toolcast.providers.base import HTTPRequest
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.network import Body, IOBackend, async_backend
 from transport import test_httpx_connections as connections, test_network as door
 from transport.test_network import CHUNKED, Face, get, opened, request_to, rest

@@ -18,13 +18,13 @@ from support.loopback import END, HOLD, Loopback, chunk, head, whole
 from toolcast import FallbackLLM, LLMError, OpenAI, StreamClosed, StreamInterrupted, ToolcastError
 from toolcast.async_support import sync_driver
 from toolcast.events import TextDelta
+from toolcast.http_request import HTTPRequest
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.concurrency_limiter import LimitedEvents
 from toolcast.llms.prompted import PromptedEvents
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.request_state import ResponseEvents, start_call
 from toolcast.messages import user
-from toolcast.providers.base import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle, line_here, shut
 from toolcast.transport.connection_pool import PooledConnection

@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
+from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.transport import connection_pool as module
 from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
 from toolcast.transport.network import HttpxNetwork

@@ -17,8 +17,9 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
+from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 from toolcast.transport.httpx_connections import AsyncConnections
 from toolcast.transport.network import AsyncResponse, HttpxNetwork

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from support.loopback import Loopback
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.credentials import Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.network import HttpxNetwork
 
 

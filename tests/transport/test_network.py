@@ -14,6 +14,7 @@ import pytest
 
 from support.loopback import CLOSE, END, HALF_CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast.async_support import sync_driver
+from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     ConnectFailed,
@@ -24,7 +25,7 @@ from toolcast.errors import (
     StreamInterrupted,
     Timeout,
 )
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.network import (
     Body,

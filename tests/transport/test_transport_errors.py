@@ -20,8 +20,9 @@ import pytest
 
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import AiohttpNetwork
+from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from toolcast.providers.base import HTTPRequest, Secret
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.network import AsyncResponse, HttpxNetwork
 
 KEY = "sk-canary-0123456789"

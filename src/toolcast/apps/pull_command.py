@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TextIO
 
+from ..capabilities import Progress
 from ..llms.base import FunctionCallingLLM
 from ..llms.local.weights import WEIGHTS, pull
 from ..llms.provider_llms import LlamaCpp
-from ..metadata import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,14 +21,16 @@ from typing import Any, Final, TypeAlias
 
 from ..agents.engine.history import Ids
 from ..async_support import sync_driver
+from ..credentials import SecretURL
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
-from ..providers.base import Mode, SecretURL, ToolChoice
+from ..output_mode import OutputMode
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace, logger
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..tools.results import REFUSES_TOOLS, told
 from ..transport.network import IOBackend
@@ -86,7 +88,7 @@ class CycleOrchestrator:
         self._parser = ResponseParser()
         self._dispatcher = ToolDispatcher(self._offered)
         self._choice: ToolChoice = "required" if config.tool_mode in ("required", "prompted") else None
-        self._mode: Mode | None = "prompted" if config.tool_mode == "prompted" else None
+        self._mode: OutputMode | None = "prompted" if config.tool_mode == "prompted" else None
         self._observer, self._listener = observer, listener
         self._trace = Trace(CYCLE)
         self._settings = services.llm.merged(services.settings)

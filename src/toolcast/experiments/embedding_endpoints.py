@@ -19,12 +19,13 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from ..errors import AuthFailed, LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
-from ..providers import endpoints
-from ..providers.base import HTTPRequest, Secret, SecretURL, guarded, member
+from ..credentials import API_KEY_VARIABLES, Secret, SecretURL, missing_api_key, read_api_key
+from ..errors import LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
+from ..http_request import HTTPRequest, build_request
+from ..providers.chat_completions import endpoints
 from ..providers.chat_completions.services import SERVICES, ServiceSpec
 from ..providers.google import adapter as google
-from ..providers.http_adapter import Address, check_header, encoded, endpoint, http_request
+from ..providers.http_adapter import Address, check_header, encoded, endpoint, member
 from ..providers.http_errors import BODY_LIMIT, http_error
 from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
@@ -135,7 +136,7 @@ class _Form(NamedTuple):
             found = list(self.finds(json.loads(body)))
         if found is None:
             # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
-            start = request.masked(body.decode("utf-8", "replace"))[:80]
+            start = request.mask(body.decode("utf-8", "replace"))[:80]
             raise MalformedEvent(f"the answer holds no embeddings: it begins {start!r}")
         if len(found) != count:
             raise MalformedEvent(f"the answer holds {len(found)} embeddings for {count} texts")
@@ -155,7 +156,7 @@ class _Place(NamedTuple):
         headers |= {**self.address.headers, **self.address.proof}
         for name, value in headers.items():
             check_header(name, value)
-        return http_request("POST", self.address.url, headers, encoded(body))
+        return build_request("POST", self.address.url, headers, encoded(body))
 
 
 def _place_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _Place:
@@ -170,38 +171,36 @@ def _google(model: str, base_url: str | None, key: Secret | None) -> _Place:
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or google.BASE_URL
     version = "" if re.search(r"/v\d", urlsplit(base_url).path) else "/v1beta"
     url = endpoint(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
-    key = key or _secret(google.KEY_ENV)
-    address = Address("google", SecretURL(url), key, {}, "x-goog-api-key", google.KEY_ENV)
+    key = key or read_api_key(API_KEY_VARIABLES["google"])
+    address = Address("google", SecretURL(url), key, {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
     return _Place(_proven(address), _GOOGLE)
 
 
 def _ollama(base_url: str | None, key: Secret | None) -> _Place:
     host = ollama.ollama_url(base_url or os.environ.get("OLLAMA_HOST", ""))
-    key = key or _secret(ollama.KEY_ENV)
-    return _Place(Address("ollama", SecretURL(endpoint(host, "/api/embed")), key, {}, key_env=ollama.KEY_ENV), _OLLAMA)
+    key = key or read_api_key(API_KEY_VARIABLES["ollama"])
+    return _Place(
+        Address("ollama", SecretURL(endpoint(host, "/api/embed")), key, {}, key_env=API_KEY_VARIABLES["ollama"]),
+        _OLLAMA,
+    )
 
 
 def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret | None) -> _Place:
-    # `address` knows chat completions only: they have the embeddings beside them.
-    url = re.sub(r"(/embeddings)?/chat/completions", "/embeddings", endpoints.address(row, base_url, model, os.environ))
-    header, found = endpoints.proof(row, key.reveal() if key else None, os.environ)
-    named = {name: value for name, variable in row.header_env.items() if (value := os.environ.get(variable))}
+    # `service_url` appends the path of chat completions only: they have the embeddings beside them.
+    url = re.sub(
+        r"(/embeddings)?/chat/completions", "/embeddings", endpoints.service_url(row, base_url, model, os.environ)
+    )
+    header, key = endpoints.read_auth_header(row, key, os.environ)
     keys = (*row.key_env, *row.bearer_env)
-    address = Address(row.name, SecretURL(url), Secret(found) if found else None, guarded(named), header, keys)
+    address = Address(row.name, SecretURL(url), key, endpoints.read_headers(row, os.environ), header, keys)
     return _Place(_proven(address) if row.needs_key else address, _OPENAI)
 
 
 def _proven(address: Address) -> Address:
     """`address`, which has a key. Raises `AuthFailed` where it has none."""
     if not address.api_key:
-        ways = " or ".join(address.key_env) or "a key"
-        what = f"no API key for {address.provider}: set {ways}, or pass api_key=. Nothing was sent."
-        raise AuthFailed(what, provider=address.provider)
+        raise missing_api_key(address.provider, address.key_env)
     return address
-
-
-def _secret(names: Iterable[str]) -> Secret | None:
-    return next((Secret(value) for name in names if (value := os.environ.get(name))), None)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -19,14 +19,14 @@ from functools import partial
 from typing import Any, Final
 
 from ..async_support import sync_driver
+from ..capabilities import Progress
+from ..credentials import SecretURL
 from ..errors import ConnectFailed, LLMError, MalformedEvent, StreamInterrupted, Timeout, ToolcastError
+from ..http_request import HTTPRequest, build_request
 from ..llms.base import FunctionCallingLLM
 from ..llms.http_llm import ServiceLLM
 from ..llms.model_registry import chosen
 from ..llms.provider_llms import LlamaCpp, Ollama, providers
-from ..metadata import Progress
-from ..providers.base import HTTPRequest, SecretURL
-from ..providers.http_adapter import http_request
 from ..settings import Settings
 from ..transport.network import IOBackend
 from .config import ExperimentConfig, ModelOptions
@@ -141,7 +141,7 @@ async def _find(llm: Ollama, outside: IOBackend) -> None:
     asked = llm.preview(llm.ask("?", (), None, None, parallel=False))
     assert asked is not None  # a service's LLM sends a request
     before, _, after = asked.target.rpartition("/api/chat")
-    request = http_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
+    request = build_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
     before = request.url.rpartition("/api/tags")[0]
     try:
         status, body = await _fetched(await llm.authorize(request, outside), llm, outside)
@@ -179,7 +179,7 @@ def _names(body: bytes, address: str, request: HTTPRequest) -> list[str]:
     with suppress(ValueError, LookupError, TypeError):
         return [str(model["name"]) for model in json.loads(body)["models"] or ()]
     # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
-    start = request.masked(body.decode("utf-8", "replace"))[:60]
+    start = request.mask(body.decode("utf-8", "replace"))[:60]
     raise MalformedEvent(
         f"what answers at {address} is no Ollama: asked for its models it says {start!r}. "
         "Check ollama_client_config.host, or --host"

@@ -13,11 +13,11 @@ from os import PathLike
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..capabilities import Progress
 from ..errors import ToolcastError
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import Tools
 from ..messages import Message
-from ..metadata import Progress
 from ..states import Observer
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.results import told

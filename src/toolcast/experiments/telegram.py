@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
 
+from ..credentials import Secret, SecretURL
 from ..errors import LLMError
-from ..providers.base import HTTPRequest, Secret, SecretURL
-from ..providers.http_adapter import http_request
+from ..http_request import HTTPRequest, build_request
 from ..transport.cancel_handle import line_here
 from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
 from .operators import OperatorChannel, announced
@@ -186,10 +186,10 @@ class _Token(Secret):
 
     __slots__ = ()
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """`text` without the token."""
         half = self.reveal().partition(":")[2]
-        return super().masked(text).replace(half, "[key]")
+        return super().mask(text).replace(half, "[key]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class _Bot:
             status, body = self._sent(request, seconds)
         except (LLMError, OSError) as error:
             # Not as its cause: what a network of the user's own raises may hold anything.
-            raise _Failed(request.masked(f"{method}: {error}"), passes=True) from None
+            raise _Failed(request.mask(f"{method}: {error}"), passes=True) from None
         try:
             answer: Any = json.loads(body)
         except ValueError:
@@ -228,7 +228,7 @@ class _Bot:
         raise self._refusal(request, method, status, answer)
 
     def _refusal(self, request: HTTPRequest, method: str, status: int, answer: Mapping[str, Any]) -> _Failed:
-        why = request.masked(str(answer.get("description")))[:200]
+        why = request.mask(str(answer.get("description")))[:200]
         pause = _part(answer, "parameters").get("retry_after")
         seconds = float(pause) if isinstance(pause, (int, float)) and 0 < pause < math.inf else None
         advice = _ADVICE.get(status, "")
@@ -236,7 +236,7 @@ class _Bot:
 
     def _request(self, method: str, values: Mapping[str, Any]) -> HTTPRequest:
         url = SecretURL(f"{self.base_url.reveal()}/bot{self.token.reveal()}/{method}", self.token)
-        return http_request("POST", url, {"content-type": "application/json"}, json.dumps(values).encode())
+        return build_request("POST", url, {"content-type": "application/json"}, json.dumps(values).encode())
 
     def _sent(self, request: HTTPRequest, seconds: float) -> tuple[int, bytes]:
         reply = self.network.open(request, connect=_GRACE, read=seconds)

@@ -18,14 +18,17 @@ from typing import Any, ClassVar, Literal, TypeAlias, overload
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
+from ..capabilities import LLMMetadata, Progress
 from ..closing import AsyncClosing, Closing
 from ..errors import NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
+from ..http_request import HTTPRequest
 from ..messages import Message, ToolCallPart, system as system_message
-from ..metadata import LLMMetadata, Progress
 from ..option_types import require_optional, require_text
-from ..providers.base import HTTPRequest, Mode, ResponseDecoder, ToolChoice
+from ..output_mode import OutputMode
+from ..providers.base import ResponseDecoder
 from ..settings import NOTHING_SET, Settings
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
 from ..transport.network import Clock, HttpxNetwork, IOBackend, Network, SystemClock, async_backend, sync_backend
@@ -59,7 +62,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     `modes` are the ways in which it can be held to them.
     """
 
-    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "prompted")
+    modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "prompted")
 
     def __init__(
         self,
@@ -341,7 +344,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """What reads the body of an answer to `ask`."""
         raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
 
-    def mode(self, ask: ChatRequest) -> Mode:
+    def mode(self, ask: ChatRequest) -> OutputMode:
         """How the model is held to the tools: as `ask` wants it, or else in this LLM's usual way."""
         if ask.mode is None:
             return self._usual_mode(ask)
@@ -375,7 +378,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         await self._network.aclose()
         self._network.close()
 
-    def _usual_mode(self, ask: ChatRequest) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return "tool_call"
 
     def _held(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:

@@ -12,12 +12,15 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from typing import Any
 
+from ..capabilities import LLMMetadata
 from ..errors import CallError
 from ..events import Event, Failover, Routing, UsageReport
+from ..http_request import HTTPRequest
 from ..messages import Message
-from ..metadata import LLMMetadata
-from ..providers.base import HTTPRequest, Mode, ResponseDecoder, ToolChoice
+from ..output_mode import OutputMode
+from ..providers.base import ResponseDecoder
 from ..settings import Settings
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
@@ -73,9 +76,9 @@ class FallbackLLM(FunctionCallingLLM):
         """What reads the body of the current model's answer to `ask`."""
         return self.current.decoder(self.ask_of(self.current, ask))
 
-    def mode(self, ask: ChatRequest) -> Mode:
+    def mode(self, ask: ChatRequest) -> OutputMode:
         """How the current model is held to the tools. Raises where any of them cannot be held as `ask` wants it."""
-        modes: list[Mode] = [llm.mode(self.ask_of(llm, ask)) for llm in self.llms]
+        modes: list[OutputMode] = [llm.mode(self.ask_of(llm, ask)) for llm in self.llms]
         return modes[self.preferred]
 
     def ask_of(self, llm: FunctionCallingLLM, ask: ChatRequest) -> ChatRequest:

@@ -16,9 +16,11 @@ from functools import partial
 from math import inf
 from typing import Final, Protocol, TypeVar
 
+from ..credentials import Secret
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from ..events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
-from ..providers.base import HTTPRequest, ProviderAdapter, RequestInput, ResponseDecoder, Secret
+from ..http_request import HTTPRequest
+from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..settings import Settings
@@ -300,12 +302,12 @@ class HTTPExchange:
         error.model = error.model or self._conversation.model
         error.request_id = error.request_id or self.request_id
         if self._request is not None and error.request_id:
-            error.request_id = self._request.masked(error.request_id)
+            error.request_id = self._request.mask(error.request_id)
 
 
 def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     """Log the start of a body at DEBUG, without keys."""
-    text = request.masked(body[: 2 * _LOGGED].decode("utf-8", "replace"))
+    text = request.mask(body[: 2 * _LOGGED].decode("utf-8", "replace"))
     if len(body) >= 2 * _LOGGED:  # what was cut off there may be half of a key, which is not found
         text = _LAST_WORD.sub("", text)
     shown = (
@@ -328,4 +330,4 @@ def with_headers(request: HTTPRequest, headers: Mapping[str, str | Secret]) -> H
 
 def _request_id(headers: Mapping[str, str], request: HTTPRequest | None) -> str | None:
     found = request_id(headers)
-    return request.masked(found) if found and request else found
+    return request.mask(found) if found and request else found

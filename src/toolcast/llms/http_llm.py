@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
@@ -17,25 +16,19 @@ from typing import Any, ClassVar, Final, Self, TypedDict, cast
 
 from typing_extensions import Unpack
 
+from ..capabilities import Capabilities, LLMMetadata
+from ..credentials import Secret, SecretURL, missing_api_key, protect_headers, read_api_key
 from ..errors import AuthFailed, BadRequest, ToolcastError
 from ..events import Event
+from ..http_request import HTTPRequest
 from ..messages import Message
-from ..metadata import Capabilities, LLMMetadata, best_mode
 from ..option_types import require, require_callable
-from ..providers.base import (
-    HTTPRequest,
-    Mode,
-    ProviderAdapter,
-    RequestInput,
-    ResponseDecoder,
-    Secret,
-    SecretURL,
-    ToolChoice,
-    guarded,
-)
+from ..output_mode import OutputMode, best_mode
+from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.tool_calls.json_text import ForcedDecoder
 from ..retries import RetryPolicy
 from ..settings import Settings
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..tools.foreign_options import unknown_options
 from ..transport.network import IOBackend
@@ -83,7 +76,7 @@ class ServiceLLM(FunctionCallingLLM):
     """
 
     provider: ClassVar[str]
-    modes: ClassVar[tuple[Mode, ...]] = ("tool_call", "json_schema", "prompted")
+    modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "json_schema", "prompted")
     _options: ClassVar[Sequence[str]] = tuple(LLMOptions.__annotations__)
 
     def __init__(
@@ -106,7 +99,7 @@ class ServiceLLM(FunctionCallingLLM):
         has_headers = headers is None or isinstance(cast("object", headers), Mapping)
         self._key = Secret(str(api_key)) if api_key else None
         self._address = SecretURL(str(base_url)) if base_url else None
-        self._headers = guarded(headers if headers and has_headers else {})
+        self._headers = protect_headers(headers if headers and has_headers else {})
         # What follows may raise, and no frame of a traceback may hold a key.
         del api_key, base_url, headers
         names = list(unknown)
@@ -187,9 +180,7 @@ class ServiceLLM(FunctionCallingLLM):
         wire, names = self.wire, self._required_key()
         proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
         if names is not None and not proven and self.secret(*names) is None:
-            ways = " or ".join(names) or "a key"
-            message = f"no API key for {wire.provider}: set {ways}, or pass api_key=. Nothing was sent."
-            raise AuthFailed(message, provider=wire.provider)
+            raise missing_api_key(wire.provider, names)
         return wire
 
     async def authorize(self, request: HTTPRequest, outside: IOBackend) -> HTTPRequest:
@@ -223,7 +214,7 @@ class ServiceLLM(FunctionCallingLLM):
             return decoder
         return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
 
-    def _usual_mode(self, ask: ChatRequest) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
 
     def _out(self, ask: ChatRequest) -> RequestInput:
@@ -257,8 +248,7 @@ class ServiceLLM(FunctionCallingLLM):
         """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
         if self._key or self._auth:
             return self._key
-        found = first_set(names)
-        return Secret(found) if found else None
+        return read_api_key(names)
 
     def __repr__(self) -> str:
         # A traceback may show an LLM whose constructor has failed.
@@ -318,11 +308,6 @@ def _proof(given: object) -> dict[str, Secret]:
         proof[name.lower()] = Secret(value)
         check_header(name, proof[name.lower()])
     return proof
-
-
-def first_set(names: Sequence[str]) -> str | None:
-    """The value of the first of these environment variables that is set."""
-    return next((value for name in names if (value := os.environ.get(name))), None)
 
 
 @lru_cache(64)

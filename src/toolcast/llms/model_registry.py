@@ -17,8 +17,8 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from ..credentials import SecretURL
 from ..errors import BadRequest, UnsupportedLLMError
-from ..providers.base import SecretURL
 from ..providers.ollama.adapter import ollama_url
 from .base import FunctionCallingLLM
 from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm

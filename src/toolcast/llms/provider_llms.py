@@ -18,14 +18,17 @@ from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
+from ..capabilities import Capabilities, LLMMetadata, Progress
+from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
-from ..metadata import Capabilities, LLMMetadata, Progress
-from ..providers.base import HTTPRequest, Mode, ProviderAdapter, RequestInput, Secret, guarded
+from ..http_request import HTTPRequest
+from ..output_mode import OutputMode
+from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .defaults import Configs
-from .http_llm import LLMOptions, ServiceLLM, first_set
+from .http_llm import LLMOptions, ServiceLLM
 from .request import ChatRequest
 
 if TYPE_CHECKING:
@@ -89,16 +92,15 @@ class OpenAICompatible(ServiceLLM):
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
     def _make_wire(self) -> ProviderAdapter:
-        from ..providers.endpoints import address, proof
+        from ..providers.chat_completions.endpoints import read_auth_header, read_headers, service_url
 
         row = self._row
-        if not (self.base_url or first_set(row.url_env) or self.service):
+        if not (self.base_url or read_variable(row.url_env) or self.service):
             raise UnsupportedLLMError(f"{type(self).__name__}({self.model!r}) needs base_url= or service=")
-        named = {header: value for header, name in row.header_env.items() if (value := os.environ.get(name))}
-        headers = {**guarded(named), **self._headers}
-        header, key = proof(row, self._key.reveal() if self._key else None, {} if self._auth else os.environ)
-        url = address(row, self._given_url, self.model, os.environ)
-        return self._dialect(replace(row, key_header=header), Secret(key) if key else None, url, headers)
+        headers = {**read_headers(row, os.environ), **self._headers}
+        header, key = read_auth_header(row, self._key, {} if self._auth else os.environ)
+        url = service_url(row, self._given_url, self.model, os.environ)
+        return self._dialect(replace(row, key_header=header), key, url, headers)
 
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
         """The wire to this service, at the address of its chat completions."""
@@ -131,7 +133,7 @@ class OpenAIResponses(OpenAICompatible):
     def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
         from ..providers.openai.responses import OpenAIResponsesAdapter
 
-        # `address` knows chat completions only: behind an address of the Responses API it has put their path.
+        # `service_url` appends the path of chat completions, also to a URL of the Responses API.
         url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
         return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
 
@@ -142,25 +144,23 @@ class Anthropic(ServiceLLM):
     provider = "anthropic"
 
     def _required_key(self) -> tuple[str, ...]:
-        from ..providers.anthropic.adapter import KEY_ENV
+        return API_KEY_VARIABLES["anthropic"]
 
-        return KEY_ENV
-
-    def _usual_mode(self, ask: ChatRequest) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         mode = super()._usual_mode(ask)
         if mode != "json_schema" or cast("AnthropicAdapter", self.wire).can_hold(ask.conversation(self.model)):
             return mode
         return "tool_call"  # which cannot be forced then, but it can be asked for again
 
     def _make_wire(self) -> ProviderAdapter:
-        from ..providers.anthropic.adapter import KEY_ENV, AnthropicAdapter
+        from ..providers.anthropic.adapter import AnthropicAdapter
 
-        named, token = KEY_ENV
+        named, token = self._required_key()
         key = self.secret(named)
         return AnthropicAdapter(
             api_key=key,
             bearer=None if key else self.secret(token),
-            base_url=self._given_url or first_set(("ANTHROPIC_BASE_URL",)),
+            base_url=self._given_url or read_variable(("ANTHROPIC_BASE_URL",)),
             headers=self._headers,
         )
 
@@ -179,16 +179,14 @@ class Google(ServiceLLM):
         self.api_version: str = api_version
 
     def _required_key(self) -> tuple[str, ...]:
-        from ..providers.google.adapter import KEY_ENV
-
-        return KEY_ENV
+        return API_KEY_VARIABLES["google"]
 
     def _make_wire(self) -> ProviderAdapter:
         from ..providers.google.adapter import GoogleAdapter
 
         return GoogleAdapter(
             api_key=self.secret(*self._required_key()),
-            base_url=self._given_url or first_set(("GOOGLE_GEMINI_BASE_URL",)),
+            base_url=self._given_url or read_variable(("GOOGLE_GEMINI_BASE_URL",)),
             headers=self._headers,
             api_version=self.api_version,
         )
@@ -200,15 +198,13 @@ class Mistral(ServiceLLM):
     provider = "mistral"
 
     def _required_key(self) -> tuple[str, ...]:
-        from ..providers.mistral.adapter import MISTRAL
-
-        return MISTRAL.key_env
+        return API_KEY_VARIABLES["mistral"]
 
     def _make_wire(self) -> ProviderAdapter:
         from ..providers.mistral.adapter import MISTRAL, MistralAdapter
 
-        base_url = self._given_url or first_set(MISTRAL.url_env)
-        return MistralAdapter(api_key=self.secret(*MISTRAL.key_env), base_url=base_url, headers=self._headers)
+        base_url = self._given_url or read_variable(MISTRAL.url_env)
+        return MistralAdapter(api_key=self.secret(*self._required_key()), base_url=base_url, headers=self._headers)
 
 
 class Ollama(ServiceLLM):
@@ -217,10 +213,12 @@ class Ollama(ServiceLLM):
     provider = "ollama"
 
     def _make_wire(self) -> ProviderAdapter:
-        from ..providers.ollama.adapter import KEY_ENV, OllamaAdapter, ollama_url
+        from ..providers.ollama.adapter import OllamaAdapter, ollama_url
 
         base_url = self._given_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
-        return OllamaAdapter(api_key=self.secret(*KEY_ENV), base_url=base_url, headers=self._headers)
+        return OllamaAdapter(
+            api_key=self.secret(*API_KEY_VARIABLES["ollama"]), base_url=base_url, headers=self._headers
+        )
 
 
 class LlamaCpp(ServiceLLM):
@@ -233,7 +231,7 @@ class LlamaCpp(ServiceLLM):
     """
 
     provider = "llama.cpp"
-    modes: ClassVar[tuple[Mode, ...]] = ("grammar", "prompted")
+    modes: ClassVar[tuple[OutputMode, ...]] = ("grammar", "prompted")
     _options: ClassVar[Sequence[str]] = tuple(LocalOptions.__annotations__)
 
     def __init__(
@@ -285,7 +283,7 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return wire
 
-    def _usual_mode(self, ask: ChatRequest) -> Mode:
+    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
 
     def _start(self) -> LlamaCppAdapter:

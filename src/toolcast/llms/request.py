@@ -8,8 +8,10 @@ from typing import Any, TypeAlias, cast
 
 from ..message_dicts import message_from
 from ..messages import Message, user
-from ..providers.base import Mode, NamedTool, RequestInput, ToolChoice
+from ..output_mode import OutputMode
+from ..providers.base import RequestInput
 from ..settings import Settings
+from ..tool_spec import NamedTool, ToolChoice
 from ..tools.callable_tool import CallableTool
 
 AnyMessage: TypeAlias = str | Message | Mapping[str, Any]
@@ -35,7 +37,7 @@ class ChatRequest:
     settings: Settings = field(default_factory=Settings)
     parallel: bool = False
     stream: bool = False
-    mode: Mode | None = None
+    mode: OutputMode | None = None
     accept_damaged: bool = False
 
     def conversation(self, model: str) -> RequestInput:
@@ -45,7 +47,7 @@ class ChatRequest:
         about = (self.parallel, self.stream, self.mode, self.accept_damaged)
         return RequestInput(model, self.messages, tools, choice, *about)
 
-    def held(self, mode: Mode) -> ChatRequest:
+    def held(self, mode: OutputMode) -> ChatRequest:
         """This, with the mode settled."""
         parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
         return ChatRequest(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long

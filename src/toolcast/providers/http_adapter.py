@@ -9,34 +9,28 @@ take is refused before anything is sent if it is content or tools, and left out 
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, cast
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, TypeVar, cast
 from urllib.parse import urlsplit
 
+from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, LLMError
+from ..http_request import HTTPRequest, build_request
 from ..json_text import sound_text
 from ..messages import Message
 from ..settings import Settings
-from .base import (
-    HTTPRequest,
-    NamedTool,
-    RequestInput,
-    RequestOptions,
-    ResponseDecoder,
-    Secret,
-    SecretURL,
-    ToolChoice,
-    ToolNames,
-    member,
-    once_for_all,
-)
+from ..tool_spec import NamedTool, ToolChoice, ToolNames
+from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import readable
 from .http_errors import ErrorSource, http_error
 from .tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, schema_form
+
+T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -72,6 +66,28 @@ class Address:
         return {self.key_header: Secret(f"Bearer {self.api_key.reveal()}") if bearer else self.api_key}
 
 
+def once_for_all(make: Callable[[RequestOptions, Settings], T]) -> Callable[[RequestInput, Settings], T]:
+    """`make`, called once for all requests that differ only in their messages, `timeout` and `extra`.
+
+    What it is called with is frozen, and what it gives is shared by many requests: nobody may change it. So a tool
+    choice in a dialect's own dict, which anybody may change, is not remembered.
+    """
+
+    # True equals 1, but to think is not to think for one token: lru_cache tells them apart as arguments.
+    @lru_cache(64, typed=True)
+    def remembered(terms: RequestOptions, settings: Settings, thinking: object) -> T:
+        return make(terms, settings)
+
+    def made(conversation: RequestInput, settings: Settings) -> T:
+        if settings.timeout is not None or settings.extra is not None:
+            settings = settings.with_(timeout=None, extra=None)
+        if isinstance(conversation.tool_choice, Mapping):
+            return make(conversation.options, settings)
+        return remembered(conversation.options, settings, settings.thinking)
+
+    return made
+
+
 class RequestEncoder(ABC):
     """One request but for its messages. A subclass fills `fields`, the members of the JSON body, and `notes`.
 
@@ -101,12 +117,12 @@ class RequestEncoder(ABC):
     def forced(self, choice: ToolChoice) -> str | None:
         """The name of the one tool that must be called, or None. Raises `BadRequest` for one that is not offered."""
         name = choice.name if isinstance(choice, NamedTool) else choice
-        if choice in ("required", "any") and not self.names.wire:
+        if choice in ("required", "any") and not self.names.sent:
             raise BadRequest(f"tool_choice={choice!r} needs tools")
         if not isinstance(name, str) or (choice is name and name in ("auto", "required", "none", "any")):
             return None
-        if name not in self.names.wire:
-            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {list(self.names.wire)}")
+        if name not in self.names.sent:
+            raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {list(self.names.sent)}")
         return name
 
 
@@ -142,7 +158,7 @@ class HTTPAdapter(ABC):
         except BadRequest as error:
             error.provider, error.model = self.provider, conversation.model
             raise
-        return http_request("POST", url, headers, encoded(members), tuple(frame.notes))
+        return build_request("POST", url, headers, encoded(members), tuple(frame.notes))
 
     def decoder(self, conversation: RequestInput) -> ResponseDecoder:
         """A fresh decoder for one answer, streamed or whole."""
@@ -274,13 +290,6 @@ def _is_legal(name: str, value: str | Secret) -> bool:
     return all(isinstance(each, str) and each.isascii() and not _CONTROL.search(each) for each in texts)
 
 
-def http_request(
-    method: str, url: SecretURL, headers: Mapping[str, str | Secret], body: bytes, notes: tuple[str, ...] = ()
-) -> HTTPRequest:
-    """Return a request to `url`, whose credentials do not show in it."""
-    return HTTPRequest(method, url.shown, headers, body, notes, secret_url=url if url.has_secrets else None)
-
-
 def endpoint(base_url: str, path: str) -> str:
     """Return `base_url` with `path` appended unless it ends in it already; a query stays at the end."""
     url, mark, query = base_url.strip().partition("?")
@@ -297,6 +306,17 @@ def _is_http(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not _CONTROL.search(url)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def member(name: str, value: Any) -> str:
+    """`"name":value`, as it stands in a JSON object. Raises `BadRequest` for what JSON cannot hold."""
+    try:
+        return f"{_encode(name)}:{_encode(value)}"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
 
 
 def encoded(members: Mapping[str, str]) -> bytes:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+from ..credentials import Secret, mask
 from ..errors import (
     AuthFailed,
     BadRequest,
@@ -30,7 +31,6 @@ from ..errors import (
     ServerError,
 )
 from ..retries import should_retry, spoken_wait
-from .base import Secret
 
 BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""
@@ -79,9 +79,7 @@ class ErrorSource:
 
     def mask(self, text: str) -> str:
         """`text` without the secrets."""
-        for secret in self.secrets:
-            text = secret.masked(text)
-        return text
+        return mask(text, self.secrets)
 
 
 def http_error(status: int, headers: Mapping[str, str], body: bytes, source: ErrorSource) -> LLMError:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..metadata import Capabilities
+from ..capabilities import Capabilities
 from .chat_completions.services import LLAMA_CPP, LM_STUDIO, SERVICES, ServiceSpec
 
 _NO_TOOLS = Capabilities(tools=False, forced_tools=False, forced_while_thinking=False, parallel=False, strict=False)

@@ -20,15 +20,17 @@ from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..errors import PromptError, UnsupportedLLMError
 from ..events import ChatResponse
+from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import chosen_llm
 from ..llms.request import ChatRequest, named_choice
 from ..messages import Message, ToolCallPart
 from ..option_types import require, require_callable, require_flag, require_optional
+from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
-from ..providers.base import HTTPRequest, Mode, ToolChoice
 from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
 from .object_streams import AsyncObjectStream, ObjectStream
@@ -55,7 +57,7 @@ class Changes(TypedDict, total=False):
     validation_context: Any
     fail_fast: bool
     accept_damaged: bool
-    mode: Mode | None
+    mode: OutputMode | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
-        mode: Mode | None = None,
+        mode: OutputMode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -118,7 +120,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
-        mode: Mode | None = None,
+        mode: OutputMode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -133,7 +135,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
-        mode: Mode | None = None,
+        mode: OutputMode | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -148,7 +150,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
-        mode: Mode | None = None,
+        mode: OutputMode | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -162,7 +164,7 @@ class ToolOrchestratingLLM(Generic[T]):
         max_attempts: int = 1,
         settings: Settings | None = None,
         observer: Observer | None = None,
-        mode: Mode | None = None,
+        mode: OutputMode | None = None,
     ) -> None:
         with self._lifecycle("init_called", "validated"):
             for name, value in (("verbose", verbose), ("allow_parallel_tool_calls", allow_parallel_tool_calls)):
@@ -172,7 +174,7 @@ class ToolOrchestratingLLM(Generic[T]):
             if observer is not None:
                 require_callable("observer", observer, "a function of (call_id, state), or None")
             self._llm = chosen_llm(llm)
-            self._mode: Mode | None = mode
+            self._mode: OutputMode | None = mode
             _check(self._llm, mode)
             self._prompt = as_prompt(prompt)
             self._output_cls = output_cls
@@ -398,7 +400,7 @@ class ToolOrchestratingLLM(Generic[T]):
         return folded.response(**self._llm.known)
 
 
-def _check(llm: FunctionCallingLLM, mode: Mode | None) -> None:
+def _check(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:
     """Raises where the LLM cannot be held to tools, or not in this mode."""
     llm.mode(ChatRequest((), mode=mode))
     if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:

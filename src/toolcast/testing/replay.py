@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ToolcastError
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
+from ..capabilities import LLMMetadata
 from ..errors import ToolcastError
 from ..events import (
     Event,
@@ -20,9 +21,8 @@ from ..events import (
 from ..json_text import json_text
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
-from ..metadata import LLMMetadata
-from ..providers.base import ToolChoice
 from ..settings import Settings
+from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..usage import Usage
 

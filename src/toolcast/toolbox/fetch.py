@@ -22,7 +22,7 @@ from typing import Final
 from urllib.parse import urljoin
 
 from ..errors import ConnectFailed, LLMError, Timeout, TryAgain
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle

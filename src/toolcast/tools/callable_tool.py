@@ -32,7 +32,7 @@ from ..json_text import json_text
 from ..messages import ImagePart, ToolResultPart
 from ..parsing import arguments as parsing
 from ..parsing.path_changes import relocate_error
-from ..providers.base import ToolSpec, legal_name
+from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
 from .options import ToolChanges, check, path_arguments
 from .results import cut, gathered, gathered_later, is_quick, pictured, text_of, unfit

@@ -44,7 +44,7 @@ from ..parsing.core_schemas import (
     split_definitions,
     without_prebuilt,
 )
-from ..providers.base import legal_name
+from ..tool_spec import legal_name
 from .list_types import ALIASES, as_lists, explain_lazy
 
 Schema: TypeAlias = dict[str, Any]

@@ -27,8 +27,9 @@ from aiohttp.tracing import Trace
 
 from ..async_support.deadlines import Deadline
 from ..async_support.shielding import GRACE
+from ..credentials import Secret
 from ..errors import BadRequest, LLMError
-from ..providers.base import HTTPRequest, Secret
+from ..http_request import HTTPRequest
 from .aiohttp_errors import FAULTS, silence_logger, unanswered, unheard
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
 from .base_connections import LoopConnections

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp.http import HttpProcessingError
 
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .transport_errors import host_of, scrub_exception, unconnected, unproxied
 
 FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .base_connections import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from ..async_support.deadlines import Deadline
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .aiohttp_errors import FAULTS, broken_off, silence_logger
 from .base_connections import BaseAsyncResponse
 

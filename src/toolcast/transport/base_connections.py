@@ -21,7 +21,7 @@ from .transport_errors import checked
 
 if TYPE_CHECKING:
     from ..async_support.shielding import Loop
-    from ..providers.base import HTTPRequest
+    from ..http_request import HTTPRequest
 
 
 class _Open(Protocol):

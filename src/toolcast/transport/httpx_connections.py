@@ -21,7 +21,7 @@ import anyio
 
 from ..async_support.shielding import GRACE, Loop, apart, unbroken
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .base_connections import LoopConnections
 from .cancel_handle import CancelHandle, line_here, shut
 from .connection_pool import ConnectionPool, Origin, PooledConnection, origin_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..async_support.shielding import Patience, hand_over
 from ..errors import LLMError
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .base_connections import BaseAsyncResponse, BaseResponse
 from .cancel_handle import CancelHandle
 from .connection_pool import PooledConnection

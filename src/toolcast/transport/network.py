@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..async_support.exception_groups import ungrouped
 from ..errors import ConnectFailed
-from ..providers.base import HTTPRequest
+from ..http_request import HTTPRequest
 from .base_connections import ClientsByLoop
 from .cancel_handle import line_here
 from .content_decoding import LIMIT

@@ -16,8 +16,9 @@ from types import ModuleType, TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from ..credentials import Secret, reveal
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from ..providers.base import HTTPRequest, Secret
+from ..http_request import HTTPRequest
 
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = regex(r"[\t\x20-\x7e]*")
@@ -38,7 +39,7 @@ _CERTIFICATES = {
 class Masking(Protocol):
     """Something that knows secrets: a request, or how a server is reached."""
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """`text` without the secrets."""
         ...
 
@@ -113,7 +114,7 @@ def plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
     """The headers as they are sent, keys and all. For the call that sends them; no frame may keep them."""
     plain = {"accept-encoding": "identity"}
     for name, value in headers.items():
-        plain[name.lower()] = _text(value)
+        plain[name.lower()] = reveal(value)
     return plain
 
 
@@ -176,11 +177,11 @@ def scrub_exception(error: BaseException, request: Masking | None, before: BaseE
 
 
 def _mask(error: BaseException, request: Masking) -> None:
-    error.args = tuple(request.masked(arg) if isinstance(arg, str) else arg for arg in error.args)
+    error.args = tuple(request.mask(arg) if isinstance(arg, str) else arg for arg in error.args)
     if isinstance(error, OSError) and error.strerror:
-        error.strerror = request.masked(error.strerror)
+        error.strerror = request.mask(error.strerror)
     if isinstance(error, LLMError) and error.rate_limits:
-        error.rate_limits = {name: request.masked(value) for name, value in error.rate_limits.items()}
+        error.rate_limits = {name: request.mask(value) for name, value in error.rate_limits.items()}
 
 
 def chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
@@ -197,13 +198,9 @@ def chain(error: BaseException, before: BaseException | None = None) -> Iterator
 
 def _mask_record(record: logging.LogRecord) -> bool:
     if (request := in_flight.get()) is not None:
-        record.msg, record.args = request.masked(record.getMessage()), ()
+        record.msg, record.args = request.mask(record.getMessage()), ()
     return True
 
 
-def _text(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
-
-
 def _legal(value: str | Secret) -> bool:
-    return _VALUE.fullmatch(_text(value)) is not None
+    return _VALUE.fullmatch(reveal(value)) is not None

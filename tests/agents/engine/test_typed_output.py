@@ -15,8 +15,8 @@ from toolcast.agents.permissions.rules import Rule
 from toolcast.errors import OutputTruncated, PermissionDenied, Refused, TryAgain, ValidationError
 from toolcast.events import Finish, OutputDelta, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import TAKEN, user
-from toolcast.providers.base import NamedTool
 from toolcast.testing import ScriptedLLM
+from toolcast.tool_spec import NamedTool
 
 
 class Album(BaseModel):

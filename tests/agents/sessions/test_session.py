@@ -30,10 +30,10 @@ from toolcast.agents.sessions import persistence, session as sessions, turn as s
 from toolcast.agents.sessions.session import Session, SessionStatus
 from toolcast.async_support import background_jobs, sync_driver
 from toolcast.async_support.background_jobs import start_job
+from toolcast.capabilities import LLMMetadata
 from toolcast.errors import IllegalState, RateLimited, SessionLocked, TurnCancelled
 from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import assistant, user
-from toolcast.metadata import LLMMetadata
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.store import SessionLease
 from toolcast.testing import ScriptedLLM

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from support.labelled_tools import QUESTIONS, SEEN, TOOLS, UNSEEN, Labelled, tool
 from toolcast.agents.tool_search.bm25_index import Scored, ToolIndex
 from toolcast.agents.tool_search.stemming import words
-from toolcast.providers.base import ToolSpec
+from toolcast.tool_spec import ToolSpec
 
 INDEX = ToolIndex(TOOLS)
 

@@ -19,6 +19,7 @@ from toolcast.agents.tool_search.bm25_index import ToolIndex
 from toolcast.agents.tool_search.search import Asking, LexicalSearch, LLMSearch, ToolSearch, search_prompt
 from toolcast.async_support import sync_driver
 from toolcast.cancellation import Cancellation
+from toolcast.capabilities import LLMMetadata
 from toolcast.errors import (
     MissingLLMError,
     OutputTruncated,
@@ -31,10 +32,9 @@ from toolcast.events import Event, TextDelta
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.defaults import Configs
 from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
-from toolcast.metadata import LLMMetadata
-from toolcast.providers.base import NamedTool
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
+from toolcast.tool_spec import NamedTool
 from toolcast.usage import Usage
 
 Searched = Callable[..., list[str]]

@@ -15,8 +15,8 @@ from toolcast import Message, assistant, system, tool_result, user
 from toolcast.errors import ServerError
 from toolcast.events import Finish
 from toolcast.llms.local.guided import GuidedLlamaCpp
+from toolcast.llms.local.repetition import REPETITION
 from toolcast.messages import ToolCallPart
-from toolcast.providers.repetition import REPETITION
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.tools.callable_tool import as_tools
 

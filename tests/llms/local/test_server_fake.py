@@ -282,7 +282,7 @@ def test_a_forked_child_never_destroys_the_servers(
 
 def test_a_system_that_cannot_fork_has_nothing_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "register_at_fork", raising=False)
-    other = loaded_again("toolcast.runtime.local_model_without_fork", monkeypatch)
+    other = loaded_again("toolcast.llms.local.server_without_fork", monkeypatch)
     assert other.LocalServer is not LocalServer
     assert not other.running("m.gguf").is_running
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
+from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -46,8 +47,9 @@ from toolcast.messages import (
     user,
 )
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
-from toolcast.providers.base import NamedTool, RequestInput, ResponseDecoder, Secret, ToolSpec, legal_name
+from toolcast.providers.base import RequestInput, ResponseDecoder
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
 F = ToolSpec("f", "Does f.", {"type": "object"})

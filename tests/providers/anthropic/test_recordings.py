@@ -27,8 +27,9 @@ from toolcast.messages import (
     user,
 )
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
-from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 from toolcast.usage import Usage
 
 FILES = sorted({path.name: path for path in recordings("anthropic-messages")}.values())

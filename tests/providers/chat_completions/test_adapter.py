@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
+from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -45,7 +46,7 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.decoder import OpenAIChatDecoder
 from toolcast.providers.chat_completions.services import (
@@ -65,6 +66,7 @@ from toolcast.providers.chat_completions.services import (
 )
 from toolcast.providers.http_adapter import endpoint
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec
 from toolcast.usage import Usage
 
 F = ToolSpec("f", "Does f.", {"type": "object"})

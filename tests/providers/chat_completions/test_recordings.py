@@ -17,10 +17,11 @@ from support.recordings import Recorded, beside, differences
 from support.shared_data import needs_shared, recordings
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.messages import ImagePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from toolcast.providers.base import NamedTool, RequestInput, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, SERVICES, ServiceSpec
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec
 from toolcast.usage import Usage
 
 FILES = sorted({path.name: path for path in recordings("openai-chat")}.values())

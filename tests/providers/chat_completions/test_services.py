@@ -8,13 +8,15 @@ import re
 
 import pytest
 
+from toolcast.credentials import Secret
 from toolcast.errors import BadRequest
 from toolcast.messages import ToolCallPart, assistant, tool_result, user
-from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
+from toolcast.providers.chat_completions.endpoints import service_url
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
-from toolcast.providers.endpoints import address
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec
 
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 
@@ -28,7 +30,7 @@ ENVIRON = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/", "AWS_REGION"
 
 def wire(service: ServiceSpec) -> OpenAIChatAdapter:
     """The wire of a service, where this environment says that it is."""
-    return OpenAIChatAdapter(service, api_key=Secret("k"), base_url=address(service, None, "m", ENVIRON))
+    return OpenAIChatAdapter(service, api_key=Secret("k"), base_url=service_url(service, None, "m", ENVIRON))
 
 
 def test_the_table_names_the_services() -> None:
@@ -65,7 +67,7 @@ def test_every_service_gets_a_request(service: ServiceSpec) -> None:
     everything = Settings(temperature=0.1, top_p=0.9, top_k=4, max_tokens=9, stop="x", seed=1, thinking="low")
     request = wire(service).request(RequestInput("m", said, tools, NamedTool("f") if tools else None), everything)
     body = json.loads(request.body)
-    assert request.url == address(service, None, "m", ENVIRON)
+    assert request.url == service_url(service, None, "m", ENVIRON)
     assert set(request.notes) >= set(service.drops)
     assert not body.keys() & set(service.drops)
     assert len(body["messages"]) == 4

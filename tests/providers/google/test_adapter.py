@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from toolcast import Google, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
+from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     ContentBlocked,
@@ -34,6 +35,7 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
+from toolcast.http_request import HTTPRequest
 from toolcast.messages import (
     AudioPart,
     DocumentPart,
@@ -49,10 +51,11 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import HTTPRequest, NamedTool, RequestInput, Secret, ToolSpec, legal_name
+from toolcast.providers.base import RequestInput
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.decoder import PathsToJSON
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -14,9 +14,10 @@ from support.shared_data import needs_shared, recordings
 from toolcast.errors import StreamTruncated
 from toolcast.events import Finish, UsageReport
 from toolcast.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart, system
-from toolcast.providers.base import RequestInput, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.settings import Settings
+from toolcast.tool_spec import ToolSpec
 from toolcast.usage import Usage
 
 # The Live API, a WebSocket protocol of its own for speech: there are no candidates in it.

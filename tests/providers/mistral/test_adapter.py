@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
+from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, LLMError, RateLimited, ServerError, StreamTruncated
 from toolcast.events import (
     Event,
@@ -21,6 +22,7 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
+from toolcast.http_request import HTTPRequest
 from toolcast.messages import (
     AudioPart,
     DocumentPart,
@@ -35,9 +37,10 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import HTTPRequest, NamedTool, RequestInput, Secret, ToolSpec, legal_name
+from toolcast.providers.base import RequestInput
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

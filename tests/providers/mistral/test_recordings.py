@@ -12,9 +12,10 @@ from support.recordings import Recorded, beside
 from support.shared_data import needs_shared, recordings
 from toolcast.events import Finish
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, user
-from toolcast.providers.base import RequestInput, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.settings import Settings
+from toolcast.tool_spec import ToolSpec
 
 MISTRAL = Recorded(
     MistralAdapter(), recordings("mistral-chat"), lambda chunk: chunk.get("choices", [{}])[0].get("finish_reason")

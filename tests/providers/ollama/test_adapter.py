@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     LLMError,
@@ -43,9 +44,10 @@ from toolcast.messages import (
     system,
     user,
 )
-from toolcast.providers.base import NamedTool, RequestInput, Secret, ToolChoice, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.ollama.adapter import OllamaAdapter, ollama_url
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 from toolcast.usage import Usage
 
 

@@ -13,6 +13,7 @@ from support.albums import SEA, Album
 from support.sync_and_async import Face
 from toolcast import OpenAIResponses, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
+from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -51,11 +52,12 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.providers.base import NamedTool, RequestInput, ResponseDecoder, Secret, ToolSpec
+from toolcast.providers.base import RequestInput, ResponseDecoder
 from toolcast.providers.chat_completions.services import GENERIC, LLAMA_CPP, MOONSHOT, OPENAI, QWEN, ServiceSpec
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
 from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.tool_spec import NamedTool, ToolSpec
 from toolcast.usage import Usage
 
 F = ToolSpec("f", "Does f.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypedDict
 
 from support.grammar_models import FIELDS, Colour, Node, Open, Song
-from toolcast.providers.base import ToolSpec
 from toolcast.providers.schemas.strict import (
     Adapted,
     anthropic_schema,
@@ -23,6 +22,7 @@ from toolcast.providers.schemas.strict import (
     openai_strict,
 )
 from toolcast.providers.tool_calls.json_text import Form, answer_schema, rooted
+from toolcast.tool_spec import ToolSpec
 from toolcast.tools.schema import schema_for
 
 Schema = dict[str, Any]

@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 from toolcast.accumulator import Accumulator
 from toolcast.errors import LimitExceeded
 from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from toolcast.providers.base import ToolNames, ToolSpec
 from toolcast.providers.tool_calls import by_index
 from toolcast.providers.tool_calls.by_index import MOST_CALLS, ToolCalls
 from toolcast.text_buffer import JOIN_THRESHOLD
+from toolcast.tool_spec import ToolNames, ToolSpec
 
 NAMES = ("f", "g", "get", "get_weather", "my tool")
 TOOLS = [ToolSpec(name, "", {}) for name in NAMES]
@@ -193,7 +193,7 @@ def test_the_last_snapshot_counts_where_the_whole_stays_incomplete() -> None:
 
 
 def test_names_come_back_as_the_tools_own() -> None:
-    wire = ToolNames(TOOLS).wire["my tool"]
+    wire = ToolNames(TOOLS).sent["my tool"]
     assert calls_of(read(entry(0, "x", wire, A))) == [("x", "my tool", A)]
 
 

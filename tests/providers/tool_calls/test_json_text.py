@@ -22,7 +22,7 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, ToolCallPart
-from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.tool_calls.json_text import (
     ForcedCalls,
     ForcedDecoder,
@@ -32,6 +32,7 @@ from toolcast.providers.tool_calls.json_text import (
     instructions,
     rooted,
 )
+from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 from toolcast.usage import Usage
 
 ADD = ToolSpec("add", "Adds.", {"type": "object"})

@@ -10,9 +10,10 @@ from hypothesis import given, strategies as st
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
 from toolcast.parsing.lenient_json import parse_lenient
-from toolcast.providers.base import NamedTool, RequestInput, ToolChoice, ToolSpec
+from toolcast.providers.base import RequestInput
 from toolcast.providers.tool_calls.json_text import Form, form_of
 from toolcast.providers.tool_calls.prompted import PromptedCalls, prompted
+from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SING = ToolSpec("sing", "Sings.", {"type": "object"})

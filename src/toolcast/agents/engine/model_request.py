@@ -18,8 +18,8 @@ from ...events import (
 )
 from ...llms.request import ChatRequest
 from ...llms.request_state import by, start_call
+from ...output_mode import OutputMode
 from ...parsing.partial_value import MISSING, PartialValue, plan_for
-from ...providers.base import Mode
 from ...transport.network import IOBackend
 from ...usage import Usage
 from .config import EngineConfig
@@ -140,7 +140,7 @@ def _ask(setup: EngineConfig, transcript: Conversation, typed: TypedOutput | Non
         return ChatRequest(messages, setup.tools if can_call else (), None, settings, parallel=True, stream=True)
     if not can_call:
         # A model of a service may be held to a schema: its LLM knows.
-        mode: Mode | None = None if known.is_function_calling_model else "prompted"
+        mode: OutputMode | None = None if known.is_function_calling_model else "prompted"
         return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
     others = () if last else setup.tools
     choice = "required" if others else typed.choice

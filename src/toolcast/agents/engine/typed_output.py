@@ -14,9 +14,9 @@ from typing import Any
 from ...errors import CallError, NoToolCallError, ToolcastError, TryAgain, ValidationError
 from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
-from ...providers.base import NamedTool, ToolChoice
 from ...structured.partial_objects import StreamingObjectProcessor
 from ...structured.response_validation import ResponseValidator, ValidatedCall, explained
+from ...tool_spec import NamedTool, ToolChoice
 from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
 from ...tools.execution import ToolJob, read_call
 

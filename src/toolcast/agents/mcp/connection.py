@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, Typ
 from pydantic import ValidationError
 
 from ...async_support.waiters import Waiters
+from ...credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...errors import MCPError, ToolcastError
 from ...json_text import sound_text
-from ...providers.base import Secret, SecretURL, guarded
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from .tools import in_a_line
 
@@ -70,11 +70,9 @@ class Guarded(NamedTuple):
 
     secrets: tuple[Secret, ...] = ()
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """`text` without the secrets."""
-        for secret in self.secrets:
-            text = secret.masked(text)
-        return text
+        return mask(text, self.secrets)
 
 
 class ConnectOptions(NamedTuple):
@@ -116,7 +114,7 @@ def over_stdio(
 def over_http(url: str, headers: Mapping[str, str]) -> ConnectOptions:
     """What talks with a server over streamable HTTP."""
 
-    address, named = SecretURL(url), guarded(headers)
+    address, named = SecretURL(url), protect_headers(headers)
     secrets = (address, *(value for value in named.values() if isinstance(value, Secret)))
     del url, headers  # no frame of a traceback may hold them
 
@@ -136,7 +134,7 @@ def over_http(url: str, headers: Mapping[str, str]) -> ConnectOptions:
 
 
 def _revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
-    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers.items()}
+    return {name: reveal(value) for name, value in headers.items()}
 
 
 class MCPConnection:
@@ -333,13 +331,13 @@ class MCPConnection:
         for link in chain(error):
             data: Any = getattr(link, "error", None)
             if isinstance(message := getattr(data, "message", None), str):
-                data.message, data.data = guarded.masked(message), None
+                data.message, data.data = guarded.mask(message), None
 
     def _words(self, error: BaseException) -> str:
         """Return what an error says, in short; of several at once, the first."""
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        words = self._opening.guarded.masked(str(error))
+        words = self._opening.guarded.mask(str(error))
         return in_a_line(words[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__
 
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from ...cancellation import Cancellation
 from ...closing import AsyncClosing, Closing
 from ...errors import MCPError, ToolTimeout
-from ...providers.base import legal_name
+from ...tool_spec import legal_name
 from ...tools.callable_tool import CallableTool, ToolOutput
 from ...tools.context import ToolContext
 from .connection import Ask, ConnectOptions, MCPConnection, awaited, over_http, over_stdio, waited

@@ -29,9 +29,10 @@ from ...llms.provider_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
 from ...llms.request_state import start_call
 from ...messages import Message, system, user
-from ...providers.base import Mode, NamedTool, ToolSpec
+from ...output_mode import OutputMode
 from ...settings import Settings
 from ...structured.response_validation import ResponseValidator
+from ...tool_spec import NamedTool, ToolSpec
 from ...tools.callable_tool import CallableTool
 from ...usage import Usage
 from .bm25_index import ToolIndex
@@ -153,7 +154,7 @@ class LLMSearch:
         """The names of the tools that the model chose among those that are not `kept` anyway."""
         pool = self._pool(messages, tools, kept)
         llm = chosen_llm(asked.llm if self.llm is None else self.llm)
-        mode: Mode | None = None if llm.metadata.is_function_calling_model else "prompted"
+        mode: OutputMode | None = None if llm.metadata.is_function_calling_model else "prompted"
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_of(pool, self.limit)
         ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merged(self.settings), mode=mode)
         read: ToolScores = ResponseValidator({scores.name: scores}).read(await _answered(llm, ask, asked))[0].value

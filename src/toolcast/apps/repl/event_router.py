@@ -26,7 +26,7 @@ from ...events import (
     ToolProgress,
     ToolResult,
 )
-from ...providers.repetition import REPETITION
+from ...llms.local.repetition import REPETITION
 from ..cli_errors import command_words
 from .screen import Screen
 

@@ -15,13 +15,15 @@ from typing import Final
 from jiter import from_json
 
 from ...errors import LLMError
+from ...http_request import HTTPRequest
 from ...messages import Message, assistant, system, user
-from ...providers.base import HTTPRequest, NamedTool, ProviderAdapter, RequestInput, ResponseDecoder, ToolSpec
+from ...providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ...providers.llama_cpp.grammar import grammar
-from ...providers.repetition import EndedByRepetition
 from ...settings import Settings
+from ...tool_spec import NamedTool, ToolSpec
 from ...transport.network import IOBackend
 from ..provider_llms import LlamaCpp, fetched
+from .repetition import EndedByRepetition
 
 _NONE: Final = "none"
 _NEEDS_NONE: Final = ("What is the largest ocean?", "Thanks!", "Hi!")

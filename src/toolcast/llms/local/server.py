@@ -27,8 +27,8 @@ from typing import Any
 
 from anyio import to_thread
 
+from ...credentials import Secret
 from ...errors import NotFound, ServerError, ToolcastError
-from ...providers.base import Secret
 from .weights import WEIGHTS, is_model_file
 
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
+from ...capabilities import Progress
 from ...errors import NotFound
-from ...metadata import Progress
 
 _PIECE = 1 << 20
 _GGUF = b"GGUF"

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from ...capabilities import Capabilities
+from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import (
     AudioPart,
@@ -26,28 +28,16 @@ from ...messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from ...metadata import Capabilities
 from ...settings import NOTHING_SET, Settings
-from ..base import (
-    RequestInput,
-    RequestOptions,
-    ResponseDecoder,
-    Secret,
-    SecretURL,
-    ToolChoice,
-    ToolSpec,
-    legal_name,
-    once_for_all,
-)
+from ...tool_spec import ToolChoice, ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
-from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint
+from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint, once_for_all
 from ..http_errors import ErrorSource
 from ..model_features import capabilities
 from ..schemas.strict import anthropic_schema
 from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
 from .decoder import AnthropicDecoder
-
-KEY_ENV = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 class AnthropicAdapter(HTTPAdapter):
@@ -71,7 +61,9 @@ class AnthropicAdapter(HTTPAdapter):
         key, header = (api_key, "x-api-key") if api_key else (bearer, "authorization")
         versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
         url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
-        super().__init__(Address("anthropic", SecretURL(url), key, headers or {}, header, KEY_ENV))
+        super().__init__(
+            Address("anthropic", SecretURL(url), key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
+        )
         self._holds = once_for_all(_can_hold)
 
     def can_hold(self, conversation: RequestInput) -> bool:
@@ -127,7 +119,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         told = {"description": tool.description} if tool.description else {}
-        return {"name": self.names.wire[tool.name], **told, "input_schema": tool.parameters}
+        return {"name": self.names.sent[tool.name], **told, "input_schema": tool.parameters}
 
     def _format(self, form: Form) -> dict[str, Any]:
         schema, loose = anthropic_schema(answer_schema(form))
@@ -149,7 +141,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             return False
         free = forcing and self._facts.forced_tools is False
         # A name is also lost on other servers that speak the protocol: only what is offered can be called.
-        only_one = self.names.wire[forced] if forced and (free or not self._facts.known) else None
+        only_one = self.names.sent[forced] if forced and (free or not self._facts.known) else None
         self.fields["tools"] = [tool for tool in self._tools if only_one in (None, tool["name"])]
         if free:
             self.notes.append("tool_choice")
@@ -165,7 +157,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             return {"type": "none"}
         one = {} if parallel else {"disable_parallel_tool_use": True}
         if forced:
-            return {"type": "tool", "name": self.names.wire[forced], **one}
+            return {"type": "tool", "name": self.names.sent[forced], **one}
         if choice is None:
             return {"type": "auto", **one} if one else {}
         return {"type": "auto" if choice == "auto" else "any", **one}

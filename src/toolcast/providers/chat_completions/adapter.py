@@ -21,13 +21,14 @@ from ...messages import (
     ToolResultPart,
 )
 from ...settings import Settings
-from ..base import RequestInput, RequestOptions, ResponseDecoder, ToolSpec, legal_name
+from ...tool_spec import ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import base64_of, cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from ..http_adapter import budget, effort
 from ..http_errors import ErrorSource
-from ..openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
 from .decoder import OpenAIChatDecoder
+from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from .services import ServiceSpec
 
 
@@ -72,7 +73,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             self.fields["response_format"] = {"type": "json_object"}
             self._told = instructions(form)
             return
-        name = "_".join(self.names.wire[tool.name] for tool in form.tools)
+        name = "_".join(self.names.sent[tool.name] for tool in form.tools)
         schema, strict = self._strict(name, answer_schema(form))
         held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
         self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
@@ -81,7 +82,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         parameters, strict = self._strict(tool.name, tool.parameters)
-        function = {"name": self.names.wire[tool.name], "description": tool.description, "parameters": parameters}
+        function = {"name": self.names.sent[tool.name], "description": tool.description, "parameters": parameters}
         return {"type": "function", "function": function | ({"strict": True} if strict else {})}
 
     def _forcing(self, name: str) -> Any:

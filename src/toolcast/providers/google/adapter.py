@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
+from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import (
     AudioPart,
@@ -25,7 +26,8 @@ from ...messages import (
     ToolResultPart,
 )
 from ...settings import Settings
-from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, SecretURL, ToolSpec, legal_name
+from ...tool_spec import ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages
 from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint
 from ..http_errors import ErrorSource
@@ -34,8 +36,6 @@ from ..tool_calls.json_text import answer_schema, instructed, instructions, sche
 from .decoder import GoogleDecoder
 
 BASE_URL = "https://generativelanguage.googleapis.com"
-KEY_ENV = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 
 
@@ -57,7 +57,9 @@ class GoogleAdapter(HTTPAdapter):
         base_url = base_url or BASE_URL
         versioned = _VERSIONED.search(urlsplit(base_url).path)
         url = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
-        super().__init__(Address("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", KEY_ENV))
+        super().__init__(
+            Address("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
+        )
 
     def url(self, conversation: RequestInput) -> SecretURL:
         """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
@@ -109,13 +111,13 @@ class GoogleRequestEncoder(RequestEncoder):
         if isinstance(choice, Mapping):
             self.fields["toolConfig"] = {"functionCallingConfig": choice}
         elif forced:
-            calling = {"mode": "ANY", "allowedFunctionNames": [self.names.wire[forced]]}
+            calling = {"mode": "ANY", "allowedFunctionNames": [self.names.sent[forced]]}
             self.fields["toolConfig"] = {"functionCallingConfig": calling}
         elif isinstance(choice, str):
             self.fields["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[choice]}}
 
     def _declaration(self, tool: ToolSpec) -> dict[str, Any]:
-        declared = {"name": self.names.wire[tool.name], "description": tool.description}
+        declared = {"name": self.names.sent[tool.name], "description": tool.description}
         schema = {} if _takes_nothing(tool.parameters) else {"parametersJsonSchema": gemini_schema(tool.parameters)}
         return declared | schema
 

@@ -20,13 +20,16 @@ from typing import Any, ClassVar, cast
 
 from jiter import from_json
 
+from ...credentials import Secret, SecretURL
 from ...errors import BadRequest, LLMError, MalformedEvent
+from ...http_request import HTTPRequest, build_request
 from ...messages import Message, TextPart
 from ...settings import Settings
-from ..base import HTTPRequest, RequestInput, ResponseDecoder, Secret, SecretURL, ToolSpec
+from ...tool_spec import ToolSpec
+from ..base import RequestInput, ResponseDecoder
 from ..chat_completions.adapter import OpenAIChatAdapter
 from ..chat_completions.services import LLAMA_CPP
-from ..http_adapter import endpoint, http_request
+from ..http_adapter import endpoint
 from ..tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, form_of
 from ..tool_calls.prompted import spoken
 from .grammar import SchemaLimits, calls_schema, grammar
@@ -96,7 +99,7 @@ class LlamaCppAdapter:
         probe = {"prompt": _PROBE, "grammar": rules, "max_tokens": 1, "temperature": 0, "cache_prompt": False}
         bare = replace(conversation, messages=(), tools=(), tool_choice=None, stream=False)
         headers = self._chat.request(bare, Settings()).headers
-        return http_request("POST", self._probe_url, headers, json.dumps(probe).encode())
+        return build_request("POST", self._probe_url, headers, json.dumps(probe).encode())
 
     def preflight_ok(self, conversation: RequestInput, body: bytes) -> LLMError | None:
         """None if the answer to `preflight` shows that the tools are enforced, else the error to raise."""

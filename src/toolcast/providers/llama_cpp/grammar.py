@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
 from ...errors import BadRequest
-from ..base import ToolSpec
+from ...tool_spec import ToolSpec
 
 Schema: TypeAlias = dict[str, Any]
 _Rewrite: TypeAlias = Callable[[Any, Mapping[str, Any]], Schema | None]

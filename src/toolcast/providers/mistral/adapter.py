@@ -15,10 +15,12 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import Any, ClassVar
 
+from ...credentials import API_KEY_VARIABLES, Secret
 from ...events import Event, RawEvent, ThinkingDelta
 from ...messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolResultPart
 from ...settings import Settings
-from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, ToolSpec, legal_name
+from ...tool_spec import ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
 from ..chat_completions.decoder import OpenAIChatDecoder
 from ..chat_completions.services import ServiceSpec
@@ -30,7 +32,7 @@ from ..response_decoder import as_dict, as_list, as_str
 MISTRAL = ServiceSpec(
     "mistral",
     "https://api.mistral.ai/v1",
-    key_env=("MISTRAL_API_KEY",),
+    key_env=API_KEY_VARIABLES["mistral"],
     url_env=("MISTRAL_BASE_URL",),
     stream_options=False,
     strict=True,
@@ -77,7 +79,7 @@ class MistralRequestEncoder(ChatRequestEncoder):
         described = {"description": tool.description} if tool.description else {}
         return {
             "type": "function",
-            "function": {"name": self.names.wire[tool.name], **described, "parameters": tool.parameters},
+            "function": {"name": self.names.sent[tool.name], **described, "parameters": tool.parameters},
         }
 
     def _settings(self, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from jiter import from_json
 
+from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest, LLMError, NotFound
 from ...events import (
     Event,
@@ -27,8 +28,9 @@ from ...events import (
 )
 from ...messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...settings import Settings
+from ...tool_spec import ToolSpec, legal_name
 from ...usage import Usage
-from ..base import RequestInput, RequestOptions, ResponseDecoder, Secret, SecretURL, ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_of, cannot_take, inlined, result_text
 from ..http_adapter import Address, HTTPAdapter, RequestEncoder, endpoint
 from ..http_errors import ErrorSource, stream_error
@@ -37,8 +39,6 @@ from ..schemas.strict import ollama_format
 from ..sse import JSONLines
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.json_text import Form, answer_schema, form_of, instructed, instructions
-
-KEY_ENV = ("OLLAMA_API_KEY",)
 
 _PORT = 11434
 _OPTIONS = {
@@ -103,7 +103,7 @@ class OllamaAdapter(HTTPAdapter):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         url = endpoint(base_url or ollama_url(), "/api/chat")
-        super().__init__(Address("ollama", SecretURL(url), api_key, headers or {}, key_env=KEY_ENV))
+        super().__init__(Address("ollama", SecretURL(url), api_key, headers or {}, key_env=API_KEY_VARIABLES["ollama"]))
 
     def frame(self, terms: RequestOptions, settings: Settings) -> OllamaRequestEncoder:
         """What requests with these terms and settings have in common."""

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...messages import DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...settings import Settings
-from ..base import RequestInput, RequestOptions, ResponseDecoder, ToolSpec, legal_name
+from ...tool_spec import ToolSpec, legal_name
+from ..base import RequestInput, RequestOptions, ResponseDecoder
+from ..chat_completions.openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..chat_completions.services import ServiceSpec
 from ..content_parts import cannot_take, data_url, only, result_text, system_messages, valid_arguments
 from ..http_adapter import effort
 from ..http_errors import ErrorSource
-from ..openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..tool_calls.json_text import Form, answer_schema, schema_form
 from .responses_decoder import OpenAIResponsesDecoder
 
@@ -70,7 +71,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)
-        name = self.names.wire[tool.name]
+        name = self.names.sent[tool.name]
         # Whether it is strict is always said: what is not said to be loose is taken to be.
         about = {"description": tool.description, "parameters": schema, "strict": strict}
         return {"type": "function", "name": name, **about}
@@ -80,7 +81,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def _answer(self, form: Form) -> None:
         """Hold the text of the answer to a schema."""
-        name = "_".join(self.names.wire[tool.name] for tool in form.tools)
+        name = "_".join(self.names.sent[tool.name] for tool in form.tools)
         told = form.tools[0].description
         if len(form.tools) > 1:
             told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)

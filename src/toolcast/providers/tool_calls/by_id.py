@@ -15,7 +15,8 @@ from typing import Any
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ...text_buffer import TextBuffer
-from ..base import RequestInput, ToolNames
+from ...tool_spec import ToolNames
+from ..base import RequestInput
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
 
@@ -58,13 +59,13 @@ class OpenCalls:
         if self.count >= MOST_CALLS:
             raise LimitExceeded(f"the model made more than {MOST_CALLS} tool calls in one answer")
         self.count += 1
-        call = self._open[key] = OpenCall(self._unique(id), self._names.own(name))
+        call = self._open[key] = OpenCall(self._unique(id), self._names.original(name))
         out.append(ToolCallStart(call.id, call.name))
         return call
 
     def is_wrapper(self, name: str) -> bool:
         """Return True if models invent a tool of this name to hold several calls, and none is offered."""
-        return name in WRAPPERS and name not in self._names.wire.values()
+        return name in WRAPPERS and name not in self._names.sent.values()
 
     def more(self, key: Hashable, text: str, out: list[Event]) -> OpenCall | None:
         """More arguments of the call `key`; None where no such call is open."""
@@ -92,7 +93,7 @@ class OpenCalls:
         inner = unwrapped(arguments) if self.is_wrapper(name) else None
         if inner is not None:
             for inner_name, inner_arguments in inner:
-                self.whole(None, self._names.wire.get(inner_name, inner_name), inner_arguments, out)
+                self.whole(None, self._names.sent.get(inner_name, inner_name), inner_arguments, out)
             return
         call = self.start(self, id, name, out)
         call.opaque = opaque

@@ -23,7 +23,7 @@ from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ...parsing.json_stream import JSONStream, JSONStreamError
 from ...text_buffer import JOIN_THRESHOLD
-from ..base import ToolNames
+from ...tool_spec import ToolNames
 
 MOST_CALLS = 1000
 """More calls than this in one answer are an error, not an answer."""
@@ -41,7 +41,7 @@ class ToolCalls:
 
     def __init__(self, names: ToolNames, before: int = 0) -> None:
         self._names = names
-        self._offered = frozenset(names.wire.values())
+        self._offered = frozenset(names.sent.values())
         self._before = before
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
@@ -192,7 +192,7 @@ class ToolCalls:
         name = name.partition("<|")[0].strip()
         if name not in self._offered and name.removeprefix("functions.") in self._offered:
             name = name.removeprefix("functions.")
-        return self._names.own(name)
+        return self._names.original(name)
 
     def _is_complete_name(self, name: str) -> bool:
         return name in self._offered and not any(other != name and other.startswith(name) for other in self._offered)

@@ -27,7 +27,8 @@ from ...events import (
 )
 from ...messages import Message, TextPart
 from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
-from ..base import NamedTool, RequestInput, RequestOptions, ResponseDecoder, ToolSpec
+from ...tool_spec import NamedTool, ToolSpec
+from ..base import RequestInput, RequestOptions, ResponseDecoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from ...events import Event, TextDelta
 from ...messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...parsing.json_stream import JSONStream, JSONStreamError
-from ..chat_completions.decoder import ThinkTags
+from ..think_tags import ThinkTags
 from .json_text import ForcedCalls, Form, instructions
 
 

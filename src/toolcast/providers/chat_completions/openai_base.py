@@ -11,13 +11,15 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..errors import BadRequest
-from ..messages import Part, TextPart
-from ..settings import Settings
-from .base import RequestOptions, Secret, SecretURL, ToolSpec
-from .chat_completions.services import ServiceSpec
-from .http_adapter import Address, HTTPAdapter, RequestEncoder, effort, endpoint
-from .schemas.strict import openai_strict
+from ...credentials import Secret, SecretURL
+from ...errors import BadRequest
+from ...messages import Part, TextPart
+from ...settings import Settings
+from ...tool_spec import ToolSpec
+from ..base import RequestOptions
+from ..http_adapter import Address, HTTPAdapter, RequestEncoder, effort, endpoint
+from ..schemas.strict import openai_strict
+from .services import ServiceSpec
 
 
 class OpenAIBaseAdapter(HTTPAdapter):
@@ -83,7 +85,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         if as_auto and (forced or choice == "required"):
             self.notes.append("tool_choice")
         elif forced and service.forced == "object":
-            self.fields["tool_choice"] = self._forcing(self.names.wire[forced])
+            self.fields["tool_choice"] = self._forcing(self.names.sent[forced])
         elif choice is not None:
             self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
         if service.parallel_flag and "parallel_tool_calls" not in self._left_out:

@@ -6,7 +6,7 @@ import pytest
 
 from toolcast.errors import StreamTruncated
 from toolcast.events import Event, Finish, TextDelta
-from toolcast.providers.repetition import REPETITION, EndedByRepetition, Repetition
+from toolcast.llms.local.repetition import REPETITION, EndedByRepetition, Repetition
 
 SENTENCE = "The weather is influenced by the Arctic and the Arctic region. "
 LINES = 'I\'ll use the weather:\n"The weather of a city."\n'

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolcast.errors import BadRequest
 from toolcast.messages import user
-from toolcast.providers.base import (
-    HTTPRequest,
-    NamedTool,
-    RequestInput,
-    RequestOptions,
-    Secret,
-    SecretURL,
-    ToolSpec,
-    guarded,
-    member,
-    once_for_all,
-)
+from toolcast.providers.base import RequestInput, RequestOptions
+from toolcast.providers.http_adapter import member, once_for_all
 from toolcast.settings import Settings
+from toolcast.tool_spec import NamedTool, ToolSpec
 
 F = ToolSpec("f", "Does f.", {"type": "object"})
 
@@ -57,7 +47,7 @@ def test_what_is_made_once(conversation: RequestInput, settings: Settings) -> No
     counted = Counted()
     first = counted.of(said(), Settings())
     assert counted.of(conversation, settings) is first
-    assert counted.asked == [(said().terms, Settings())]
+    assert counted.asked == [(said().options, Settings())]
 
 
 @pytest.mark.parametrize(
@@ -113,87 +103,3 @@ def test_a_member_of_an_object() -> None:
 def test_what_json_cannot_hold(value: object) -> None:
     with pytest.raises(BadRequest, match="cannot be written as JSON"):
         member("x", value)
-
-
-def test_a_key_is_masked_with_and_without_its_word() -> None:
-    headers = {
-        "authorization": Secret("Bearer abcdef"),
-        "x-short": Secret("ab"),
-        "x-empty": Secret(""),
-        "accept": "req",
-    }
-    request = HTTPRequest("POST", "https://x", headers, b"")
-    assert request.masked("req Bearer abcdef, abcdef, ab") == "req [key], [key], ab"
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("http://host/v1", "http://host/v1"),
-        ("https://host:1/v1?api-version=2024-10-21&alt=sse", "https://host:1/v1?api-version=2024-10-21&alt=sse"),
-        ("http://u:PW-1@host/v1?key=K-1", "http://***@host/v1?key=***"),
-        ("http://u@host", "http://***@host"),
-        ("u:p@host:1/x", "***@host:1/x"),
-        ("//u:p@host", "//***@host"),
-        ("http://u:p@x@host", "http://***@host"),
-        ("https://host/models/m@001?x=a@b", "https://host/models/m@001?x=***"),
-        (
-            "http://host?API-Version=1&Subscription-Key=K&api_key=K",
-            "http://host?API-Version=1&Subscription-Key=***&api_key=***",
-        ),
-        ("http://host?access_token=K&sig=K&code=K&token", "http://host?access_token=***&sig=***&code=***&***"),
-        ("http://host?K-1", "http://host?***"),
-        ("http://host?&a=&=b", "http://host?&a=***&=***"),
-        ("http://host/#K-1", "http://host/#***"),
-        ("", ""),
-    ],
-)
-def test_what_shows_of_a_url(url: str, shown: str) -> None:
-    secret = SecretURL(url)
-    assert secret.shown == shown
-    assert secret.has_secrets == (shown != url)
-    assert secret.reveal() == url
-    assert repr(secret) == str(secret) == f"SecretURL({shown!r})"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "us:er:p%40ss word",
-        "p%2540ss+word",
-        "p%40ss%20word",
-        "p@ss word",
-        "p%2540ss%2Bword",
-        "dXM6ZXI6cCU0MHNzK3dvcmQ=",
-        "k/y=&",
-        "k%2Fy%3D%26",
-        "k/y%3D%26",
-    ],
-)
-def test_what_is_masked_of_a_url(text: str) -> None:
-    url = SecretURL("http://us%3Aer:p%2540ss+word@host/v1?sig=k%2Fy%3D%26&code=p%40ss+word")
-    request = HTTPRequest("GET", url.shown, {}, b"", secret_url=url)
-    assert request.masked(f"it came with <{text}>") in ("it came with <[key]>", "it came with <us:er:[key]>")
-    assert "p%2540ss" not in request.masked(request.target)
-
-
-def test_a_url_with_further_secrets() -> None:
-    url = SecretURL("http://host/bot123/x", Secret("bot123"))
-    assert url.shown == "http://host/***/x"
-    assert url.masked("/bot123/") == "/[key]/"
-
-
-def test_where_a_request_is_sent() -> None:
-    url = SecretURL("http://u:p@host/v1")
-    request = HTTPRequest("GET", url.shown, {}, b"", secret_url=url)
-    assert request.target == "http://u:p@host/v1"
-    assert replace(request, url="http://other/").target == "http://other/"
-    assert HTTPRequest("GET", "http://host", {}, b"").target == "http://host"
-
-
-def test_which_headers_are_guarded() -> None:
-    harmless = {"Accept": "a", "User-Agent": "b", "OpenAI-Organization": "c", "X-Request-Id": "d", "x-team": "e"}
-    unknown = {"Helicone-Auth": "f", "X-Anything": "g", "Authorization": "h", "x-user-agent-key": "i"}
-    made = guarded({**harmless, **unknown})
-    assert [name for name, value in made.items() if not isinstance(value, Secret)] == [*harmless]
-    assert [value.reveal() for value in made.values() if isinstance(value, Secret)] == [*unknown.values()]

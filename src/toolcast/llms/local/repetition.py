@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..events import Event, Finish, TextDelta
-from .base import ResponseDecoder
+from ...events import Event, Finish, TextDelta
+from ...providers.base import ResponseDecoder
 
 REPETITION: Final = "repetition"
 """`Finish.raw` of an answer that was ended because it repeated itself."""

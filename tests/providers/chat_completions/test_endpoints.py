@@ -6,9 +6,10 @@ import re
 
 import pytest
 
+from toolcast.credentials import Secret
 from toolcast.errors import UnsupportedLLMError
+from toolcast.providers.chat_completions.endpoints import read_auth_header, service_url
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
-from toolcast.providers.endpoints import address, proof
 
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 
@@ -18,9 +19,9 @@ ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AWS_REGION": "eu-west-1"}
 
 @every_service
 def test_an_address_needs_no_more_than_was_said(service: ServiceSpec) -> None:
-    found = address(service, None, "m", ENVIRON)
+    found = service_url(service, None, "m", ENVIRON)
     assert re.fullmatch(r"https?://[^{}]+/chat/completions(\?[^{}]+)?", found)
-    assert address(service, found, "m", {}) == found
+    assert service_url(service, found, "m", {}) == found
 
 
 CLASSIC = AZURE + "/openai/deployments/gpt%2F4%20o/chat/completions?api-version="
@@ -52,19 +53,19 @@ CLASSIC = AZURE + "/openai/deployments/gpt%2F4%20o/chat/completions?api-version=
     ],
 )
 def test_an_address(service: str, base_url: str | None, environ: dict[str, str], url: str) -> None:
-    assert address(SERVICES[service], base_url, "gpt/4 o", environ) == url
+    assert service_url(SERVICES[service], base_url, "gpt/4 o", environ) == url
 
 
 @pytest.mark.parametrize(
     ("service", "words"),
     [
-        ("azure", "where is azure? Set AZURE_OPENAI_ENDPOINT, or pass base_url="),
-        ("bedrock", "where is bedrock? Set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
+        ("azure", "no base URL for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url="),
+        ("bedrock", "no base URL for bedrock: set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
     ],
 )
 def test_an_address_that_nobody_told(service: str, words: str) -> None:
     with pytest.raises(UnsupportedLLMError) as raised:
-        address(SERVICES[service], None, "m", {"AWS_REGION": ""})
+        service_url(SERVICES[service], None, "m", {"AWS_REGION": ""})
     assert words in str(raised.value)
 
 
@@ -83,7 +84,8 @@ KEY, TOKEN = {"AZURE_OPENAI_API_KEY": "from-env"}, {"AZURE_OPENAI_AD_TOKEN": "to
         ("azure-v1", "", {}, ("api-key", None)),
     ],
 )
-def test_what_proves_who_asks(
+def test_the_authorization_header(
     service: str, api_key: str | None, environ: dict[str, str], expected: tuple[str, str | None]
 ) -> None:
-    assert proof(SERVICES[service], api_key, environ) == expected
+    header, key = read_auth_header(SERVICES[service], Secret(api_key) if api_key else None, environ)
+    assert (header, key.reveal() if key else None) == expected

@@ -1,0 +1,227 @@
+"""Credentials: API keys and URLs that contain them, the environment variables they are read from, and masking.
+
+A credential is read once, wrapped in a `Secret` and revealed where the request is sent. Every text that may contain it
+(errors, log records, provider error bodies) passes through `mask` first.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from re import compile as regex
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote, unquote, unquote_plus
+
+from .errors import AuthFailed
+
+API_KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        "mistral": ("MISTRAL_API_KEY",),
+        "ollama": ("OLLAMA_API_KEY",),
+    }
+)
+"""The environment variables of API keys by provider, in order of precedence.
+
+Those of OpenAI-compatible services are in their rows of the services table.
+"""
+
+
+def read_variable(names: Sequence[str], environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the value of the first of these environment variables that is set and not empty, or None."""
+    values = os.environ if environ is None else environ
+    return next((value for name in names if (value := values.get(name))), None)
+
+
+def read_api_key(names: Sequence[str], environ: Mapping[str, str] | None = None) -> Secret | None:
+    """Return the API key in the first of these environment variables that is set and not empty, or None."""
+    value = read_variable(names, environ)
+    return Secret(value) if value else None
+
+
+def missing_api_key(provider: str, names: Sequence[str]) -> AuthFailed:
+    """Return the exception for a provider that needs an API key, which none of these environment variables has."""
+    variables = " or ".join(names) or "a key"
+    return AuthFailed(
+        f"no API key for {provider}: set {variables}, or pass api_key=. Nothing was sent.", provider=provider
+    )
+
+
+class Secret:
+    """A credential that `repr`, `str`, logs and pickles do not reveal."""
+
+    __slots__ = ("_reveal",)
+    _reveal: Callable[[], str]
+
+    def __init__(self, value: str) -> None:
+        # A closure, not an attribute: tools that dump an object's fields find no text here.
+        self._reveal = lambda: value
+
+    def reveal(self) -> str:
+        """Return the credential. For the transport only."""
+        return self._reveal()
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the credential, with or without its scheme (`Bearer`)."""
+        key = self._reveal()
+        return _remove(text, (key, key.rpartition(" ")[2]))
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __bool__(self) -> bool:
+        return bool(self._reveal())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._reveal() == other._reveal()
+
+    def __hash__(self) -> int:
+        return hash(self._reveal())
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an API key is not pickled; let the other process read it from its environment")
+
+
+class SecretURL(Secret):
+    """A URL that may contain credentials: a user and password, or values in the query.
+
+    Args:
+        url: The URL.
+        more: Further secrets in it, such as a token in the path.
+
+    Attributes:
+        shown: The URL with `***` in place of each credential; the URL itself if there are none.
+    """
+
+    __slots__ = ("_more", "_parts", "shown")
+    _parts: Callable[[], list[str]]
+
+    def __init__(self, url: str, *more: Secret) -> None:
+        super().__init__(url)
+        scheme, userinfo, rest = (part or "" for part in _URL.findall(url)[0])
+        self.shown: str = scheme + ("***@" if userinfo else "") + _FIELD.sub(_hide_field, rest)
+        for secret in more:
+            self.shown = self.shown.replace(secret.reveal(), "***")
+        texts = [*_userinfo_forms(userinfo[:-1]), *_secret_fields(rest)]
+        # The longest first: a shorter form may be a part of a longer one.
+        forms = sorted({form for text in texts for form in _url_forms(text)}, key=len, reverse=True)
+        self._more = more
+        self._parts = lambda: forms
+
+    @property
+    def has_secrets(self) -> bool:
+        """True if the URL contains credentials, so that `shown` differs from it."""
+        return bool(self._more or self._parts())
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the credentials, in whichever encoding they appear."""
+        return _remove(mask(text, self._more), self._parts())
+
+    def __repr__(self) -> str:
+        return f"SecretURL({self.shown!r})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, memo: object) -> SecretURL:
+        return self
+
+
+def mask(text: str, values: Iterable[object]) -> str:
+    """Return `text` without the credentials among `values`: those that are a `Secret`."""
+    for value in values:
+        if isinstance(value, Secret):
+            text = value.mask(text)
+    return text
+
+
+def reveal(value: str | Secret) -> str:
+    """Return the text of a header's value. For the transport only."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+_HARMLESS_HEADERS: Final = regex(
+    r"accept(-\w+)?|content-(type|length)|user-agent|host|connection|cache-control|date|origin|(http-)?referer|x-title"
+    r"|x-(app|client|env|environment|organization|project|region|service|team|tenant|version)"
+    r"|traceparent|idempotency-key|(x-)?(client-)?(request|correlation)-id|x-stainless-[\w-]+|api-version|anthropic-(version|beta)"
+    r"|anthropic-dangerous-direct-browser-access|openai-(organization|project|beta)|x-goog-(user-project|api-client)"
+)
+
+
+def protect_headers(headers: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return `headers` with each value a `Secret`, except those of headers that never contain credentials."""
+    return {
+        name: value if _HARMLESS_HEADERS.fullmatch(name.lower()) else Secret(value) for name, value in headers.items()
+    }
+
+
+def _remove(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        # Shorter texts are no keys, and are part of any text.
+        text = text.replace(secret, "[key]") if len(secret) > 3 else text
+    return text
+
+
+# The value of any other field counts as secret: no list of the names of secrets would be complete.
+_HARMLESS_FIELDS: Final = frozenset(
+    [
+        "alt",
+        "api-version",
+        "api_version",
+        "beta",
+        "deployment",
+        "format",
+        "location",
+        "model",
+        "project",
+        "provider",
+        "region",
+        "stream",
+        "timeout",
+        "v",
+        "version",
+    ]
+)
+_URL: Final = regex(r"(?s)\A(\s*(?:[a-zA-Z][\w+.-]*:)?//)?([^/?#]*@)?(.*)")
+_FIELD: Final = regex(r"([?&#])([^=&#]*)(=?)([^&#]*)")
+
+
+def _secret_fields(rest: str) -> Iterator[str]:
+    for mark, name, equals, value in _FIELD.findall(rest):
+        if not _is_harmless(mark, name):
+            yield value if equals else name
+
+
+def _hide_field(field: Any) -> str:
+    mark, name, equals, value = field.groups()
+    if _is_harmless(mark, name) or not (name or value):
+        return str(field[0])
+    return f"{mark}{name}=***" if equals and mark != "#" else f"{mark}***"
+
+
+def _is_harmless(mark: str, name: str) -> bool:
+    return mark != "#" and name.lower() in _HARMLESS_FIELDS
+
+
+def _userinfo_forms(userinfo: str) -> Iterator[str]:
+    """Yield user, password and both together, as in the URL and as in a Basic authorization header (RFC 7617)."""
+    if userinfo:
+        user, _, password = userinfo.partition(":")
+        yield from (userinfo, user, password)
+        yield b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
+
+
+def _url_forms(text: str) -> Iterator[str]:
+    """Yield `text` with its percent-encoding, without it, and with that of other URL encoders."""
+    yield text
+    for plain in (unquote(text), unquote_plus(text)):
+        yield from (plain, quote(plain), quote(plain, safe=""))

@@ -1,0 +1,66 @@
+"""Tools as a model sees them (name, description, JSON Schema), the tool choice, and names that every provider takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from re import compile as regex
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it: a name, a description, and the JSON Schema of its arguments.
+
+    A schema must not change once it is in use: adapters cache what they derive from it.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # a schema is not hashable; equality compares it
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """The tool choice that requires a call of this one tool."""
+
+    name: str
+
+
+ToolChoice: TypeAlias = str | NamedTool | Mapping[str, Any] | None
+"""`"auto"`, `"required"`, `"none"`, a `NamedTool`, a provider's own dict, or None: the provider's default."""
+
+_ILLEGAL = regex(r"[^a-zA-Z0-9_-]")
+
+
+@lru_cache(1024)
+def legal_name(name: str, limit: int = 64) -> str:
+    """Return `name` as every provider takes it: letters, digits, `_` and `-`, at most `limit` of them.
+
+    A name that had to be changed ends in a hash of the original, so that two names never become one.
+    """
+    legal = _ILLEGAL.sub("_", name) or "tool"
+    if legal == name and len(name) <= limit:
+        return name
+    suffix = blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"{legal[: limit - 9]}_{suffix}"
+
+
+class ToolNames:
+    """The names of one request's tools: `sent[name]` is in the request, `original(name)` translates a response's name.
+
+    Two names may differ because not every provider takes every character.
+    """
+
+    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+        self.sent: dict[str, str] = {tool.name: legal_name(tool.name) for tool in tools}
+        self._original = {sent: name for name, sent in self.sent.items()}
+
+    def original(self, name: str) -> str:
+        """Return the tool's own name for a name in a response; an unknown name is returned as it is."""
+        return self._original.get(name, name)
