@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -120,5 +121,44 @@ def test_no_frame_of_the_error_has_the_key() -> None:
     with pytest.raises(TypeError) as caught:
         openai(model=5, api_key="sk-secret", base_url="https://u:secret@host", headers={"x": "secret"})
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
-    own = [frame for frame in frames if frame.filename.endswith("service_llm.py")]
+    own = [frame for frame in frames if frame.filename.endswith("http_llm.py")]
     assert own and not any("secret" in str(frame.locals) for frame in own)
+
+
+FAKE = ScriptedLLM([])
+UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
+    (
+        partial(FAKE.chat, "x"),
+        "temperature",
+        "chat() takes no 'temperature': pass settings=Settings(temperature=...)",
+    ),
+    (
+        partial(FAKE.stream_chat, "x"),
+        "tool_choise",
+        "stream_chat() takes no 'tool_choise': did you mean tool_choice=?",
+    ),
+    (partial(FAKE.astream_chat, "x"), "setting", "astream_chat() takes no 'setting': did you mean settings=?"),
+    (partial(FAKE.chat_with_tools, [], "x"), "timeout", "chat_with_tools() takes no 'timeout': pass settings="),
+    (partial(FAKE.predict_and_call, [], "x"), "parallel", "predict_and_call() takes no 'parallel'. It takes: tools"),
+    (Engine, "max_round", "Engine() takes no 'max_round': did you mean max_rounds=?"),
+    (call, "max_atempts", "ToolOrchestratingLLM() takes no 'max_atempts': did you mean max_attempts=?"),
+    (call, "fail_fast", "ToolOrchestratingLLM() takes no 'fail_fast'. It takes: output_cls, prompt, llm"),
+]
+
+
+@pytest.mark.parametrize(("make", "name", "message"), UNKNOWN, ids=[message[:60] for _, _, message in UNKNOWN])
+def test_an_option_that_there_is_not_is_refused_and_no_frame_has_its_value(
+    make: Callable[..., Any], name: str, message: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        make(**{name: "sk-secret"})
+    assert str(caught.value).startswith(message)
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
+    own = [frame for frame in frames if "toolcast" in frame.filename.split("src")[-1]]
+    assert own and not any("sk-secret" in str(frame.locals) for frame in own)
+
+
+@pytest.mark.parametrize("method", ["achat", "achat_with_tools", "apredict_and_call"])
+async def test_an_option_that_there_is_not_is_refused_by_what_is_awaited(method: str) -> None:
+    with pytest.raises(TypeError, match=rf"{method}\(\) takes no 'top'"):
+        await getattr(FAKE, method)(tools=[], messages="x", top=1)

@@ -14,6 +14,7 @@ from toolcast import (
     AsyncObjectStream,
     CallableTool,
     ChatResponse,
+    Engine,
     EventStream,
     FunctionCallingLLM,
     LlamaCpp,
@@ -116,3 +117,14 @@ def llms(one: FunctionCallingLLM) -> None:
     assert_type(llm("ollama:llama3.2", api_key="k"), FunctionCallingLLM)
     OpenAI("m", api_key="k", max_retries=3, headers={"a": "b"})
     LlamaCpp("model.gguf", settings=Settings(temperature=0))
+    one.chat("x", tools=[add], tool_choice="required", settings=Settings(seed=1))
+    one.predict_and_call([add], "x", allow_parallel_tool_calls=True, error_on_no_tool_call=False)
+    one.chat("x", temperature=0.1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no option of a call
+    one.chat("x", settings="seed")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    one.predict_and_call([add], "x", top=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no option
+    one.chat_with_tools([add], "x", top=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue] - as above
+    ToolOrchestratingLLM(Album, "x", tries=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue] - as above
+    ToolOrchestratingLLM(Album, "x", max_attempts=2, tool_choice="required", mode="prompted", observer=None)
+    Engine(one, [add], max_rounds=3, instructions="Be brief.", compaction=None, tool_errors="raise", history=["x"])
+    Engine(one, max_round=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no option
+    Engine(one, max_rounds="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type

@@ -13,7 +13,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypeAlias, overload
+from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, overload
+
+from typing_extensions import Unpack
 
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
@@ -31,6 +33,7 @@ from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
+from ..tools.foreign_options import refuse_unknown
 from ..transport.network import Clock, HttpxNetwork, IOBackend, Network, SystemClock, async_backend, sync_backend
 from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
@@ -41,6 +44,19 @@ from .request_state import IteratorEvents, RequestState, ResponseEvents, start_c
 
 NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
 """The values of an LLM's `network=`: a `Network`, or the name of one that an extra installs."""
+
+
+class ChatOptions(TypedDict, total=False):
+    """Options of one request. `tool_choice` is left to the model by default; `settings` beat those of the LLM."""
+
+    tool_choice: ToolChoice
+    settings: Settings | None
+
+
+class ToolCallOptions(ChatOptions, total=False):
+    """Options of one request with tools. `allow_parallel_tool_calls`: more than one call may come; by default not."""
+
+    allow_parallel_tool_calls: bool
 
 
 def resolve_network(choice: Network | str | None) -> Network:
@@ -102,52 +118,26 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     ) -> AsyncIterator[Event]:
         """The events of one answer, a `Finish` last. If it suspends, only the async face works."""
 
-    def chat(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools = (),
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
-    ) -> ChatResponse:
+    def chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
         """One whole answer. With `tools`, the calls in it are not run."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        ask = self._chat_request("chat", messages, tools, options)
         return sync_driver.run(self.answer(ask, self.sync_outside()))
 
-    async def achat(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools = (),
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
-    ) -> ChatResponse:
+    async def achat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
         """One whole answer. With `tools`, the calls in it are not run."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        ask = self._chat_request("achat", messages, tools, options)
         return await self.answer(ask, self.async_outside())
 
-    def stream_chat(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools = (),
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
-    ) -> EventStream:
+    def stream_chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> EventStream:
         """The events of one answer, as they arrive. The request goes out when the first is asked for."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        ask = self._chat_request("stream_chat", messages, tools, options)
         return self._event_stream(replace(ask, stream=True))
 
     def astream_chat(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools = (),
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]
     ) -> AsyncEventStream:
         """The events of one answer, as they arrive. The request goes out when the first is awaited."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=True)
+        ask = self._chat_request("astream_chat", messages, tools, options)
         return self._async_event_stream(replace(ask, stream=True))
 
     @overload
@@ -157,9 +147,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: Literal[False] = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> ChatResponse: ...
     @overload
     def chat_with_tools(
@@ -168,9 +156,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: Literal[True],
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> EventStream: ...
     def chat_with_tools(
         self,
@@ -178,12 +164,10 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> ChatResponse | EventStream:
         """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        ask = self._tool_request("chat_with_tools", messages, tools, options)
         if stream:
             return self._event_stream(replace(ask, stream=True))
         return sync_driver.run(self.answer(ask, self.sync_outside()))
@@ -195,9 +179,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: Literal[False] = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> ChatResponse: ...
     @overload
     async def achat_with_tools(
@@ -206,9 +188,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: Literal[True],
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> AsyncEventStream: ...
     async def achat_with_tools(
         self,
@@ -216,12 +196,10 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         messages: Messages,
         *,
         stream: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> ChatResponse | AsyncEventStream:
         """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        ask = self._tool_request("achat_with_tools", messages, tools, options)
         if stream:
             return self._async_event_stream(replace(ask, stream=True))
         return await self.answer(ask, self.async_outside())
@@ -231,13 +209,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         tools: Tools,
         messages: Messages,
         *,
-        allow_parallel_tool_calls: bool = False,
         error_on_no_tool_call: bool = True,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> AgentChatResponse:
         """One answer, and what the tools it called returned."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        ask = self._tool_request("predict_and_call", messages, tools, options)
         return sync_driver.run(self._predict(ask, self.sync_outside(), error_on_no_tool_call))
 
     async def apredict_and_call(
@@ -245,13 +221,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         tools: Tools,
         messages: Messages,
         *,
-        allow_parallel_tool_calls: bool = False,
         error_on_no_tool_call: bool = True,
-        tool_choice: ToolChoice = None,
-        settings: Settings | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> AgentChatResponse:
         """One answer, and what the tools it called returned."""
-        ask = self.ask(messages, tools, tool_choice, settings, parallel=allow_parallel_tool_calls)
+        ask = self._tool_request("apredict_and_call", messages, tools, options)
         return await self._predict(ask, self.async_outside(), error_on_no_tool_call)
 
     def get_tool_calls_from_response(
@@ -267,6 +241,15 @@ class FunctionCallingLLM(Closing, AsyncClosing):
                 response=response,
             )
         return calls
+
+    def _chat_request(self, method: str, messages: Messages, tools: Tools, options: ChatOptions) -> ChatRequest:
+        refuse_unknown(method, options, ("messages", "tools", *ChatOptions.__annotations__))
+        return self.ask(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=True)
+
+    def _tool_request(self, method: str, messages: Messages, tools: Tools, options: ToolCallOptions) -> ChatRequest:
+        refuse_unknown(method, options, ("tools", "messages", *ToolCallOptions.__annotations__))
+        parallel = options.get("allow_parallel_tool_calls", False)
+        return self.ask(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel)
 
     # What follows is what the layers above stand on.
 

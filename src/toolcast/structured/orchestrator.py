@@ -32,6 +32,7 @@ from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
+from ..tools.foreign_options import refuse_unknown
 from .call import PreparedCall, Result, run_call, run_parsed_calls
 from .object_streams import AsyncObjectStream, ObjectStream
 from .response_validation import ResponseValidator
@@ -43,21 +44,26 @@ S = TypeVar("S")
 Prompt = str | PromptTemplate | ChatPromptTemplate | Sequence[Any]
 
 
-class Changes(TypedDict, total=False):
-    """What `ToolOrchestratingLLM.with_` can change."""
+class OrchestratorOptions(TypedDict, total=False):
+    """Options of `ToolOrchestratingLLM`. By default nothing is written to stderr, and there is one attempt."""
 
-    prompt: Prompt
-    llm: FunctionCallingLLM | str
     tool_choice: ToolChoice
-    allow_parallel_tool_calls: bool
     verbose: bool
     max_attempts: int
     settings: Settings | None
     observer: Observer | None
+    mode: OutputMode | None
+
+
+class Changes(OrchestratorOptions, total=False):
+    """The options that `ToolOrchestratingLLM.with_` can change."""
+
+    prompt: Prompt
+    llm: FunctionCallingLLM | str
+    allow_parallel_tool_calls: bool
     validation_context: Any
     fail_fast: bool
     accept_damaged: bool
-    mode: OutputMode | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +106,7 @@ class ToolOrchestratingLLM(Generic[T]):
         llm: FunctionCallingLLM | str | None = None,
         *,
         allow_parallel_tool_calls: Literal[True],
-        tool_choice: ToolChoice = None,
-        verbose: bool = False,
-        max_attempts: int = 1,
-        settings: Settings | None = None,
-        observer: Observer | None = None,
-        mode: OutputMode | None = None,
+        **options: Unpack[OrchestratorOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -114,13 +115,8 @@ class ToolOrchestratingLLM(Generic[T]):
         prompt: Prompt,
         llm: FunctionCallingLLM | str | None = None,
         *,
-        tool_choice: ToolChoice = None,
         allow_parallel_tool_calls: Literal[False] = False,
-        verbose: bool = False,
-        max_attempts: int = 1,
-        settings: Settings | None = None,
-        observer: Observer | None = None,
-        mode: OutputMode | None = None,
+        **options: Unpack[OrchestratorOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -129,13 +125,8 @@ class ToolOrchestratingLLM(Generic[T]):
         prompt: Prompt,
         llm: FunctionCallingLLM | str | None = None,
         *,
-        tool_choice: ToolChoice = None,
         allow_parallel_tool_calls: bool = False,
-        verbose: bool = False,
-        max_attempts: int = 1,
-        settings: Settings | None = None,
-        observer: Observer | None = None,
-        mode: OutputMode | None = None,
+        **options: Unpack[OrchestratorOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -144,13 +135,8 @@ class ToolOrchestratingLLM(Generic[T]):
         prompt: Prompt,
         llm: FunctionCallingLLM | str | None = None,
         *,
-        tool_choice: ToolChoice = None,
         allow_parallel_tool_calls: bool = False,
-        verbose: bool = False,
-        max_attempts: int = 1,
-        settings: Settings | None = None,
-        observer: Observer | None = None,
-        mode: OutputMode | None = None,
+        **options: Unpack[OrchestratorOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -158,24 +144,25 @@ class ToolOrchestratingLLM(Generic[T]):
         prompt: Prompt,
         llm: FunctionCallingLLM | str | None = None,
         *,
-        tool_choice: ToolChoice = None,
         allow_parallel_tool_calls: bool = False,
-        verbose: bool = False,
-        max_attempts: int = 1,
-        settings: Settings | None = None,
-        observer: Observer | None = None,
-        mode: OutputMode | None = None,
+        **options: Unpack[OrchestratorOptions],
     ) -> None:
+        refuse_unknown("ToolOrchestratingLLM", options, _OPTIONS)
         with self._lifecycle("init_called", "validated"):
-            for name, value in (("verbose", verbose), ("allow_parallel_tool_calls", allow_parallel_tool_calls)):
+            self._parallel = allow_parallel_tool_calls
+            self._verbose = options.get("verbose", False)
+            self._tool_choice = options.get("tool_choice")
+            self._settings = options.get("settings")
+            self._observer = options.get("observer")
+            self._mode: OutputMode | None = options.get("mode")
+            for name, value in (("verbose", self._verbose), ("allow_parallel_tool_calls", self._parallel)):
                 require_flag(name, value)
-            require_optional("tool_choice", tool_choice, (str, Mapping), "str, a mapping")
-            require_optional("settings", settings, Settings, "Settings")
-            if observer is not None:
-                require_callable("observer", observer, "a function of (call_id, state), or None")
+            require_optional("tool_choice", self._tool_choice, (str, Mapping), "str, a mapping")
+            require_optional("settings", self._settings, Settings, "Settings")
+            if self._observer is not None:
+                require_callable("observer", self._observer, "a function of (call_id, state), or None")
             self._llm = chosen_llm(llm)
-            self._mode: OutputMode | None = mode
-            _check(self._llm, mode)
+            _check(self._llm, self._mode)
             self._prompt = as_prompt(prompt)
             self._output_cls = output_cls
             self._tools = output_tools(output_cls)
@@ -183,12 +170,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._validation_context: Any = None
             self._fail_fast = True
             self._accept_damaged = False
-            self._settings = settings
-            self._observer = observer
-            self._verbose = verbose
-            self._parallel = allow_parallel_tool_calls
-            self._max_attempts = _at_least_one(max_attempts)
-            self._tool_choice = tool_choice
+            self._max_attempts = _at_least_one(options.get("max_attempts", 1))
             self._settle()
 
     @property
@@ -434,6 +416,7 @@ def _at_least_one(attempts: int) -> int:
     return attempts
 
 
+_OPTIONS = ("output_cls", "prompt", "llm", "allow_parallel_tool_calls", *OrchestratorOptions.__annotations__)
 _UPDATING = RLock()
 """Held while a prompt is replaced, so that two threads do it one after the other."""
 _SETTINGS = frozenset(field.name for field in fields(Settings))

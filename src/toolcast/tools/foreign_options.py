@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, cast
 
 from ..settings import Settings
 
@@ -45,6 +45,14 @@ _OPTIONS: Final = {
     **dict.fromkeys(("n_ctx", "n_gpu_layers", "n_threads", "n_batch"), "server"),
     **dict.fromkeys(("model_path", "model_name", "model_id", "deployment", "deployment_name"), "model"),
 }
+
+
+def refuse_unknown(owner: str, options: Mapping[str, object], known: Collection[str]) -> None:
+    """Raise `TypeError` where `options`, the keywords of a call, holds a name that is not in `known`."""
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        cast("dict[str, object]", options).clear()  # no frame of the traceback may hold a key
+        raise unknown_options(owner, unknown, list(known))
 
 
 def unknown_options(owner: str, names: Iterable[str], known: Sequence[str]) -> TypeError:

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from ...approvals import ApprovalDecision
 from ...llms.base import FunctionCallingLLM
-from ...messages import Message
+from ...llms.provider_llms import chosen_llm
+from ...llms.request import Messages, Tools
+from ...messages import Message, system
+from ...option_types import require_text
 from ...settings import Settings
 from ...states import Observer
-from ...tools.callable_tool import CallableTool
+from ...tools.callable_tool import CallableTool, as_tools
+from ...tools.foreign_options import refuse_unknown
 from ...tools.options import check_output_limit, check_timeout
 from ...usage import Budget, BudgetTracker
-from ..permissions.permissions import Permissions
+from ..permissions.permissions import UNGUARDED, Permissions
 from .compaction import Compaction
 from .typed_output import TypedOutput
 
 ToolErrors: TypeAlias = Literal["return", "raise"]
 """What becomes of an error that a tool raises: the model reads it, or it ends the turn."""
+
+
+class EngineOptions(TypedDict, total=False):
+    """Options of `Engine`; their defaults are those of `EngineConfig`."""
+
+    permissions: Permissions | None
+    max_rounds: int
+    budget: Budget | None
+    settings: Settings | None
+    instructions: str | None
+    deps: Any
+    history: Messages
+    compaction: Compaction | Literal["default"] | None
+    tool_timeout: float | None
+    output_limit: int
+    max_repeats: int | None
+    max_attempts: int
+    auto_continue: bool
+    tool_errors: ToolErrors
+    observer: Observer | None
 
 
 def _count(value: object) -> bool:
@@ -54,19 +78,19 @@ class EngineConfig:
 
     llm: FunctionCallingLLM
     tools: tuple[CallableTool, ...]
-    permissions: Permissions
-    max_rounds: int
-    settings: Settings | None
-    instructions: tuple[Message, ...]
-    deps: Any
-    compaction: Compaction | None
-    tool_timeout: float | None
-    output_limit: int
-    max_repeats: int | None
-    max_attempts: int
-    auto_continue: bool
-    budget: Budget | None
-    observer: Observer | None
+    permissions: Permissions = UNGUARDED
+    max_rounds: int = 50
+    settings: Settings | None = None
+    instructions: tuple[Message, ...] = ()
+    deps: Any = None
+    compaction: Compaction | None = field(default_factory=Compaction)
+    tool_timeout: float | None = None
+    output_limit: int = 100_000
+    max_repeats: int | None = None
+    max_attempts: int = 3
+    auto_continue: bool = False
+    budget: Budget | None = None
+    observer: Observer | None = None
     tool_errors: ToolErrors = "return"
     by_name: Mapping[str, CallableTool] = field(init=False)
 
@@ -78,6 +102,20 @@ class EngineConfig:
         check_timeout(self.tool_timeout, "tool_timeout")
         check_output_limit(self.output_limit)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
+
+
+def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions) -> EngineConfig:
+    """Return the configuration of an engine that is made with these options."""
+    refuse_unknown("Engine", options, ("llm", "tools", *EngineOptions.__annotations__))
+    given: dict[str, Any] = {name: value for name, value in options.items() if name != "history"}
+    instructions = given.pop("instructions", None)
+    require_text("instructions", instructions)
+    if given.get("permissions") is None:
+        given.pop("permissions", None)
+    if given.get("compaction") == "default":
+        del given["compaction"]
+    said = (system(instructions),) if instructions else ()
+    return EngineConfig(chosen_llm(llm), as_tools(tools), instructions=said, **given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

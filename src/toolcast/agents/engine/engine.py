@@ -14,30 +14,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final, Literal
+from typing import Any
 from weakref import ref
 
-from typing_extensions import TypeForm, TypeVar
+from typing_extensions import TypeForm, TypeVar, Unpack
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support import sync_driver
 from ...cancellation import Cancellation
 from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import chosen_llm
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message, system
 from ...option_types import require_text
-from ...settings import Settings
-from ...states import TURN, Observer, Trace
+from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
 from ...transport.network import IOBackend
 from ...turn import Turn
 from ...usage import Budget, BudgetTracker, Usage
-from ..permissions.permissions import UNGUARDED, Permissions
-from .compaction import Compaction
-from .config import EngineConfig, ToolErrors, TurnRequest
+from ..permissions.permissions import Permissions
+from .config import EngineConfig, EngineOptions, TurnRequest, configured
 from .conversation import Conversation
 from .history import faults, unanswered
 from .session_state import SessionState, difference, fold, opened
@@ -47,9 +44,6 @@ from .turn_streams import AsyncTurnStream, TurnStream
 from .typed_output import TypedOutput
 
 T = TypeVar("T", default=None)
-
-MAX_ROUNDS: Final = 50
-OUTPUT_LIMIT: Final = 100_000
 
 
 class Engine:
@@ -69,43 +63,9 @@ class Engine:
         self,
         llm: FunctionCallingLLM | str | None = None,
         tools: Tools = (),
-        *,
-        permissions: Permissions | None = None,
-        max_rounds: int = MAX_ROUNDS,
-        budget: Budget | None = None,
-        settings: Settings | None = None,
-        instructions: str | None = None,
-        deps: Any = None,
-        history: Messages = (),
-        compaction: Compaction | Literal["default"] | None = "default",
-        tool_timeout: float | None = None,
-        output_limit: int = OUTPUT_LIMIT,
-        max_repeats: int | None = None,
-        max_attempts: int = 3,
-        auto_continue: bool = False,
-        tool_errors: ToolErrors = "return",
-        observer: Observer | None = None,
+        **options: Unpack[EngineOptions],
     ) -> None:
-        require_text("instructions", instructions)
-        setup = EngineConfig(
-            llm=chosen_llm(llm),
-            tools=as_tools(tools),
-            permissions=UNGUARDED if permissions is None else permissions,
-            max_rounds=max_rounds,
-            settings=settings,
-            instructions=(system(instructions),) if instructions else (),
-            deps=deps,
-            compaction=Compaction() if compaction == "default" else compaction,
-            tool_timeout=tool_timeout,
-            output_limit=output_limit,
-            max_repeats=max_repeats,
-            max_attempts=max_attempts,
-            auto_continue=auto_continue,
-            tool_errors=tool_errors,
-            budget=budget,
-            observer=observer,
-        )
-        self._make(setup, as_messages(history))
+        self._make(configured(llm, tools, options), as_messages(options.get("history", ())))
 
     def _make(
         self, setup: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
