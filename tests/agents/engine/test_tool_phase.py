@@ -293,7 +293,7 @@ def test_an_answer_to_something_else_denies(turning: Turning, forged: Any, how: 
     if how == "answers":
         turning.submit(engine, answers=[forged(engine.pending[0])])
     assert shelf.put_there == []
-    assert "to another call, or to other arguments" in results(engine.history)[0].content
+    assert "on another call, or on other arguments" in results(engine.history)[0].content
     assert engine.transcript.remembered == []
 
 

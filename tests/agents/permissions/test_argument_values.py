@@ -30,7 +30,7 @@ from pydantic import (
     TypeAdapter,
 )
 
-from toolcast.agents.permissions.argument_values import PathText, UnseenValue, seen
+from toolcast.agents.permissions.argument_values import PathText, UnseenValue, to_plain
 
 
 class Suit(StrEnum):
@@ -125,15 +125,15 @@ SEEN: list[tuple[Any, Any]] = [
     ("value", "expected"), SEEN, ids=[f"{at}-{type(value).__name__}" for at, (value, _) in enumerate(SEEN)]
 )
 def test_what_a_value_is(value: Any, expected: Any) -> None:
-    assert seen([value]) == [expected]
-    assert seen(seen([value])) == [expected]
+    assert to_plain([value]) == [expected]
+    assert to_plain(to_plain([value])) == [expected]
 
 
 def test_a_path_stays_a_path() -> None:
-    (found,) = seen([Path("a")])
+    (found,) = to_plain([Path("a")])
     assert isinstance(found, PathText)
     assert found.__fspath__() == "a"
-    (again,) = seen([found])
+    (again,) = to_plain([found])
     assert isinstance(again, PathText)
 
 
@@ -165,25 +165,25 @@ for _ in range(40):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (iter(["a"]), "let the tool take a list"),
-        (TypeAdapter(Iterable[str]).validate_python(["a"]), "let the tool take a list"),
-        (functools.partial(int, "1"), "'partial', which cannot be looked at"),
-        (Failing(), "an argument cannot be looked at: RuntimeError"),
-        (HIMSELF, "hold themselves"),
+        (iter(["a"]), "use a list as its type"),
+        (TypeAdapter(Iterable[str]).validate_python(["a"]), "use a list as its type"),
+        (functools.partial(int, "1"), "'partial', which cannot be inspected"),
+        (Failing(), "an argument cannot be inspected: RuntimeError"),
+        (HIMSELF, "contain themselves"),
         (TWICE, "too many"),
         (nested(101), "nested too deeply"),
-        ({Path("a"): 1, "a": 2}, "two keys of an argument read 'a'"),
+        ({Path("a"): 1, "a": 2}, "two keys of an argument are both 'a'"),
     ],
 )
 def test_what_cannot_be_looked_at(value: Any, said: str) -> None:
     with pytest.raises(UnseenValue, match=said):
-        seen({"x": value})
+        to_plain({"x": value})
 
 
 def test_values_may_be_deep_and_shared() -> None:
-    assert seen(nested(100)) == nested(100)
+    assert to_plain(nested(100)) == nested(100)
     shared = ["a"]
-    assert seen([shared, shared]) == [["a"], ["a"]]
+    assert to_plain([shared, shared]) == [["a"], ["a"]]
 
 
 JSON = st.recursive(
@@ -194,4 +194,4 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_plain_data_is_itself(value: Any) -> None:
-    assert seen(value) == value
+    assert to_plain(value) == value

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, settled
+from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, to_decision
 from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
@@ -532,19 +532,19 @@ RENAMED = PermissionRequest("c2", "pay", '{"to": "a"}')
     "answer", [REQUEST.allow(), REQUEST.deny("no"), REQUEST.allow_session(), REQUEST.edit({"to": "b"})]
 )
 def test_an_answer_to_the_request_stands(answer: ApprovalDecision) -> None:
-    assert settled(REQUEST, answer) is answer
+    assert to_decision(REQUEST, answer) is answer
 
 
 def test_plain_words_are_answers() -> None:
-    assert settled(REQUEST, True) == REQUEST.allow()
-    assert settled(REQUEST, False) == settled(REQUEST, None) == REQUEST.deny("it was not approved")
+    assert to_decision(REQUEST, True) == REQUEST.allow()
+    assert to_decision(REQUEST, False) == to_decision(REQUEST, None) == REQUEST.deny("it was not approved")
 
 
 @pytest.mark.parametrize(
     "said", [1, "yes", "allow", {}, object(), CHANGED.allow(), RENAMED.allow(), CHANGED.edit("{}")]
 )
 def test_anything_else_denies(said: object) -> None:
-    answer = settled(REQUEST, said)
+    answer = to_decision(REQUEST, said)
     assert (answer.action, answer.fingerprint) == ("deny", REQUEST.fingerprint)
     assert answer.reason
 

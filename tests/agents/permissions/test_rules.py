@@ -50,7 +50,7 @@ JUDGED: list[tuple[Condition, Any, bool | None]] = [
 
 @pytest.mark.parametrize(("condition", "value", "expected"), JUDGED)
 def test_a_condition_holds_or_not_or_cannot_tell(condition: Condition, value: Any, expected: bool | None) -> None:
-    assert Rule("t", "allow", {"x": condition}).judge({"x": value}) is expected
+    assert Rule("t", "allow", {"x": condition}).evaluate({"x": value}) is expected
 
 
 def test_a_path_is_under_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,16 +75,16 @@ def test_a_path_is_under_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "a\\..\\b": None,
         "a\0b": None,
     }
-    assert {text: under.judge(text) for text in judged} == judged
-    assert under.judge(Path("a")) is True
-    assert under.judge(["a", "b"]) is True
-    assert under.judge(["a", "../b"]) is False
-    assert under.judge(["a", 1]) is None
-    assert under.judge([]) is None
-    assert under.judge(3) is None
-    assert under.judge(FolderInBytes()) is None
-    assert Under("~").judge(str(outside / "a")) is True
-    assert Under("/").judge("/etc") is True
+    assert {text: under.evaluate(text) for text in judged} == judged
+    assert under.evaluate(Path("a")) is True
+    assert under.evaluate(["a", "b"]) is True
+    assert under.evaluate(["a", "../b"]) is False
+    assert under.evaluate(["a", 1]) is None
+    assert under.evaluate([]) is None
+    assert under.evaluate(3) is None
+    assert under.evaluate(FolderInBytes()) is None
+    assert Under("~").evaluate(str(outside / "a")) is True
+    assert Under("/").evaluate("/etc") is True
     assert Under(inside) == under  # type: ignore[arg-type]  # a Path is as good as its text
 
 
@@ -95,29 +95,29 @@ class FolderInBytes:
 
 def test_all_conditions_have_to_hold() -> None:
     rule = Rule("t", "allow", {"x": "a*", "y": AtMost(3)})
-    assert rule.judge({"x": "ab", "y": 1}) is True
-    assert rule.judge({"x": "ab", "y": 4}) is False
-    assert rule.judge({"x": "ab"}) is None
-    assert rule.judge({"x": "b"}) is False
-    assert rule.judge({"y": 1}, without="x") is True
-    assert Rule("t", "allow").judge({}) is True
+    assert rule.evaluate({"x": "ab", "y": 1}) is True
+    assert rule.evaluate({"x": "ab", "y": 4}) is False
+    assert rule.evaluate({"x": "ab"}) is None
+    assert rule.evaluate({"x": "b"}) is False
+    assert rule.evaluate({"y": 1}, without="x") is True
+    assert Rule("t", "allow").evaluate({}) is True
 
 
 def test_dots_reach_into_objects() -> None:
     rule = Rule("t", "allow", {"options.force": True})
-    assert rule.judge({"options": {"force": True}}) is True
-    assert rule.judge({"options": {"force": False}}) is False
-    assert rule.judge({"options": {}}) is None
-    assert rule.judge({"options": [{"force": True}]}) is None
-    assert rule.judge({}) is None
-    assert rule.judge({"options.force": True}) is True
-    assert rule.judge({"options.force": True, "options": {"force": False}}) is None
+    assert rule.evaluate({"options": {"force": True}}) is True
+    assert rule.evaluate({"options": {"force": False}}) is False
+    assert rule.evaluate({"options": {}}) is None
+    assert rule.evaluate({"options": [{"force": True}]}) is None
+    assert rule.evaluate({}) is None
+    assert rule.evaluate({"options.force": True}) is True
+    assert rule.evaluate({"options.force": True, "options": {"force": False}}) is None
 
 
 def test_no_name_is_all_arguments() -> None:
     rule = Rule("t", "allow", {"": Exactly.of({"a": 1})})
-    assert rule.judge({"a": 1}) is True
-    assert rule.judge({"a": 1, "b": 2}) is False
+    assert rule.evaluate({"a": 1}) is True
+    assert rule.evaluate({"a": 1, "b": 2}) is False
 
 
 def test_tools_are_named_by_globs_in_their_very_case() -> None:

@@ -28,8 +28,8 @@ from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, ToolRun, groups, read_call
 from ...tools.results import told
 from ...usage import BudgetTracker
-from ..permissions.argument_values import seen
-from ..permissions.permissions import settled
+from ..permissions.argument_values import to_plain
+from ..permissions.permissions import to_decision
 from .config import EngineConfig
 from .conversation import BROKEN_OFF, Conversation
 from .history import denied
@@ -102,7 +102,7 @@ class ToolPhase:
         """Take the answer to the request that was made last."""
         job = self._asked
         assert job is not None and job.tool is not None
-        answer = settled(request, said)
+        answer = to_decision(request, said)
         if answer.action == "deny":
             job.error = _denied(answer.reason or "the user said no")
         elif answer.action == "allow_session":
@@ -269,7 +269,7 @@ def kept(message: Message, jobs: Iterable[ToolJob]) -> Message:
             continue
         if job.error is None:
             try:
-                job.call = changed[call.id] = replace(call, arguments=json_text(seen(_arguments(job))))
+                job.call = changed[call.id] = replace(call, arguments=json_text(to_plain(_arguments(job))))
                 continue
             except ValueError as error:  # what cannot be written cannot be shown to anybody
                 job.error = _denied(str(error))

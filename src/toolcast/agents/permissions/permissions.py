@@ -1,17 +1,18 @@
-"""Who may run what: `Permissions` decide whether a tool call runs, is denied, or is asked about.
+"""The decision on a tool call: `Permissions` allow it, deny it, or require an approval.
 
-    1. arguments that cannot be looked at, a command that cannot be read with certainty      -> denied
-    2. a deny rule: for a command line, one that hits any of its commands                    -> denied
-    3. a path that is protected (safe_paths.py)                                              -> denied
-    4. the ceilings: mode `deny` runs nothing, mode `plan` only what reads                   -> denied
+    1. arguments that cannot be inspected, a command that cannot be parsed with certainty    -> denied
+    2. a deny rule: for a command line, one that matches any of its commands                 -> denied
+    3. a protected path (protected_paths.py)                                                 -> denied
+    4. the limit of the mode: `deny` runs nothing, `plan` only tools that read               -> denied
     5. mode `bypass`                                                                         -> allowed
-    6. an allow rule, also one of this session: for a command line, those that cover it all  -> allowed
-    7. `plan`, `auto`: what only reads; `accept_edits`: also file tools that destroy nothing -> allowed
-    8. anything else                                               -> asked; denied where nobody is there to ask
+    6. allow rules, also those of this session; a command line needs one for each command    -> allowed
+    7. `plan`, `auto`: tools that only read; `accept_edits`: also non-destructive file tools -> allowed
+    8. anything else                                      -> an approval is required; denied without an approver
 
-The first that applies decides. Deciding is pure, but for looking up where a path leads. Whatever is unclear is read
-against the call: it fails closed. A tool is taken for what its developer says it is, and for a shell where one of
-its arguments is a command, as names say little. What is looked at is what the tool gets (seen_values.py).
+The first that applies decides. The decision is pure, but for resolving paths, and fails closed: whatever is unclear
+counts against the call. The traits of a tool are those that its developer declares; a tool with a command among its
+arguments is a shell tool, whatever its name. The values inspected are those that the tool receives
+(argument_values.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
-from .argument_values import UnseenValue, seen
+from .argument_values import UnseenValue, to_plain
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, PathPattern, Rule, Under
 from .shell.lexer import UnparsedCommand
@@ -46,58 +47,58 @@ __all__ = [
     "Rule",
     "ToolTraits",
     "Under",
-    "settled",
+    "to_decision",
 ]
 
 Mode: TypeAlias = Literal["default", "accept_edits", "bypass", "deny", "plan", "auto"]
-Said: TypeAlias = "ApprovalDecision | bool | None"
-Approve: TypeAlias = Callable[[PermissionRequest], "Said | Awaitable[Said]"]
-"""Says whether a call may run: sync or async."""
+Approval: TypeAlias = "ApprovalDecision | bool | None"
+Approve: TypeAlias = Callable[[PermissionRequest], "Approval | Awaitable[Approval]"]
+"""A function that decides whether a call may run: sync or async."""
 
 _COMMAND: Final = "command"
 _COMMANDS: Final = frozenset(("command", "cmd", "commandline", "cmdline", "shellcommand", "bashcommand", "shellcmd"))
 """Names of arguments that are commands, whatever the tool is called."""
 _SCRIPTS: Final = _COMMANDS | {"script", "code", "input"}
-"""Names of arguments that are commands of a tool that is called like a shell."""
-_WORDS_BEHIND: Final = ("args", "argv", "arguments")
+"""Names of arguments that are commands of a tool with the name of a shell."""
+_EXTRA_WORDS: Final = ("args", "argv", "arguments")
 _MODES: Final = get_args(Mode)
 
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
 class ToolTraits(Protocol):
-    """What is known of a tool, from its developer."""
+    """The traits of a tool, declared by its developer."""
 
     @property
     def name(self) -> str:
-        """The name the model calls it by."""
+        """The name by which the model calls it."""
         ...
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing."""
+        """True if it changes nothing."""
         ...
 
     @property
     def destructive(self) -> bool:
-        """Whether it may change what cannot be brought back."""
+        """True if it may make changes that cannot be undone."""
         ...
 
     @property
     def path_parameters(self) -> frozenset[str]:
-        """Names of arguments that are paths, beside those that are named like one."""
+        """Names of arguments that are paths, beside those whose name shows it."""
         ...
 
 
 class Decision(NamedTuple):
-    """Whether a call may run, and why, in words for the model and for a person."""
+    """A verdict on a call, with its reason as text for the model and for the user."""
 
     verdict: Literal["allow", "deny", "ask"]
     reason: str
 
 
 class _Call(NamedTuple):
-    """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for any other."""
+    """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for other tools."""
 
     facts: ToolTraits
     arguments: Mapping[str, Any]
@@ -108,17 +109,25 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Which tool calls may run, which may not, and which somebody is asked about.
+    """The rules by which tool calls run, are denied, or need an approval.
 
-    `mode`: `default` asks, `accept_edits` runs what reads and file tools that destroy nothing, `auto` what reads,
-    `plan` that and nothing else, `bypass` everything, `deny` nothing. `rules` allow and deny; a deny rule beats every
-    mode and every allow rule. `approve` is asked: a function of the request, sync or async, that gives an
-    `ApprovalDecision`, or True or False; `"later"`: the turn ends and the answers come with the next; None: nobody, so
-    that it is denied.
+    Args:
+        mode: `default` requires approvals; `auto` runs tools that only read; `accept_edits` also runs non-destructive
+            file tools; `plan` runs tools that only read and denies the rest; `bypass` runs everything, `deny` nothing.
+        rules: Rules that allow and deny. A deny rule takes precedence over every mode and every allow rule.
+        approve: A function of the `PermissionRequest`, sync or async, that returns an `ApprovalDecision`, True or
+            False. `"later"`: the turn ends, and the decisions are passed to the next one. None: calls that need an
+            approval are denied.
+        file_tools: Globs for the names of tools that work on files.
+        shell_tools: Globs for the names of tools that run commands. Tools with text in an argument such as `command`
+            or `cmd` are shell tools as well.
+        not_shells: Globs for the names of tools that are no shell tools, whatever their arguments.
+        exempt: Globs for the names of tools whose paths are not checked.
+        protected: Names of files and folders that no path may contain or lead to.
+        root: The folder at which relative paths begin; the working directory by default.
 
-    The others are globs for names of tools. `file_tools` handle files. `shell_tools` run commands, and so does every
-    tool with text in an argument such as `command` or `cmd`, but for `not_shells`. Names in `protected` may be in no
-    path, but in those of tools that `exempt` names; relative paths begin at `root`.
+    Raises:
+        ValueError: If an argument is of the wrong kind, with an example of the right one.
     """
 
     mode: Mode = "default"
@@ -149,13 +158,13 @@ class Permissions:
             object.__setattr__(self, name, tuple(values))
 
     def decide(self, facts: ToolTraits, arguments: object, remembered: Sequence[Rule] = ()) -> Decision:
-        """Whether the tool may run with these arguments; `remembered` are the rules of this session."""
+        """Return the decision on a call with these arguments; `remembered` are the rules of this session."""
         try:
-            call = self._read(facts, seen(arguments))
+            call = self._read(facts, to_plain(arguments))
         except (UnparsedCommand, UnseenValue) as error:
             return Decision("deny", str(error))
         rules = [rule for rule in (*self.rules, *remembered) if rule.concerns(facts.name)]
-        if against := _forbidden(call, rules) or self._protected(call) or self._ceiling(facts):
+        if against := _forbidden(call, rules) or self._protected(call) or self._mode_limit(facts):
             return Decision("deny", against)
         if favour := self._bypassed() or _allowed(call, rules) or self._unasked(facts):
             return Decision("allow", favour)
@@ -164,15 +173,15 @@ class Permissions:
         return Decision("ask", f"no rule allows {facts.name} to run without an approval")
 
     def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
-        """The rule that allows calls like this one: with exactly these arguments of a shell, any of another tool."""
-        name, given = glob.escape(facts.name), seen(arguments)
+        """Return the rule that allows calls like this: with these arguments for a shell tool, with any for others."""
+        name, given = glob.escape(facts.name), to_plain(arguments)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
         if names is _SCRIPTS or any(_is_named(each, names) for each in given):
             return Rule(name, "allow", {"": Exactly.of(given)})
         return Rule(name, "allow")
 
     def without_prompt(self) -> Permissions:
-        """The same permissions with nobody to ask, for an agent that works on its own."""
+        """Return these permissions without an approver, for an agent that works alone."""
         return replace(self, approve=None)
 
     def _read(self, facts: ToolTraits, arguments: object) -> _Call:
@@ -201,7 +210,7 @@ class Permissions:
             return None
         written = list(path_texts(call.arguments, call.facts.path_parameters))
         if any(len(text) > LONGEST for text in written):
-            return f"a path is longer than {LONGEST} signs, too long to be judged"
+            return f"a path is longer than {LONGEST} characters, too long to be checked"
         paths = ((text, True) for text in written)
         texts = dict.fromkeys((*paths, *_paths_in(call.commands or ())))
         if not texts:
@@ -212,7 +221,7 @@ class Permissions:
                 return f"the path {text[:100]!r} is protected"
         return None
 
-    def _ceiling(self, facts: ToolTraits) -> str | None:
+    def _mode_limit(self, facts: ToolTraits) -> str | None:
         if self.mode == "deny":
             return "the mode deny lets no tool run"
         if self.mode == "plan" and not _only_reads(facts):
@@ -229,25 +238,25 @@ class Permissions:
 
 
 UNGUARDED: Final = Permissions("bypass")
-"""The permissions of an engine that was given none: a chat replaces them, as a person is there to be asked."""
+"""The permissions of an engine without any: a chat replaces them, as its user can approve calls."""
 
 
-def settled(request: PermissionRequest, said: object) -> ApprovalDecision:
-    """The answer that an approver's word is: True allows, an answer to this very request is itself, all else denies."""
-    if isinstance(said, ApprovalDecision):
-        fits = (said.call_id, said.fingerprint) == (request.call_id, request.fingerprint)
-        return said if fits else request.deny("the answer was to another call, or to other arguments")
-    if said is True:
+def to_decision(request: PermissionRequest, approval: object) -> ApprovalDecision:
+    """Return the decision that an approver's result means: True allows, and all but a matching decision denies."""
+    if isinstance(approval, ApprovalDecision):
+        fits = (approval.call_id, approval.fingerprint) == (request.call_id, request.fingerprint)
+        return approval if fits else request.deny("the decision was on another call, or on other arguments")
+    if approval is True:
         return request.allow()
-    if said is False or said is None:
+    if approval is False or approval is None:
         return request.deny("it was not approved")
-    return request.deny(f"the approver gave no answer, but {type(said).__name__}")
+    return request.deny(f"the approver returned {type(approval).__name__}, not an ApprovalDecision or a bool")
 
 
 def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
-    """The deny rule that hits, or may hit, in words."""
+    """Return the reason of a deny rule that matches, or may match."""
     for rule in rules:
-        pattern, holds = _judged(call, rule)
+        pattern, holds = _evaluated(call, rule)
         if rule.action != "deny" or holds is False:
             continue
         if pattern is None or any(forbids(pattern, command) for command in call.commands or ()):
@@ -257,10 +266,10 @@ def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
 
 
 def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
-    """The allow rules that let the call run, in words. A command line needs one for each of its commands."""
+    """Return the reason of the allow rules that match. A command line needs one for each of its commands."""
     patterns: list[str] = []
     for rule in rules:
-        pattern, holds = _judged(call, rule)
+        pattern, holds = _evaluated(call, rule)
         if rule.action != "allow" or not holds:
             continue
         if pattern is None:
@@ -271,21 +280,21 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
     return None
 
 
-def _judged(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:
-    """The rule's pattern for commands, if it has one that means this call, and what its other conditions say."""
+def _evaluated(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:
+    """Return the rule's command pattern, if this call has a command for it, and whether its other conditions hold."""
     names = () if call.commands is None else (*call.texts, _COMMAND)
     name = next((name for name in names if isinstance(rule.where.get(name), str)), None)
     pattern = None if name is None else cast("str", rule.where[name])
-    return pattern, rule.judge(call.arguments, without=name, place=call.place)
+    return pattern, rule.evaluate(call.arguments, without=name, place=call.place)
 
 
 def _command_in(given: Mapping[str, Any], name: str) -> str | None:
-    """The command in the argument of that name, with the words that stand in one of their own; None: it is no text."""
+    """Return the command in the argument `name`, with the words of `args` and the like; None if it is no text."""
     value = given[name]
     text = shlex.join(cast("list[str]", value)) if _are_texts(value) else value
     if not isinstance(text, str):
         return None
-    return " ".join([text, *(shlex.join(given[each]) for each in _WORDS_BEHIND if _are_texts(given.get(each)))])
+    return " ".join([text, *(shlex.join(given[each]) for each in _EXTRA_WORDS if _are_texts(given.get(each)))])
 
 
 def _are_texts(value: object) -> bool:
@@ -294,7 +303,7 @@ def _are_texts(value: object) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _names_of_commands(tool: str, shells: tuple[str, ...], others: tuple[str, ...]) -> frozenset[str]:
-    """What arguments are called that are commands of this tool."""
+    """Return the names of arguments that are commands of this tool."""
     if _is_one_of(tool, others):
         return frozenset()
     is_shell = _is_one_of(tool, shells) or _is_one_of(_joint.sub("_", tool).casefold(), shells)
@@ -307,11 +316,11 @@ def _is_named(argument: str, names: frozenset[str]) -> bool:
 
 
 def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
-    """The texts in commands that may be paths, and whether braces mean something there."""
+    """Yield the texts in commands that may be paths, and whether a shell expands braces in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
         for word in (*command.words, *command.assignments, *targets):
-            yield from ((text, not word.known) for text in word_texts(word.text))
+            yield from ((text, not word.literal) for text in word_texts(word.text))
 
 
 def _only_reads(facts: ToolTraits) -> bool:

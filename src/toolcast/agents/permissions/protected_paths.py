@@ -1,12 +1,12 @@
-"""Whether a path leads to what no agent should touch: keys, credentials, `.env`, the inside of `.git`.
+"""Protected paths, which no agent may use: keys, credentials, `.env`, the contents of `.git`.
 
-Strategy: a path is looked at as it is written and as the file system resolves it (`~`, variables, `..`, links), and
+Strategy: a path is checked as it is written and as the file system resolves it (`~`, variables, `..`, links), and
 in both, each of its components is compared with a table of names. A component with wildcards is one of them if it
-could match. Whatever a tool, a shell or a file system may make of a text counts: other cases and Unicode forms, `%2e`,
-backslashes, streams (`x:y`), dots at the end, braces, control characters, `file:` addresses.
+could match. Every form into which a tool, a shell or a file system may turn a text is checked: other cases and Unicode
+forms, `%2e`, backslashes, streams (`x:y`), dots at the end, braces, control characters, `file:` addresses.
 
-A mere `*` is no such name, though it may match one; nor is a link found behind a wildcard. And what a program does
-with a path that is not in its arguments is not seen from here.
+A mere `*` is no such name, though it may match one, and links behind a wildcard are not followed. Paths that a program
+uses without naming them in its arguments cannot be checked here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PROTECTED: Final = (
     *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", ".pgpass", ".npmrc", ".pypirc", ".htpasswd"),
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"),
 )
-"""Names of files and folders that no agent should touch, in lower case. `git~1` is the short name of `.git`."""
+"""Names of protected files and folders, in lower case. `git~1` is the short name of `.git`."""
 
 OPEN: Final = (".env.example", ".env.sample", ".env.template")
-"""Names that look protected and hold nothing secret: they are made to be published."""
+"""Names that look protected and contain no secrets: they are made to be published."""
 
 PATH_WORDS: Final = frozenset(
     (
@@ -43,17 +43,17 @@ PATH_WORDS: Final = frozenset(
 """Last words of the names of arguments that are paths, but for a number or the word `name` behind them."""
 
 LONGEST: Final = 16_384
-"""Signs that a path, or a list of some in one text, may have to be judged."""
+"""The maximum length of a path, or of a list of paths in one text, in characters."""
 
 _LONGEST = 4096  # no system opens a longer path
-_MOST_STEPS = 256  # in which braces are written out
-_MOST_SIGNS = 64  # in a component with wildcards
-_DECODINGS = 3  # of one text, by one reader after another
+_MOST_STEPS = 256  # of brace expansion
+_MOST_WILDCARDS = 64  # in a component with wildcards
+_DECODINGS = 3  # of one text, by one program after another
 _SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
 
 _control = re.compile(r"[\x00-\x1f\x7f]+")
 _digits = "0123456789"
-_class = re.compile(r"\[[^][/]*(?:\[([:.=])[^][/]*\1\][^][/]*)+\]")  # [[:alpha:]], which stands for one sign
+_class = re.compile(r"\[[^][/]*(?:\[([:.=])[^][/]*\1\][^][/]*)+\]")  # [[:alpha:]] matches one character
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])")
 _braces = re.compile(r"\{([^{}]*)\}").search
 _component = re.compile(r"[/\\:]")
@@ -66,16 +66,15 @@ _words = re.compile(r"[A-Z]?[^A-Z\W_]+|[A-Z]+(?![a-z])")
 def protected_name(
     text: str, names: Iterable[str] = PROTECTED, root: str | None = None, *, braces: bool = True
 ) -> str | None:
-    """The protected name that the path `text`, read from the folder `root`, has in it or leads to; None: it is safe.
+    """Return the protected name that the path `text`, relative to `root`, contains or leads to; None if it is safe.
 
-    A text that is too long, or stands for too many paths to look at, counts as a name itself. Without `braces` they
-    mean nothing.
+    A text that is too long, or expands to too many paths, counts as protected. Without `braces` they are not expanded.
     """
     names = tuple(name.casefold() for name in names)
     if len(text) > LONGEST:
         return text[:40]
     for form in _forms(text):
-        if form.count("[:") > _MOST_SIGNS:
+        if form.count("[:") > _MOST_WILDCARDS:
             return form[:40]
         form = _class.sub("?", _variable.sub(_value, form))
         alternatives = _alternatives(form) if braces else [form]
@@ -89,10 +88,10 @@ def protected_name(
 
 
 def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> Iterator[str]:
-    """The texts among `arguments` that are paths: those of `parameters`, and those that are named like one.
+    """Yield the texts among `arguments` that are paths: those of `parameters`, and those whose name shows it.
 
-    What stands in a list or object of a path argument is one as well, the keys included; so are a `PathLike` and a
-    `file:` address wherever they are. By a key, what is longer than any path is the content of a file.
+    Items of a list or object in a path argument are paths as well, the keys included; so are a `PathLike` and a `file:`
+    URL wherever they are. An item of an object that is longer than any path is the content of a file.
     """
     if not parameters and all(type(value) in _SCALARS for value in arguments.values()):
         return
@@ -113,7 +112,7 @@ def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> 
 
 
 def word_texts(word: str) -> Iterator[str]:
-    """The texts that may be paths in a word of a command: itself, and what follows `=`, `:`, `@` or an option."""
+    """Yield the texts in a word of a command that may be paths: itself, and what follows `=`, `:`, `@` or an option."""
     yield word
     if word.startswith("-"):
         yield word[2:]
@@ -123,13 +122,13 @@ def word_texts(word: str) -> Iterator[str]:
 
 
 def resolved_path(text: str, root: str | None = None) -> str:
-    """The absolute path that `text` is in the file system, links followed. Raises `ValueError` for none."""
-    return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path would make something of `//` and `.`
+    """Return the absolute path of `text` in the file system, links followed. Raises `ValueError` if it is no path."""
+    return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path normalizes `//` and `.`
 
 
 @lru_cache(maxsize=1_000)
 def is_path_name(name: str) -> bool:
-    """Whether an argument of this name is a path."""
+    """Return whether an argument of this name is a path."""
     words = [word.rstrip(_digits).casefold() for word in _words.findall(name)]
     while len(words) > 1 and words[-1] in ("", "name", "names"):
         words.pop()
@@ -137,7 +136,7 @@ def is_path_name(name: str) -> bool:
 
 
 def _is_at(name: object, item: object, is_path: bool) -> bool:
-    """Whether the item by that name is a path, where those around it are."""
+    """Return whether an item `name` of an object is a path; `is_path`: the object is in a path argument."""
     return is_path_name(str(name)) or (is_path and not (isinstance(item, str) and len(item) > _LONGEST))
 
 
@@ -150,7 +149,7 @@ def _text(value: object) -> str | None:
 
 
 def _written_in(text: str) -> Iterator[str]:
-    """The text, and what a list that it may be holds: one in JSON, or between commas."""
+    """Yield the text, and its items if it may be a list: in JSON, or separated by commas."""
     yield text
     if text[:1] in ("[", "{", '"', "'"):
         yield from _quoted.split(text)
@@ -159,7 +158,7 @@ def _written_in(text: str) -> Iterator[str]:
 
 
 def _forms(text: str) -> list[str]:
-    """What readers may make of the text: variables filled in, `%2e` decoded, cut at control characters."""
+    """Return the forms into which programs may turn the text: variables expanded, `%2e` decoded, cut at controls."""
     forms = [text]
     if (filled := os.path.expandvars(text)) != text:
         forms.append(filled)
@@ -171,7 +170,7 @@ def _forms(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without what file systems do not tell apart: cases, Unicode's forms, invisible characters."""
+    """Return the text without differences that file systems ignore: case, Unicode forms, invisible characters."""
     text = unicodedata.normalize("NFKC", text)
     if not text.isascii():
         text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
@@ -179,7 +178,7 @@ def _plain(text: str) -> str:
 
 
 def _alternatives(text: str) -> list[str]:
-    """What a shell makes of the braces in `text`; nothing, if that is too much."""
+    """Return the expansions of the braces in `text` by a shell; none if there are too many."""
     waiting, done = [text], list[str]()
     for _ in range(_MOST_STEPS):
         if not waiting:
@@ -213,11 +212,11 @@ def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
 
 
 def _name_of(component: str, names: tuple[str, ...]) -> str | None:
-    """Which of `names` a component of a path is, or could be."""
+    """Return the one of `names` that a component of a path is, or could be."""
     plain = _plain(component).rstrip(" .")
     if plain in OPEN:
         return None
-    if _is_pattern(plain) and max(map(plain.count, "[.")) > _MOST_SIGNS:  # to read it takes too long
+    if _is_pattern(plain) and max(map(plain.count, "[.")) > _MOST_WILDCARDS:  # matching it takes too long
         return plain[:40]
     if not _is_pattern(plain) and not _any_of(names)(plain):
         return None
@@ -235,7 +234,7 @@ def _any_of(names: tuple[str, ...]) -> Callable[[str], object]:
 
 
 def _parts(component: str, name: str) -> Iterable[str]:
-    """What of a component may be the name without its `.*` or `*.`: what stands around its dots."""
+    """Return the parts of a component that may be the name without its `.*` or `*.`."""
     if name.endswith(".*"):
         return (component[: dot.start()] for dot in re.finditer(r"\.", component))
     if name.startswith("*."):
@@ -244,10 +243,10 @@ def _parts(component: str, name: str) -> Iterable[str]:
 
 
 def _could_be(name: str, pattern: str) -> bool:
-    """Whether wildcards could make it `name`. Those that say nothing of a name at all do not count."""
-    says = pattern.strip("*?") != "" and _is_pattern(pattern) and "~" not in name
-    return says and fnmatchcase(name, pattern.replace("[^", "[!"))
+    """Return whether its wildcards could match `name`. A pattern of wildcards alone does not count."""
+    is_specific = pattern.strip("*?") != "" and _is_pattern(pattern) and "~" not in name
+    return is_specific and fnmatchcase(name, pattern.replace("[^", "[!"))
 
 
 def _is_pattern(component: str) -> bool:
-    return any(sign in component for sign in "*?[")
+    return any(char in component for char in "*?[")

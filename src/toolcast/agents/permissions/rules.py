@@ -1,8 +1,8 @@
-"""What a `Rule` allows or denies: tools by name, calls by their arguments.
+"""Rules that allow or deny tool calls: tools by name, calls by conditions on their arguments.
 
-A condition judges one argument, and may find that it cannot tell: the argument is missing, or of another kind than
-the condition speaks of (the tool may still read "5" as 5, or have a default). An allow rule holds only where every
-condition surely does; a deny rule, where none surely does not.
+A condition on an argument is True, False, or None: unknown, as the argument is missing or of another kind (the tool
+may still convert "5" to 5, or have a default). An allow rule matches only where every condition is True; a deny rule,
+where none is False.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Plain: TypeAlias = "str | bool | int | float | None"
 RuleAction: TypeAlias = Literal["allow", "deny"]
 
 _ABSENT: Final = object()
-_unclear = re.compile(r"[$%*?\[{\\]").search  # signs of which one tool makes something else, another does not
+_unclear = re.compile(r"[$%*?\[{\\]").search  # characters that some tools expand and others do not
 _wildcard = re.compile(r"[*?\[]").search
 
 
 class PathPattern(NamedTuple):
-    """What arguments are read by: those that are paths, beside those named like one, and where paths begin."""
+    """The arguments that are paths, beside those whose name shows it, and the folder at which paths begin."""
 
     parameters: frozenset[str] = frozenset()
     root: str | None = None
 
     def is_path(self, name: str) -> bool:
-        """Whether the argument of this name, with dots or without, is a path."""
+        """Return whether the argument `name`, dotted or not, is a path."""
         first, *_ = parts = name.split(".")
         return first in self.parameters or name in self.parameters or any(map(is_path_name, parts))
 
@@ -47,17 +47,17 @@ class Under:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", os.fspath(self.path))
 
-    def judge(self, value: object, root: str | None = None) -> bool | None:
-        """Whether it holds for `value`, a relative path beginning at `root`; None where that cannot be told."""
+    def evaluate(self, value: object, root: str | None = None) -> bool | None:
+        """Return whether `value`, relative to `root`, is in the folder; None if that is unknown."""
         if isinstance(value, (list, tuple)):
-            return _all([self.judge(item, root) for item in cast("Sequence[object]", value)] or [None])
+            return _all([self.evaluate(item, root) for item in cast("Sequence[object]", value)] or [None])
         text = os.fspath(cast("str", value)) if isinstance(value, (str, os.PathLike)) else None
         readings = _readings(text, root) if isinstance(text, str) else None
         if readings is None:
             return None
         folder = resolved_path(os.path.expanduser(self.path), root)  # noqa: PTH111  # a text is wanted
-        held = {reading == folder or reading.startswith(folder.rstrip(os.sep) + os.sep) for reading in readings}
-        return None if len(held) > 1 else held.pop()
+        found = {reading == folder or reading.startswith(folder.rstrip(os.sep) + os.sep) for reading in readings}
+        return None if len(found) > 1 else found.pop()
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -71,10 +71,10 @@ class OneOf:
         if not all(_is_plain(value) for value in values):
             raise ValueError("OneOf takes texts, numbers, booleans and None: OneOf('a', 'b')")
 
-    def judge(self, value: object) -> bool | None:
-        """Whether it holds for `value`; None where that cannot be told."""
-        judged = [_equal(value, expected) for expected in self.values]
-        return True if True in judged else None if None in judged else False
+    def evaluate(self, value: object) -> bool | None:
+        """Return whether the condition holds for `value`; None if that is unknown."""
+        results = [_equal(value, expected) for expected in self.values]
+        return True if True in results else None if None in results else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class AtLeast:
     def __post_init__(self) -> None:
         _check_limit(self.limit)
 
-    def judge(self, value: object) -> bool | None:
-        """Whether it holds for `value`; None where that cannot be told."""
+    def evaluate(self, value: object) -> bool | None:
+        """Return whether the condition holds for `value`; None if that is unknown."""
         return value >= self.limit if _is_number(value) else None
 
 
@@ -100,42 +100,51 @@ class AtMost:
     def __post_init__(self) -> None:
         _check_limit(self.limit)
 
-    def judge(self, value: object) -> bool | None:
-        """Whether it holds for `value`; None where that cannot be told."""
+    def evaluate(self, value: object) -> bool | None:
+        """Return whether the condition holds for `value`; None if that is unknown."""
         return value <= self.limit if _is_number(value) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """The value is this very one, whatever it is made of. `text` is its JSON."""
+    """The value is equal to this one, whose JSON is `text`."""
 
     text: str
 
     @classmethod
     def of(cls, value: object) -> Exactly:
-        """The condition that holds for `value` alone."""
+        """Return the condition that holds for `value` alone."""
         return cls(json.dumps(value, sort_keys=True))
 
-    def judge(self, value: object) -> bool | None:
-        """Whether it holds for `value`."""
+    def evaluate(self, value: object) -> bool | None:
+        """Return whether the condition holds for `value`."""
         return self == Exactly.of(value)
 
 
 Condition: TypeAlias = "Plain | Under | OneOf | AtLeast | AtMost | Exactly"
-"""What an argument has to be: a text is a glob for the whole argument, other plain values are equal to it."""
+"""A condition on an argument: a text is a glob for the whole argument, other plain values are equal to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Calls of the tools that the glob `tool` names, all arguments in `where` as they are there, are allowed or denied.
+    """A rule that allows or denies calls of tools, by conditions on their arguments.
 
-    `where` has a condition for each argument it names; `"options.force"` is `force` in the object `options`, `""` is
-    all arguments. For the command of a shell tool a text is a pattern: `"git"` is every `git ...`, `"npm run *"` as it
-    reads. For an argument that is a path it is a glob for the path it leads to, links and `..` followed; one that
-    begins with a folder's name begins at the root.
+    A deny rule also matches where an argument is missing or of another kind, as the value that the tool will use is
+    unknown; an allow rule does not.
 
-    A deny rule holds as well where an argument is missing or of another kind, as it cannot be told what the tool will
-    take for it; an allow rule does not. Raises `ValueError` for what is no rule.
+    Args:
+        tool: A glob for names of tools.
+        action: `"allow"` or `"deny"`.
+        where: A condition by the name of its argument; `"options.force"` is `force` in the object `options`, `""` is
+        all arguments. For the command of a shell tool a text is a pattern: `"git"` matches every `git ...`, `"npm run
+            *"` every `npm run ...`. For a path a text is a glob for the resolved path, links and `..` followed, which
+            begins at the root if it begins with a folder's name.
+
+    Raises:
+        ValueError: If an argument is of the wrong kind.
+
+    Example:
+        `Rule("move", "deny", {"path": Under("/etc")})`
     """
 
     tool: str
@@ -147,7 +156,7 @@ class Rule:
         if not isinstance(tool, str) or not tool:
             raise ValueError(f"a rule names tools with a glob, not {tool!r}: Rule('read_*', 'allow')")
         if action not in get_args(RuleAction):
-            raise ValueError(f"a rule cannot {action!r}; its action is 'allow' or 'deny'")
+            raise ValueError(f"unknown action {action!r} of a rule; it is 'allow' or 'deny'")
         if not isinstance(where, Mapping) or not all(map(_is_pair, cast("Mapping[object, object]", where).items())):
             raise ValueError(
                 f"a rule's conditions are texts, numbers, booleans, None, Under, OneOf, AtLeast or AtMost by the name "
@@ -156,30 +165,30 @@ class Rule:
         object.__setattr__(self, "where", dict(self.where))
 
     def __str__(self) -> str:
-        """The rule in words: `deny move where path is Under(path='/etc')`."""
+        """Return the rule as text: `deny move where path is Under(path='/etc')`."""
         conditions = " and ".join(f"{name} is {condition!r}" for name, condition in self.where.items())
         return f"{self.action} {self.tool}" + (f" where {conditions}" if conditions else "")
 
     def concerns(self, name: str) -> bool:
-        """Whether it speaks of the tool `name`."""
+        """Return whether the rule applies to the tool `name`."""
         return fnmatchcase(name, self.tool)
 
-    def judge(
+    def evaluate(
         self, arguments: Mapping[str, Any], *, without: str | None = None, place: PathPattern | None = None
     ) -> bool | None:
-        """Whether its conditions, but that on `without`, hold for `arguments`; None where that cannot be told."""
+        """Return whether all conditions but that on `without` hold for `arguments`; None if that is unknown."""
         place = place or PathPattern()
         named = ((name, condition) for name, condition in self.where.items() if name != without)
-        return _all([_judge(condition, _reached(arguments, name), name, place) for name, condition in named])
+        return _all([_evaluate(condition, _reached(arguments, name), name, place) for name, condition in named])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data."""
+        """Return the rule as JSON-compatible data."""
         where = {name: _as_data(condition) for name, condition in self.where.items()}
         return {"tool": self.tool, "action": self.action, "where": where}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:
-        """The rule that `to_dict` made `data` from."""
+        """Return the rule that `to_dict` made `data` of."""
         where = {name: _condition(value) for name, value in data.get("where", {}).items()}
         return cls(data["tool"], data["action"], where)
 
@@ -212,7 +221,7 @@ def _condition(data: Any) -> Condition:
 
 
 def _reached(arguments: Mapping[str, Any], name: str) -> object:
-    """The argument of that name, or in the objects that its dots name; absent where both could be meant."""
+    """Return the argument `name`, or the one in the objects that its dots name; absent if both exist."""
     value: object = arguments
     for key in name.split(".") if name else ():
         value = cast("Mapping[str, object]", value).get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
@@ -221,13 +230,13 @@ def _reached(arguments: Mapping[str, Any], name: str) -> object:
     return value
 
 
-def _judge(condition: Condition, value: object, name: str, place: PathPattern) -> bool | None:
+def _evaluate(condition: Condition, value: object, name: str, place: PathPattern) -> bool | None:
     if value is _ABSENT:
         return None
     if isinstance(condition, Under):
-        return condition.judge(value, place.root)
+        return condition.evaluate(value, place.root)
     if isinstance(condition, (OneOf, AtLeast, AtMost, Exactly)):
-        return condition.judge(value)
+        return condition.evaluate(value)
     if not isinstance(condition, str):
         return _equal(value, condition)
     if not isinstance(value, str):
@@ -238,17 +247,17 @@ def _judge(condition: Condition, value: object, name: str, place: PathPattern) -
 
 
 def _leads_to(pattern: str, text: str, root: str | None) -> bool | None:
-    """Whether the path leads to one that the glob means; None as well where only what is written is one."""
+    """Return whether the resolved path matches the glob; None also where only the text as written does."""
     readings = _readings(text, root)
     if readings is None:
         return None
     resolved = _resolved(pattern, root)
-    held = {fnmatchcase(reading, resolved) for reading in readings}
-    return True if held == {True} else None if held == {True, False} or fnmatchcase(text, pattern) else False
+    found = {fnmatchcase(reading, resolved) for reading in readings}
+    return True if found == {True} else None if found == {True, False} or fnmatchcase(text, pattern) else False
 
 
 def _readings(text: str, root: str | None) -> set[str] | None:
-    """The paths that tools may take `text` for: one knows what `~` is, another takes it for a name. None: unclear."""
+    """Return the paths that tools may open for `text`: some expand `~`, others do not. None: unknown."""
     if _unclear(text):
         return None
     try:
@@ -258,7 +267,7 @@ def _readings(text: str, root: str | None) -> set[str] | None:
 
 
 def _resolved(pattern: str, root: str | None) -> str:
-    """The glob with the folders in front of its first wildcard resolved; one that begins with it stays as it is."""
+    """Return the glob with the folders before its first wildcard resolved; unchanged if it begins with a wildcard."""
     found = _wildcard(pattern)
     wild = found.start() if found else len(pattern)
     if not wild and found:
@@ -269,7 +278,7 @@ def _resolved(pattern: str, root: str | None) -> str:
 
 
 def _equal(value: object, expected: Plain) -> bool | None:
-    """Whether they are equal; None for values of different kinds, such as a boolean and a number."""
+    """Return whether the values are equal; None for different kinds, such as a boolean and a number."""
     return value == expected if _kind(value) is _kind(expected) else None
 
 
@@ -279,8 +288,8 @@ def _kind(value: object) -> type:
     return float if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value)
 
 
-def _all(judged: Sequence[bool | None]) -> bool | None:
-    return False if False in judged else None if None in judged else True
+def _all(results: Sequence[bool | None]) -> bool | None:
+    return False if False in results else None if None in results else True
 
 
 def _is_plain(value: object) -> bool:
@@ -293,7 +302,7 @@ def _is_pair(pair: tuple[object, object]) -> bool:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a number, and one that can be compared."""
+    """Return whether the value is a number, and not NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 

@@ -14,7 +14,7 @@ def shown(text: str) -> list[str]:
     """Each command as its words, `?` before one that is not known, then assignments and redirections."""
     found = []
     for words, assignments, redirections, _ in commands(text):
-        pieces = ["" if word.known else "?" for word in words]
+        pieces = ["" if word.literal else "?" for word in words]
         line = [mark + word.text for mark, word in zip(pieces, words, strict=True)]
         line += [f"set:{word.text}" for word in assignments]
         line += [f"{operator}:{target.text}" for operator, target in redirections]

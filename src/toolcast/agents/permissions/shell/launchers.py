@@ -353,7 +353,7 @@ def launches(words: tuple[Word, ...]) -> tuple[Launch, ...]:
 
 def as_git(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return `git-push x` as `git push x`."""
-    return (Word("git"), Word(program(words[0])[4:], words[0].known), *words[1:])
+    return (Word("git"), Word(program(words[0])[4:], words[0].literal), *words[1:])
 
 
 def _launches(words: tuple[Word, ...]) -> Iterator[Launch]:
@@ -459,7 +459,7 @@ def operands_of(name: str) -> int:
 
 
 def _line(words: _Words) -> Word:
-    return Word(" ".join(word.text for word in words), all(word.known for word in words))
+    return Word(" ".join(word.text for word in words), all(word.literal for word in words))
 
 
 def _places(words: _Words, start: int, operands: int) -> tuple[list[int], bool]:
@@ -473,13 +473,13 @@ def _places(words: _Words, start: int, operands: int) -> tuple[list[int], bool]:
     sure, after_option, only_operands = True, False, False
     for place in range(start, len(words)):
         word = words[place]
-        if not word.known:
+        if not word.literal:
             doubts, sure = [len(words)], False
         if word.text == "--" and not only_operands:
             after_option, only_operands = False, True
         elif not only_operands and (word.text.startswith(("-", "+")) or _assignment(word.text)):
             after_option, sure = True, False
-        elif not word.known:
+        elif not word.literal:
             places += [] if after_option else [place]
             after_option = not after_option
         elif operands and not after_option:
@@ -496,9 +496,9 @@ def _places(words: _Words, start: int, operands: int) -> tuple[list[int], bool]:
 def _subcommands(words: _Words, known: Mapping[str, int]) -> Iterator[Launch]:
     """Yield what a subcommand such as `run` runs. Any word of that name may be the subcommand."""
     for place, word in enumerate(words[1:], 1):
-        if not word.known and (place == 1 or words[place - 1].text.startswith("-")):
+        if not word.literal and (place == 1 or words[place - 1].text.startswith("-")):
             yield Launch(place)
-        if not word.known or word.text not in known:
+        if not word.literal or word.text not in known:
             continue
         places, sure = _places(words, place + 1, known[word.text])
         sure = sure and place == 1 and len(places) == 1
@@ -516,14 +516,14 @@ def _options(words: _Words, table: str, *, lines: bool) -> Iterator[Launch]:
     letters = frozenset(name for name in names if len(name) == 1)
     long = [name for name in names if len(name) > 1]
     for place, word in enumerate(words[1:], 1):
-        if not word.known and _may_be_option(word):
+        if not word.literal and _may_be_option(word):
             yield Launch(place)
             continue
         found, value = _option_value(word.text, letters, long)
         if not found:
             continue
         at = place if value or place + 1 >= len(words) else place + 1
-        given = Word(value.removeprefix("exec="), word.known) if value else words[at]
+        given = Word(value.removeprefix("exec="), word.literal) if value else words[at]
         yield Launch(at, text=given) if lines else Launch(at, code=given.text)
 
 
@@ -546,7 +546,7 @@ def _option_value(text: str, letters: frozenset[str], long: Iterable[str]) -> tu
 
 def _may_be_option(word: Word) -> bool:
     """Return whether a shell may make a word that begins with `-` of this one."""
-    return not word.known and ("$" in word.text or word.text[:1] in "*?[{~-")
+    return not word.literal and ("$" in word.text or word.text[:1] in "*?[{~-")
 
 
 def _reads_input(words: _Words) -> bool:
@@ -556,7 +556,7 @@ def _reads_input(words: _Words) -> bool:
     """
     after_option = False
     for word in words[1:]:
-        if not word.known or word.text == "-" or is_device(word.text):
+        if not word.literal or word.text == "-" or is_device(word.text):
             return True
         if not word.text.startswith("-"):
             return after_option
@@ -584,13 +584,13 @@ def _shell(words: _Words, name: str) -> Iterator[Launch]:
             yield Launch(len(words))
         return
     for place, word in enumerate(words[1:], 1):
-        if word.known and (word.text == "-c" if name in FOREIGN_SHELLS else option_c(word.text)):
-            if place + 1 == len(words) or not words[place + 1].known:
+        if word.literal and (word.text == "-c" if name in FOREIGN_SHELLS else option_c(word.text)):
+            if place + 1 == len(words) or not words[place + 1].literal:
                 yield Launch(len(words))
             return
-        if word.known and _shell_option(word.text) and name not in FOREIGN_SHELLS:
+        if word.literal and _shell_option(word.text) and name not in FOREIGN_SHELLS:
             continue
-        if not word.known or word.text.startswith(("-", "+")) or is_device(word.text):
+        if not word.literal or word.text.startswith(("-", "+")) or is_device(word.text):
             yield Launch(place)
         return
     yield Launch(len(words))
@@ -652,13 +652,13 @@ def _sed(words: _Words) -> Iterator[Launch]:
     if operands and words[operands[0]].text == "":  # with other programs of that name, the suffix behind -i
         operands.pop(0)
     for at in scripts or operands[:1]:
-        if at < len(words) and not (words[at].known and len(words[at].text) < 1_000 and _sed_script(words[at].text)):
+        if at < len(words) and not (words[at].literal and len(words[at].text) < 1_000 and _sed_script(words[at].text)):
             yield Launch(at, code=words[at].text)
 
 
 def _awk(words: _Words) -> Iterator[Launch]:
     place = 1
-    while place < len(words) and words[place].text.startswith("-") and words[place].known:
+    while place < len(words) and words[place].text.startswith("-") and words[place].literal:
         text = words[place].text
         if text == "--":
             place += 1
@@ -669,7 +669,7 @@ def _awk(words: _Words) -> Iterator[Launch]:
         place += 2 if len(text) == 2 else 1
     if place < len(words):
         text = words[place].text
-        if not words[place].known or _awk_runs(text.replace("||", "")):
+        if not words[place].literal or _awk_runs(text.replace("||", "")):
             yield Launch(place, code=text)
 
 
@@ -677,7 +677,7 @@ def _make(words: _Words) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
         text = word.text
         if _may_be_option(word) or ("=" in text and not text.startswith("-")):
-            yield Launch(place, text=Word(text.partition("=")[2], word.known) if "=" in text else None)
+            yield Launch(place, text=Word(text.partition("=")[2], word.literal) if "=" in text else None)
         elif text.endswith("-") or is_device(text):  # `-f -` reads its rules
             yield Launch(place, text=_UNKNOWN)
 
@@ -701,7 +701,7 @@ def _ssh_options(words: _Words) -> Iterator[Launch]:
             at = place if value or place + 1 >= len(words) else place + 1
             name, _, line = re.sub(r"\s*[=\s]\s*", "=", value or words[at].text, count=1).partition("=")
             if name.casefold() not in _HARMLESS_SSH:
-                yield Launch(at, text=Word(line, words[at].known))
+                yield Launch(at, text=Word(line, words[at].literal))
         elif not word.text.startswith("-") and not words[place - 1].text.startswith("-"):
             hosts += 1
             if hosts > 1:
@@ -751,7 +751,7 @@ def _git(words: _Words) -> Iterator[Launch]:
     while place < len(words):
         word = words[place]
         name, equals, _ = word.text.partition("=")
-        if not word.known:
+        if not word.literal:
             yield Launch(place)
             return
         if word.text == "-c":
@@ -773,15 +773,15 @@ def _git(words: _Words) -> Iterator[Launch]:
 
 def _git_config(words: _Words, place: int, at: int | None = None) -> Iterator[Launch]:
     """Yield what `key=value` at that place configures, but for what is known to run nothing."""
-    if place < len(words) and not (words[place].known and _harmless_config(words[place].text)):
+    if place < len(words) and not (words[place].literal and _harmless_config(words[place].text)):
         key, _, value = words[place].text.partition("=")
-        yield Launch(place if at is None else at, text=_configured(key, Word(value, words[place].known)))
+        yield Launch(place if at is None else at, text=_configured(key, Word(value, words[place].literal)))
 
 
 def _configured(key: str, value: Word) -> Word:
     """Return the command line that git runs for a configured value."""
     key = key.casefold()
-    if not value.known or key.startswith(("include.", "includeif.")) or key.endswith((".path", ".insteadof")):
+    if not value.literal or key.startswith(("include.", "includeif.")) or key.endswith((".path", ".insteadof")):
         return _UNKNOWN
     if key.startswith("alias."):  # with the words behind the alias
         line = value.text[1:] if value.text.startswith("!") else f"git {value.text}"
@@ -801,7 +801,7 @@ def _git_subcommand(words: _Words, place: int) -> Iterator[Launch]:
     if name == "clone":
         for launch in _options(rest, "c --config", lines=False):
             at = launch.at + place
-            yield from _git_config((Word(launch.code, words[at].known),), 0, at)
+            yield from _git_config((Word(launch.code, words[at].literal),), 0, at)
     if name == "config":
         yield from _git_configures(words, place)
     if name in ("bisect", "submodule"):
@@ -811,7 +811,7 @@ def _git_subcommand(words: _Words, place: int) -> Iterator[Launch]:
 def _git_runs(words: _Words, start: int, subcommand: str) -> Iterator[Launch]:
     """Yield what `git bisect run` and `git submodule foreach` run."""
     for at in range(start, len(words)):
-        if not words[at].known:
+        if not words[at].literal:
             yield Launch(at)
         elif words[at].text == subcommand:
             begin = at + 1
@@ -830,12 +830,12 @@ def _git_configures(words: _Words, place: int) -> Iterator[Launch]:
     rest = [at for at in range(place + 1, len(words)) if not _GIT_SCOPE(words[at].text)]
     if not rest or _GIT_READS(words[rest[0]].text):
         return
-    if len(rest) == 1 and words[rest[0]].known and not words[rest[0]].text.startswith("-"):
+    if len(rest) == 1 and words[rest[0]].literal and not words[rest[0]].text.startswith("-"):
         return
     keys = [at for at in rest if not words[at].text.startswith("-") and words[at].text != "set"]
-    if len(keys) >= 2 and words[keys[0]].known:
+    if len(keys) >= 2 and words[keys[0]].literal:
         key, value = words[keys[0]].text, words[keys[1]]
-        if value.known and _harmless_config(f"{key}="):
+        if value.literal and _harmless_config(f"{key}="):
             return
         yield Launch(keys[1], text=_configured(key, value))
     else:
@@ -845,7 +845,7 @@ def _git_configures(words: _Words, place: int) -> Iterator[Launch]:
 def _evaluated(words: _Words, name: str) -> Iterator[Launch]:
     """Yield the words of a builtin in which it evaluates a subscript or sets a variable that names a program."""
     unsafe = _UNSAFE_WORDS.get(name)
-    if name in ("printf", "print") and len(words) > 1 and words[1].known and not words[1].text.startswith("-"):
+    if name in ("printf", "print") and len(words) > 1 and words[1].literal and not words[1].text.startswith("-"):
         return
     unknown = any(_may_be_option(word) for word in words[1:])
     evaluates = unsafe is None or unknown or any(word.text in unsafe or word.text[:2] in unsafe for word in words)
@@ -867,19 +867,19 @@ def assigned_line(word: Word) -> Word | None:
     """Return the command line that `NAME=value` configures: that of an editor, a pager, a prompt."""
     value = word.text.partition("=")[2]
     if _command_variable(word.text):
-        return Word(value, word.known)
-    if _loading_variable(word.text) or (word.known and _assignment(word.text) and _subscript(value)):
+        return Word(value, word.literal)
+    if _loading_variable(word.text) or (word.literal and _assignment(word.text) and _subscript(value)):
         return _UNKNOWN
     return None
 
 
 def _aliases(words: _Words) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
-        yield Launch(place, text=Word(word.text.partition("=")[2], word.known))
+        yield Launch(place, text=Word(word.text.partition("=")[2], word.literal))
 
 
 def _sourced(words: _Words) -> Iterator[Launch]:
-    if len(words) < 2 or not words[1].known or words[1].text.startswith("-") or is_device(words[1].text):
+    if len(words) < 2 or not words[1].literal or words[1].text.startswith("-") or is_device(words[1].text):
         yield Launch(min(1, len(words) - 1))
 
 

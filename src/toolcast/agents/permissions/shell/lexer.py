@@ -1,8 +1,8 @@
-"""The words of a shell command: text, quotes, and what a shell puts other things for.
+"""A lexer of shell commands, for permissions: words with their quotes and expansions.
 
-Strategy: `WordReading` reads one construct at a time from where it is. What a shell reads as commands again, it hands
-to its subclass (shell_commands.py). Nothing is guessed: what two shells read differently, what only shows when it
-runs, and what is not understood raises `UnparsedCommand`.
+Strategy: `Lexer` reads one construct at a time from its position. Texts that a shell parses as commands again are
+parsed by its subclass (parser.py). Nothing is guessed: text that two shells parse differently, text that is only known
+at run time, and unsupported syntax raises `UnparsedCommand`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 MAX_DEPTH: Final = 10
-"""How deep commands may stand within others."""
+"""The maximum depth of commands within others."""
 
-_SUBSTITUTION: Final = "$()"  # stands in a word for what a substitution gives
+_SUBSTITUTION: Final = "$()"  # the place of a substitution's result in a word
 
 _plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}|\[(?=[ \t]))+").match
 _unquoted = {'"': re.compile(r'[^"\\$`]+').match, "": re.compile(r"[^\\$`]+").match}
@@ -27,22 +27,22 @@ _arithmetic = re.compile(r"\$\(\([A-Za-z0-9_ +*/%<>!&|^~?:,-]*\)\)").match
 
 
 class UnparsedCommand(ValueError):
-    """The text is no command that can be read with certainty."""
+    """The text is no command that can be parsed with certainty."""
 
 
 class Word(NamedTuple):
-    """A word of a command, without its quotes. `known`: the shell takes it as it stands here.
+    """A word of a command, without its quotes. `literal`: the shell does not expand it.
 
-    In one that is not known, variables, wildcards, braces and `~` stand as they were written, and `$()` for
-    every other substitution.
+    In one that is not literal, variables, wildcards, braces and `~` are as they were written, and `$()` is every other
+    substitution.
     """
 
     text: str
-    known: bool = True
+    literal: bool = True
 
 
-class WordReading(ABC):
-    """A text being read: how far, and how deep in others it stands. `before_document`: a `<<` was on this line."""
+class Lexer(ABC):
+    """A text, the position in it, and how deeply it is nested. `before_document`: a `<<` was on this line."""
 
     __slots__ = ("before_document", "depth", "pos", "text")
 
@@ -56,41 +56,41 @@ class WordReading(ABC):
 
     @abstractmethod
     def inner(self, text: str) -> None:
-        """Read the commands of a text that stands in this one."""
+        """Parse the commands of a text within this one."""
 
     @abstractmethod
     def nested(self) -> None:
-        """Read commands up to the `)` that ends them."""
+        """Parse commands up to the `)` that ends them."""
 
-    def fail(self, why: str) -> NoReturn:
-        """Raise `UnparsedCommand`, which says where."""
-        raise UnparsedCommand(f"{why}, at {self.text[self.pos : self.pos + 20]!r}")
+    def fail(self, problem: str) -> NoReturn:
+        """Raise `UnparsedCommand` with the problem and its place."""
+        raise UnparsedCommand(f"{problem}, at {self.text[self.pos : self.pos + 20]!r}")
 
     def char(self) -> str:
-        """The next character; none at the end."""
+        """Return the next character; an empty text at the end."""
         return self.text[self.pos : self.pos + 1]
 
     def word(self) -> Word:
-        """Read a word: text, quotes, and what the shell puts other things for."""
+        """Read a word: text, quotes and expansions."""
         start = self.pos
-        pieces: list[Word] = []
+        parts: list[Word] = []
         while char := self.char():
             if plain := _plain(self.text, self.pos):
                 self.pos = plain.end()
-                pieces.append(Word(plain[0], pieces != [] or plain[0][0] != "~"))
-            elif char in _PIECES:
-                pieces.append(_PIECES[char](self))
+                parts.append(Word(plain[0], parts != [] or plain[0][0] != "~"))
+            elif char in _CONSTRUCTS:
+                parts.append(_CONSTRUCTS[char](self))
             elif char in "<>" and self.text.startswith("(", self.pos + 1):
                 self.pos += 2
                 self.nested()
-                pieces.append(Word(_SUBSTITUTION, False))
+                parts.append(Word(_SUBSTITUTION, False))
             else:
                 break
         if self.pos == start or char == "(" or (char not in " \t\n" and char.isspace()):
-            self.fail("something that is not understood")
+            self.fail("unsupported syntax")
         if self.before_document and "\n" in self.text[start : self.pos]:
-            self.fail("a word of several lines behind <<")
-        return _joined(pieces)
+            self.fail("a word of several lines after <<")
+        return _joined(parts)
 
     def single_quoted(self) -> Word:
         end = self.text.find("'", self.pos + 1)
@@ -105,21 +105,21 @@ class WordReading(ABC):
         return self.expanded('"')
 
     def expanded(self, stop: str) -> Word:
-        """Read text with variables and substitutions in it up to the quote `stop`, or to the end."""
-        pieces: list[Word] = []
+        """Read text with variables and substitutions up to the quote `stop`, or to the end."""
+        parts: list[Word] = []
         while (char := self.char()) != stop:
             if run := _unquoted[stop](self.text, self.pos):
                 self.pos = run.end()
-                pieces.append(Word(run[0]))
+                parts.append(Word(run[0]))
             elif char == "\\":
                 escaped = self.escaped()
-                pieces.append(escaped if escaped.text in ("$", "`", "\\", stop) else Word(f"\\{escaped.text}"))
+                parts.append(escaped if escaped.text in ("$", "`", "\\", stop) else Word(f"\\{escaped.text}"))
             elif char == "":
                 self.fail("a quote that does not end")
             else:
-                pieces.append(self.backticks() if char == "`" else self.dollar(quoted=True))
+                parts.append(self.backticks() if char == "`" else self.dollar(quoted=True))
         self.pos += len(stop)
-        return _joined(pieces)
+        return _joined(parts)
 
     def escaped(self) -> Word:
         char = self.text[self.pos + 1 : self.pos + 2]
@@ -129,7 +129,7 @@ class WordReading(ABC):
         return Word(char)
 
     def dollar(self, quoted: bool = False) -> Word:
-        """Read a variable, an arithmetic expression or a substitution; otherwise it is a mere `$`."""
+        """Read a variable, an arithmetic expression or a substitution; anything else is a literal `$`."""
         if variable := _variable(self.text, self.pos):
             self.pos = variable.end()
             return Word(variable[0], False)
@@ -138,7 +138,7 @@ class WordReading(ABC):
             return Word(_SUBSTITUTION, False)
         following = self.text[self.pos + 1 : self.pos + 3]
         if following == "((" or following[:1] in ("{", "[", "\\") or (following[:1] in ("'", '"') and not quoted):
-            self.fail("an expansion that is not understood")
+            self.fail("an unsupported expansion")
         self.pos += 1
         if following[:1] != "(":
             return Word("$")
@@ -150,7 +150,7 @@ class WordReading(ABC):
         end = self.text.find("`", self.pos + 1)
         text = self.text[self.pos + 1 : end]
         if end < 0 or "\\" in text:
-            self.fail("backticks that are not understood")
+            self.fail("unsupported backticks")
         self.inner(text)
         self.pos = end + 1
         return Word(_SUBSTITUTION, False)
@@ -160,14 +160,14 @@ class WordReading(ABC):
         return Word(self.text[self.pos - 1], False)
 
 
-_PIECES: Mapping[str, Callable[[WordReading], Word]] = {
-    "'": WordReading.single_quoted,
-    '"': WordReading.double_quoted,
-    "\\": WordReading.escaped,
-    "$": WordReading.dollar,
-    "`": WordReading.backticks,
-} | dict.fromkeys("*?[{", WordReading.wildcard)
+_CONSTRUCTS: Mapping[str, Callable[[Lexer], Word]] = {
+    "'": Lexer.single_quoted,
+    '"': Lexer.double_quoted,
+    "\\": Lexer.escaped,
+    "$": Lexer.dollar,
+    "`": Lexer.backticks,
+} | dict.fromkeys("*?[{", Lexer.wildcard)
 
 
-def _joined(pieces: list[Word]) -> Word:
-    return Word("".join(piece.text for piece in pieces), all(piece.known for piece in pieces))
+def _joined(parts: list[Word]) -> Word:
+    return Word("".join(part.text for part in parts), all(part.literal for part in parts))

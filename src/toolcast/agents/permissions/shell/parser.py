@@ -1,15 +1,16 @@
-"""The simple commands that a shell would run for a text: for `a && b $(c)` those are `a`, `c` and `b`.
+"""A parser of shell commands, for permissions: the simple commands of a text, `a`, `c` and `b` for `a && b $(c)`.
 
-Strategy: one reading from left to right, as a POSIX shell or bash does it, with one function per construct. It follows
+Strategy: one pass from left to right, as a POSIX shell or bash does it, with one function per construct. It follows
 lists, pipes, subshells, groups, `if`, `while`, `until` and `for`, every kind of substitution, here-documents, and the
-texts that `sh -c` and `eval` are given. What it finds are simple commands: words without their quotes, assignments in
-front of them, redirections. A word is `known` where the shell makes nothing else of it.
+texts of `sh -c` and `eval`. The results are simple commands: words without their quotes, assignments in front of
+them, redirections. A word is `literal` where the shell does not expand it.
 
-Nothing is guessed. What two shells read differently, what only shows when it runs, and what is not understood here
-(`case`, functions, `[[`, `$'..'`, most of `${..}`) raises `UnparsedCommand`. Where more is taken here than a shell
-takes, the shell refuses the whole text. Control characters are refused: they hide what a person would see.
+Nothing is guessed. Text that two shells parse differently, text that is only known at run time, and unsupported syntax
+(`case`, functions, `[[`, `$'..'`, most of `${..}`) raises `UnparsedCommand`. Where more is accepted here than by a
+shell, the shell rejects the whole text. Control characters are rejected, as they hide text from the person who approves
+it.
 
-No character is read twice, but in texts that are read again on their own; those nest at most `MAX_DEPTH` deep.
+No character is read twice, except in nested texts, which nest at most `MAX_DEPTH` deep.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from .launchers import EVALUATORS, SHELLS, WRAPPERS, all_launches, assigned_line, option_c, program
-from .lexer import MAX_DEPTH, UnparsedCommand, Word, WordReading
+from .lexer import MAX_DEPTH, Lexer, UnparsedCommand, Word
 
 LONGEST: Final = 16_384
-"""Signs that a command may have to be read."""
+"""The maximum length of a command, in characters."""
 
 _NEXT = {
     "if": ("then",),
@@ -35,7 +36,7 @@ _NEXT = {
     "do": ("done",),
     "{": ("}",),
 }
-"""Which words may go on with a compound command, or end it."""
+"""The reserved words that may continue a compound command, or end it."""
 _OPENERS = frozenset(("if", "while", "until", "{"))
 _CLOSERS = frozenset(("fi", "done", "}"))
 
@@ -54,7 +55,7 @@ _option_of_env = re.compile(r"-[A-Za-z0]*S|--s").match
 
 
 class Redirection(NamedTuple):
-    """Where input comes from, or output goes to. `operator` is without the number in front: `>` for `2>`."""
+    """A redirection of input or output. `operator` is without the number in front: `>` for `2>`."""
 
     operator: str
     target: Word
@@ -63,8 +64,8 @@ class Redirection(NamedTuple):
 class SimpleCommand(NamedTuple):
     """One program being run: its words, `NAME=value` in front of them, and its redirections.
 
-    There are no words where variables are set and nothing else, or where a whole group is redirected. `given`: the
-    command line stands in a word of another command, such as `rm x` in `git -c core.pager='rm x'`.
+    There are no words where only variables are set, or where a whole group is redirected. `given`: the command line is
+    a word of another command, such as `rm x` in `git -c core.pager='rm x'`.
     """
 
     words: tuple[Word, ...] = ()
@@ -74,13 +75,13 @@ class SimpleCommand(NamedTuple):
 
 
 def commands(text: str) -> list[SimpleCommand]:
-    """Every command that a shell may run for `text`, one within another first. Raises `UnparsedCommand`."""
+    """Return every command that a shell may run for `text`, inner ones first. Raises `UnparsedCommand`."""
     if len(text) > LONGEST:
-        raise UnparsedCommand(f"it is longer than {LONGEST} signs; put what it needs into files")
+        raise UnparsedCommand(f"it is longer than {LONGEST} characters; put long data into files")
     if _hidden(text):
-        raise UnparsedCommand("it holds control characters")
+        raise UnparsedCommand("it contains control characters")
     found: list[SimpleCommand] = []
-    _Reading(text, found, 0).script()
+    _Parser(text, found, 0).script()
     return found
 
 
@@ -92,10 +93,10 @@ class _Document(NamedTuple):
     indented: bool
 
 
-class _Reading(WordReading):
-    """A text being read, what was found in it, and the here-documents that its next line begins.
+class _Parser(Lexer):
+    """A parser of one text, the commands found in it, and the here-documents that begin on its next line.
 
-    `given`: it is a word by which another command is told what to run.
+    `given`: the text is a word of another command, which runs it.
     """
 
     __slots__ = ("documents", "found", "given")
@@ -107,29 +108,30 @@ class _Reading(WordReading):
         self.documents: list[_Document] = []
 
     def script(self) -> None:
-        """Read all of it."""
+        """Parse the whole text."""
         _List(self).read("")
 
     def inner(self, text: str) -> None:
-        _Reading(text, self.found, self.depth + 1, self.given).script()
+        _Parser(text, self.found, self.depth + 1, self.given).script()
 
     def given_line(self, line: Word) -> None:
-        """Read a command line that an option or a variable has as its value.
+        """Parse a command line that is the value of an option or a variable.
 
-        What cannot be read may be any command: such a line is not always one, so it does not spoil the whole text.
+        A value that cannot be parsed may be any command. It is not always a command, so the rest of the text stays
+        valid.
         """
         found: list[SimpleCommand] = []
         try:
-            if not line.known:
-                self.fail("a command line that only shows when it runs")
-            _Reading(line.text, found, self.depth + 1, given=True).script()
+            if not line.literal:
+                self.fail("a command line that is only known at run time")
+            _Parser(line.text, found, self.depth + 1, given=True).script()
         except UnparsedCommand:
             found = [SimpleCommand((Word("$()", False),), given=True)]
         self.found += found
 
     def nested(self) -> None:
         if self.documents:
-            self.fail("commands within others behind <<")
+            self.fail("nested commands after <<")
         if self.depth == MAX_DEPTH:
             self.fail("it is nested too deeply")
         self.depth += 1
@@ -140,7 +142,7 @@ class _Reading(WordReading):
         if blanks := _blanks(self.text, self.pos):
             self.pos = blanks.end()
         if comment := _comment(self.text, self.pos):
-            if self.depth:  # shells differ in where a substitution with a comment ends
+            if self.depth:  # shells disagree on where a substitution with a comment ends
                 self.fail("a comment within a substitution or group")
             self.pos = comment.end()
 
@@ -151,13 +153,13 @@ class _Reading(WordReading):
         words: list[Word] = []
         assignments: list[Word] = []
         redirections: list[Redirection] = []
-        ended = False  # by `&>`, which some shells take for `&` and `>`
+        ended = False  # by `&>`, which some shells parse as `&` and `>`
         while self.char() and not _operator(self.text, self.pos):
             if redirection := self._redirection():
                 redirections.append(redirection)
                 ended = ended or redirection.operator.startswith("&")
             elif ended:
-                self.fail("words behind &>")
+                self.fail("words after &>")
             elif not words and _assignment(self.text, self.pos):
                 assignments.append(self.word())
             else:
@@ -170,7 +172,7 @@ class _Reading(WordReading):
         self._launched(command)
 
     def _launched(self, command: SimpleCommand) -> None:
-        """Read the command lines that the command's words and variables tell it to run."""
+        """Parse the command lines among the command's words and variables that it runs."""
         words = command.words
         found = all_launches(words)
         named = [program(word).casefold() for word in words[:1]]
@@ -179,13 +181,13 @@ class _Reading(WordReading):
         lines += [line for line in map(assigned_line, assigned) if line is not None]
         for line in dict.fromkeys(lines):
             self.given_line(line)
-        if not named or named[0] not in WRAPPERS:  # in those, a shell is found wherever it is
+        if not named or named[0] not in WRAPPERS:  # there, a shell is found at any place
             texts = [text for launch in found if launch.words for text in self._texts([*launch.words])]
             for text in dict.fromkeys(texts):
                 self.inner(text)
 
     def redirections(self) -> None:
-        """Read those of a whole group."""
+        """Parse the redirections of a whole group."""
         found: list[Redirection] = []
         self.skip_blanks()
         while redirection := self._redirection():
@@ -195,17 +197,17 @@ class _Reading(WordReading):
             self.found.append(SimpleCommand(redirections=tuple(found), given=self.given))
 
     def loop(self) -> None:
-        """Read `for NAME in WORDS`, which assigns each of the words."""
+        """Parse `for NAME in WORDS`, which assigns each of the words."""
         head = _loop(self.text, self.pos)
         if head is None:
-            self.fail("a loop that is not understood")
+            self.fail("an unsupported form of loop")
         self.pos = head.end()
         self.skip_blanks()
         values: list[Word] = []
         while self.char() and not _operator(self.text, self.pos):
             values.append(self.word())
             self.skip_blanks()
-        assigned = tuple(Word(f"{head[1]}={value.text}", value.known) for value in values)
+        assigned = tuple(Word(f"{head[1]}={value.text}", value.literal) for value in values)
         self.found.append(SimpleCommand(assignments=assigned, given=self.given))
 
     def _redirection(self) -> Redirection | None:
@@ -219,46 +221,46 @@ class _Reading(WordReading):
         start = self.pos
         target = self.word()
         if operator in ("<<", "<<-"):
-            if not target.known:
-                self.fail("a here-document whose end is not known")
+            if not target.literal:
+                self.fail("a here-document whose delimiter is not literal")
             literal = self.text[start : self.pos] != target.text
             self.documents.append(_Document(target.text, literal, operator == "<<-"))
             self.before_document = True
         return Redirection(operator, target)
 
     def _texts(self, words: list[Word]) -> Iterator[str]:
-        """The texts that a command runs as commands: of `sh -c TEXT`, `eval TEXT` and the like."""
+        """Yield the texts that a command runs as commands: of `sh -c TEXT`, `eval TEXT` and the like."""
         names = [program(word).casefold() for word in words]
         places = range(len(words)) if names[:1] and names[0] in WRAPPERS else range(min(1, len(words)))
         if "env" in names[: len(places)] and any(_option_of_env(w.text) for w in words[names.index("env") + 1 :]):
-            self.fail("a text that env takes apart")
+            self.fail("a text that env splits into words")
         evaluator = next((place for place in places if names[place] in EVALUATORS), None)
         if evaluator is not None:
             yield " ".join(self._certain(words[evaluator + 1 :]))
             return
-        shells = (place for place, name in enumerate(names) if name in SHELLS or not (place or words[0].known))
+        shells = (place for place, name in enumerate(names) if name in SHELLS or not (place or words[0].literal))
         shell = next(shells, len(words))
         option = next((place for place in range(shell, len(words)) if option_c(words[place].text)), len(words))
         for text in self._certain(words[option + 1 : option + 2]):
             if text.startswith(("-", "+")):
-                self.fail("options behind -c")
+                self.fail("options after -c")
             yield text
 
     def _certain(self, words: Iterable[Word]) -> Iterator[str]:
         for word in words:
-            if not word.known:
-                self.fail("a text for another shell that only shows when it runs (single quotes keep it as it is)")
+            if not word.literal:
+                self.fail("a text for another shell that is only known at run time (single quotes make it literal)")
             yield word.text
 
     # Here-documents
 
     def read_documents(self) -> None:
-        """Read the here-documents that begin on this line."""
+        """Parse the here-documents that begin on this line."""
         documents, self.documents, self.before_document = self.documents, [], False
         for document in documents:
             body = self._body(document)
             if not document.literal:
-                _Reading(body, self.found, self.depth, self.given).expanded("")
+                _Parser(body, self.found, self.depth, self.given).expanded("")
 
     def _body(self, document: _Document) -> str:
         begin = here = self.pos
@@ -267,7 +269,7 @@ class _Reading(WordReading):
             if line is not None and line.lstrip().startswith(document.end):  # some shells let `EOF)` end it
                 self.fail("a line that looks like the end of a here-document")
             if self.pos == len(self.text):
-                self.fail("a here-document without its end")
+                self.fail("a here-document without its delimiter")
             here = self.pos
             self.pos = self.text.find("\n", here) + 1 or len(self.text)
             line = self.text[here : self.pos].removesuffix("\n")
@@ -276,47 +278,47 @@ class _Reading(WordReading):
 
 
 class _List:
-    """Commands and what joins them. `open`: the compound commands that have not ended.
+    """A list of commands and their operators. `open`: the compound commands that have not ended.
 
-    `after` tells what may come: a command is `needed` (behind `&&`), or `free` to come, or has just `ended`.
+    `after` is the state: a command is `needed` (after `&&`), or `free` to come, or has just `ended`.
     """
 
-    __slots__ = ("after", "open", "reading")
+    __slots__ = ("after", "open", "parser")
 
-    def __init__(self, reading: _Reading) -> None:
-        self.reading = reading
+    def __init__(self, parser: _Parser) -> None:
+        self.parser = parser
         self.open: list[str] = []
         self.after = "free"
 
     def read(self, end: str) -> None:
-        """Read up to the `end`, `)` or that of the text."""
-        reading = self.reading
+        """Parse up to `end`: `)`, or `""` for the end of the text."""
+        parser = self.parser
         while True:
-            reading.skip_blanks()
-            operator = _operator(reading.text, reading.pos)
-            if operator is None and reading.char():
+            parser.skip_blanks()
+            operator = _operator(parser.text, parser.pos)
+            if operator is None and parser.char():
                 self._command()
             elif (found := operator[0] if operator else "") in ("", ")"):
                 break
             else:
                 self._join(found)
-        if found != end or self.open or self.after == "needed" or reading.documents:
-            reading.fail("it ends too early, or too late")
-        reading.pos += len(end)
+        if found != end or self.open or self.after == "needed" or parser.documents:
+            parser.fail("an unexpected end, or text after the end")
+        parser.pos += len(end)
 
     def _join(self, operator: str) -> None:
-        reading = self.reading
+        parser = self.parser
         if operator == "(":
             self._expect("free", "needed")
-            reading.pos += 1
-            if reading.char() == "(":
-                reading.fail("arithmetic")
-            reading.nested()
+            parser.pos += 1
+            if parser.char() == "(":
+                parser.fail("arithmetic")
+            parser.nested()
             self._end()
             return
-        reading.pos += len(operator)
+        parser.pos += len(operator)
         if operator == "\n":
-            reading.read_documents()
+            parser.read_documents()
             self.after = "free" if self.after == "ended" else self.after
             return
         self._expect(*(() if operator == ";;" else ("ended",)))
@@ -324,37 +326,37 @@ class _List:
 
     def _command(self) -> None:
         self._expect("free", "needed")
-        reading = self.reading
-        word = _reserved(reading.text, reading.pos)
+        parser = self.parser
+        word = _reserved(parser.text, parser.pos)
         if word is None:
-            reading.simple_command()
+            parser.simple_command()
             self.after = "ended"
         elif word[0] == "for":
-            reading.loop()
+            parser.loop()
             self.open.append("for")
             self.after = "ended"
         else:
             self._compound(word[0])
 
     def _compound(self, word: str) -> None:
-        reading = self.reading
+        parser = self.parser
         if word in _OPENERS:
             self.open.append(word)
         elif word != "!":
             if not self.open or word not in _NEXT[self.open[-1]]:
-                reading.fail("a word that may not stand here")
+                parser.fail("a reserved word in the wrong place")
             self._expect("free")
             self.open[-1] = word
-        reading.pos += len(word)
+        parser.pos += len(word)
         self.after = "needed"
         if word in _CLOSERS:
             self.open.pop()
             self._end()
 
     def _end(self) -> None:
-        self.reading.redirections()
+        self.parser.redirections()
         self.after = "ended"
 
     def _expect(self, *allowed: str) -> None:
         if self.after not in allowed:
-            self.reading.fail("a command that is not whole, or too much behind one")
+            self.parser.fail("an incomplete command, or text after a complete one")
