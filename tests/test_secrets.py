@@ -420,6 +420,7 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
         make = ToolOrchestratingLLM(Album, "about {topic}", llm)
         with pytest.raises(CallError) as caught:
             face.call(make, topic="x")
+        server.wait_requests(1)
         sent = server.requests[0]
         assert MARK in decoded(sent.headers) + sent.line  # it went where it belongs
         assert ("api-version=1" in sent.line) == (MARK in sent.line)

@@ -162,7 +162,7 @@ def test_chats_in_several_threads_do_not_hear_each_other() -> None:
     ready = threading.Barrier(4)
 
     def stream(number: int) -> None:
-        ready.wait(10)
+        ready.wait(30)
         answer = NOTHING_STREAMED
         for _ in range(200):
             answer = answer.added(TextDelta(str(number)))
@@ -172,7 +172,7 @@ def test_chats_in_several_threads_do_not_hear_each_other() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert texts == {number: str(number) * 200 for number in range(4)}
 
 

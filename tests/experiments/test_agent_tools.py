@@ -366,7 +366,7 @@ class Blocking:
             assert line is not None
             line.reach(self.free.set)
         self.asked.set()
-        assert self.free.wait(10)
+        assert self.free.wait(30)
         self.ended.set()
         raise ConnectionError("it broke")
 
@@ -393,7 +393,7 @@ def test_the_loop_goes_on_while_the_operator_thinks_and_a_cancelled_call_does_no
     if not by_line:
         assert seen == ["the loop goes on", "given up"]
         channel.free.set()
-    assert channel.ended.wait(10)
+    assert channel.ended.wait(30)
     assert seen[0] == "the loop goes on"
     assert job.ready
 

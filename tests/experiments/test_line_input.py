@@ -63,7 +63,7 @@ class Slow(io.StringIO):
 
     def readline(self, size: int | None = -1, /) -> str:
         self.asked.release()
-        assert self._there.acquire(timeout=10)
+        assert self._there.acquire(timeout=30)
         line = self._given.pop(0)
         if isinstance(line, Exception):
             raise line
@@ -141,7 +141,7 @@ def test_a_line_may_come_in_pieces(pipe: Pipe) -> None:
     thread.start()
     for piece in (b"on", b"e l", b"ine\r", b"\nmore"):
         pipe.write(piece)
-    thread.join(10)
+    thread.join(30)
     assert got == ["one line"]
 
 
@@ -232,7 +232,7 @@ def test_a_late_line_of_a_stream_is_left_out() -> None:
         asked(source, SOON)
     assert source._reading is not None
     stream.give("late\n")
-    assert source._reading.job.wait(10)
+    assert source._reading.job.wait(30)
     stream.give("in time\r\n")
     assert asked(source) == "in time"
 

@@ -707,9 +707,9 @@ def test_closing_a_stream_that_another_thread_reads() -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        assert first.wait(5)
+        assert first.wait(30)
         stream.close()
-        thread.join(5)
+        thread.join(30)
         assert len(ended) == 1
         server.wait_open(0)
         llm.close()

@@ -23,7 +23,7 @@ from toolcast.chat.effects import StageTask
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.testing import ScriptedLLM
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 Chat = ChatMachine | AsyncChatMachine
 

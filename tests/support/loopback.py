@@ -30,7 +30,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Self, TypeAlias
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Step(Enum):

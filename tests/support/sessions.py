@@ -24,7 +24,7 @@ from toolcast.states import SESSION
 from toolcast.tools.context import ToolContext
 from toolcast.turn import Turn
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Talk:

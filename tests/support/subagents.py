@@ -26,7 +26,7 @@ from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.turn import Turn
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 CALL = ToolCallPart("call_1", "hold", "{}")
 
 

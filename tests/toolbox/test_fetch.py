@@ -378,7 +378,7 @@ def test_a_cancelled_call_lets_go_at_once(begin: list[bytes], server: Loopback) 
     thread.start()
     server.wait_requests(1)
     cancellation.cancel()
-    thread.join(10)
+    thread.join(30)
     assert len(raised) == 1
     server.wait_open(0)
 

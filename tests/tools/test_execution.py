@@ -105,7 +105,7 @@ async def test_calls_run_together_where_there_is_a_loop() -> None:
         second.set()
         return "two"
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         outputs = await run_tools(as_tools([one, two]), [call("one"), call("two", "c2")], concurrent=True)
     assert [output.content for output in outputs] == ["one", "two"]
 

@@ -525,10 +525,10 @@ def test_an_async_tool_whose_time_is_up_is_cancelled_and_has_ended(drive: Drive,
     tool = slow_in if context else slow
     failed, fine = outputs(
         drive,
-        [reading(tool), reading(double)],
+        [reading(tool).with_(timeout=0.05), reading(double)],
         call(tool.__name__),
         call("double", "b", x=1),
-        timeout=0.05,
+        timeout=FOREVER,
     )
     assert ended == [True]
     assert isinstance(failed.error, ToolTimeout)

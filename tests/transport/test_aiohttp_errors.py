@@ -167,6 +167,7 @@ def test_no_failure_holds_the_key(server: Loopback, failure: str, caplog: pytest
         fetched(server, read=0.05)
     assert KEY not in traces(caught.value)
     assert KEY not in caplog.text
+    server.wait_requests(1)
     assert server.requests[0].headers["x-api-key"] == KEY
 
 

@@ -97,7 +97,7 @@ def test_what_has_begun_is_not(server: Loopback) -> None:
 
 
 def test_a_cancelled_stream_gives_its_connection_back(server: Loopback) -> None:
-    server.answer(SSE, *map(chunk, album_stream()[:12]), HOLD)
+    server.answer(SSE, chunk(b"".join(album_stream()[:12])), HOLD)
     seen = []
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_a_cancelled_stream_gives_its_connection_back(server: Loopback) -> None:
     ],
 )
 def test_the_limits_of_a_call(server: Loopback, timeouts: Timeouts, phase: str) -> None:
-    server.answer(*((SSE, *map(chunk, album_stream()[:12]), HOLD) if phase == "idle" else (HOLD,)))
+    server.answer(*((SSE, chunk(b"".join(album_stream()[:12])), HOLD) if phase == "idle" else (HOLD,)))
 
     async def main() -> None:
         make = maker(server, Settings(timeout=timeouts))

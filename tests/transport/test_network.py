@@ -274,7 +274,7 @@ def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> Non
         assert caught.value.phase == "first_token"
 
     async def stalled(outside: IOBackend) -> None:
-        body = await outside.open(request_to(server), connect=5.0, read=None if face.is_async else 0.05)
+        body = await outside.open(request_to(server), connect=5.0, read=None if face.is_async else 0.5)
         assert await body.read(5.0) == b"one"
         with pytest.raises(TimeoutError):
             await body.read(0.05)

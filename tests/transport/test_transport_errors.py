@@ -327,6 +327,7 @@ def test_no_failure_holds_the_key(
         sync() if face == "sync" else anyio.run(work, backend=face)
     assert KEY not in traces(caught.value)
     assert KEY not in caplog.text
+    server.wait_requests(1)
     assert server.requests[0].headers["x-api-key"] == KEY
 
 

@@ -132,7 +132,7 @@ def test_a_cut_stream_runs_no_tool() -> None:
 
 def test_a_stalled_stream() -> None:
     with Loopback() as server:
-        server.answer(*spoken(*album_stream()[:9], HOLD))
+        server.answer(*spoken(b"".join(album_stream()[:9]), HOLD))
         screen = play(
             """
             patient = make_album.with_(settings=Settings(timeout=Timeouts(idle=0.2)))

@@ -415,7 +415,7 @@ def test_of_many_threads_one_has_a_turn_at_a_time() -> None:
     ended: list[str] = []
 
     def ask() -> None:
-        start.wait(10)
+        start.wait(30)
         try:
             ended.append(engine.submit("Hi.").text)
         except IllegalState as error:
@@ -425,7 +425,7 @@ def test_of_many_threads_one_has_a_turn_at_a_time() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert len(ended) == 16 and ended.count("ok") == len(llm.requests) >= 1
     assert sequence(engine) == ["user", "assistant"] * len(llm.requests)
     check(engine)

@@ -532,7 +532,7 @@ def test_E10_tools_that_only_read_overlap(turning: Turning, kind: str) -> None:
 
     def look(name: str) -> str:
         """Look."""
-        meet.wait(10)
+        meet.wait(30)
         return name
 
     async def alook(name: str) -> str:
@@ -587,7 +587,7 @@ def test_a_tool_may_say_itself_that_it_runs_beside_others(turning: Turning) -> N
 
     def work() -> str:
         """Work."""
-        meet.wait(10)
+        meet.wait(30)
         return "ok"
 
     tool = CallableTool.from_function(work).with_(parallel=True)

@@ -181,7 +181,7 @@ class Waiting(ScriptedLLM):
             yield TextDelta("Well")
             self.waits.set()
             if self._blocks:
-                assert self.released.wait(10)
+                assert self.released.wait(30)
             else:
                 await anyio.sleep_forever()
             yield TextDelta(" then")
@@ -194,7 +194,7 @@ def test_E9_cancel_from_another_thread_while_the_model_thinks(turning: Turning) 
     engine = Engine(llm := Waiting("unused", "Hm?", blocks=turning.name.startswith("sync")))
 
     def cancel() -> None:
-        assert llm.waits.wait(10)
+        assert llm.waits.wait(30)
         engine.cancel()
         llm.released.set()
 
@@ -250,14 +250,14 @@ def test_E9_cancel_from_another_thread_in_a_sync_tool(turning: Turning, takes_co
     def work() -> str:
         """Work."""
         inside.set()
-        assert cancelled.wait(10)
+        assert cancelled.wait(30)
         return "done all the same"
 
     def work_with(context: ToolContext) -> str:
         return work()
 
     def cancel() -> None:
-        assert inside.wait(10)
+        assert inside.wait(30)
         engine.cancel()
         cancelled.set()
 
@@ -393,7 +393,7 @@ def test_a_sync_stream_can_be_closed_from_another_thread() -> None:
     stream = engine.stream("Go.")
 
     def close() -> None:
-        assert llm.waits.wait(10)
+        assert llm.waits.wait(30)
         stream.close()
         llm.released.set()
 

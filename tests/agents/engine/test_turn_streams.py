@@ -152,7 +152,7 @@ async def test_E9_a_stream_forgotten_while_a_tool_runs_ends_the_tool(anyio_backe
     assert engine.state == "idle"
     (result,) = results(engine.history)
     assert result.is_error and "may have had its effect" in result.content
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         await ended.wait()
     assert (await engine.asubmit("And?")).text == "Hm?"
     check(engine)
@@ -167,7 +167,7 @@ def test_E9_a_sync_stream_forgotten_while_a_tool_runs_tells_the_tool() -> None:
         """Work."""
         context.cancellation.then(told.set)
         context.emit("begun")
-        assert told.wait(10)
+        assert told.wait(30)
         return "late"
 
     engine = Engine(ScriptedLLM(call("a", "work"), "Hm?"), [work])
@@ -176,7 +176,7 @@ def test_E9_a_sync_stream_forgotten_while_a_tool_runs_tells_the_tool() -> None:
         pass
     del stream
     gc.collect()
-    assert told.wait(10)
+    assert told.wait(30)
     assert results(engine.history)[0].is_error
     check(engine)
 

@@ -37,6 +37,19 @@ def both(function: Callable[[], Awaitable[str]]) -> CallableTool:
     return replace(tool, async_function=function)
 
 
+@pytest.fixture
+def time_of_the_gate(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time run before the tool has begun to wait at the gate."""
+
+    class Delayed(threading.Timer):
+        def run(self) -> None:
+            gate.begun.wait(PATIENCE)
+            super().run()
+
+    monkeypatch.setattr(elf_runs, "Timer", Delayed)
+
+
+@pytest.mark.usefixtures("time_of_the_gate")
 @pytest.mark.parametrize("background", [True, False])
 def test_time_runs_out_while_a_tool_hangs(ways: Ways, gate: Gate, background: bool) -> None:
     async def scenario() -> None:
@@ -52,6 +65,7 @@ def test_time_runs_out_while_a_tool_hangs(ways: Ways, gate: Gate, background: bo
     ways.run(scenario)
 
 
+@pytest.mark.usefixtures("time_of_the_gate")
 @pytest.mark.parametrize("way", ["cancel", "timeout"])
 def test_who_does_not_stop_is_given_up(gate: Gate, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setattr(elf_runs, "GRACE", 0.02)
