@@ -86,7 +86,7 @@ class _AtOnce(FunctionCallingLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata("at-once", "benchmark", True)
 
-    async def answer(self, ask: ChatRequest, outside: IOBackend, call: RequestState | None = None) -> ChatResponse:
+    async def answer(self, ask: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
         return next(self._answers)
 
     def _events(self, *asked: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from toolcast.cancellation import Cancellation, Then
+from toolcast.cancellation import Callback, Cancellation
 
 
 def test_what_was_registered_is_done_once_and_in_order() -> None:
@@ -88,8 +88,8 @@ def test_it_may_be_cancelled_while_something_is_registered() -> None:
     """As by a signal, whose handler runs in the middle of the thread's own code."""
     done: list[int] = []
 
-    class Interrupting(dict[object, Then]):
-        def __setitem__(self, key: object, value: Then) -> None:
+    class Interrupting(dict[object, Callback]):
+        def __setitem__(self, key: object, value: Callback) -> None:
             cancellation.cancel()
             super().__setitem__(key, value)
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError
 
 from toolcast import Engine, MemoryStore, Session, ToolCallPart, ToolOrchestratingLLM, file_tools, user
-from toolcast.json_text import json_text, sound_text
+from toolcast.json_text import json_text, replace_surrogates
 from toolcast.prompts import PromptTemplate
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
@@ -36,7 +36,7 @@ class Box:
     ("text", "expected"), [("a", "a"), ("é", "é"), (f"a{HALF}b", "a\ufffdb"), ("\ud83d\ude00", "\U0001f600")]
 )
 def test_half_a_surrogate_pair_is_replaced(text: str, expected: str) -> None:
-    assert sound_text(text) == expected
+    assert replace_surrogates(text) == expected
 
 
 @pytest.mark.parametrize(

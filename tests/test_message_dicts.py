@@ -27,7 +27,7 @@ from toolcast import (
 )
 from toolcast.chat.events import QueueMessage, said
 from toolcast.errors import PromptError
-from toolcast.message_dicts import message_from
+from toolcast.message_dicts import message_from_dict
 from toolcast.prompts import ChatPromptTemplate, PromptTemplate
 from toolcast.testing import ScriptedLLM
 
@@ -98,7 +98,7 @@ READ: list[tuple[dict[str, Any], Message]] = [
 
 @pytest.mark.parametrize(("data", "message"), READ)
 def test_a_dict_is_the_message_that_it_says(data: dict[str, Any], message: Message) -> None:
-    assert message_from(data) == message
+    assert message_from_dict(data) == message
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_dict_is_the_message_that_it_says(data: dict[str, Any], message: Messa
 )
 def test_what_is_no_message_is_an_error_that_says_where(data: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        message_from(data)
+        message_from_dict(data)
     with pytest.raises(ValueError, match=rf"messages\[1\]: .*{why}"):
         ScriptedLLM().chat([user("a"), data])
     if data.get("role") in ("user", "assistant", "tool") and len(data) > 1:

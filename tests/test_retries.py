@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.errors import AuthFailed, LLMError, Overloaded, RateLimited
-from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry, spoken_wait
+from toolcast.retries import RetryPolicy, next_wait, retry_after, should_retry, wait_in_text
 
 NOW = 1_700_000_000.0
 chances = st.floats(0, 1)
@@ -131,10 +131,10 @@ def test_the_service_may_say_itself_whether_to_retry() -> None:
     ],
 )
 def test_what_an_error_asks_for_in_words(words: str, expected: float | None) -> None:
-    assert spoken_wait(words) == expected
+    assert wait_in_text(words) == expected
 
 
 @given(st.text(alphabet='0123456789. smhinuteor"{', max_size=60))
 def test_no_words_break_it(words: str) -> None:
-    found = spoken_wait(f"try again in {words}")
+    found = wait_in_text(f"try again in {words}")
     assert found is None or (found >= 0 and math.isfinite(found))

@@ -28,19 +28,19 @@ class Account:
     seconds. `messages` are shown if it is `verbose`.
     """
 
-    __slots__ = ("_began", "_ended", "_known", "_messages", "_name", "_now", "_verbose")
+    __slots__ = ("_began", "_ended", "_messages", "_name", "_now", "_origin", "_verbose")
 
     def __init__(
         self,
         name: str,
-        known: Callable[[], Mapping[str, Any]],
+        origin: Callable[[], Mapping[str, Any]],
         now: Callable[[], float],
         messages: Sequence[Message] = (),
         *,
         verbose: bool = False,
     ) -> None:
         self._name = name
-        self._known = known
+        self._origin = origin
         self._now = now
         self._messages = messages
         self._verbose = verbose
@@ -61,8 +61,8 @@ class Account:
         if not (self._verbose or logger.isEnabledFor(logging.INFO)):
             return
         seconds = self._now() - self._began
-        known = self._known()
-        title = visible(f"{self._name} with {known['provider']} {known['model']}")
+        origin = self._origin()
+        title = visible(f"{self._name} with {origin['provider']} {origin['model']}")
         cost = f"{seconds:.2f} s, {usage.input_tokens} tokens in, {usage.output_tokens} out"
         if len(attempts) > 1:
             cost = f"{cost}, {len(attempts)} requests"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-Then = Callable[[], object]
+Callback = Callable[[], object]
 
 
 class Cancellation:
@@ -23,8 +23,8 @@ class Cancellation:
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self.cancelled: bool = False
-        self._then: dict[object, Then] = {}
-        self.forget_parent: Then = _nothing if parent is None else parent.then(self.cancel)
+        self._then: dict[object, Callback] = {}
+        self.forget_parent: Callback = _nothing if parent is None else parent.then(self.cancel)
 
     def cancel(self) -> None:
         """Raise the flag, and have done what was registered, in its order. Harmless when repeated."""
@@ -32,7 +32,7 @@ class Cancellation:
         if self._then:
             self._make_calls()
 
-    def then(self, call: Then) -> Then:
+    def then(self, call: Callback) -> Callback:
         """Have `call` made when this is cancelled: at once, if it is already. Returns what takes that back."""
         key = object()
         self._then[key] = call

@@ -216,7 +216,7 @@ AgentEvent: TypeAlias = (
 )
 """The events of a turn. `AgentEvent[Album]` are those of a turn with an `Album` as its typed output."""
 
-OURS: frozenset[type] = frozenset((Restarted, Routing, Failover))
+LIBRARY_EVENTS: frozenset[type] = frozenset((Restarted, Routing, Failover))
 """What no service sends: the library's own words about a call."""
 
 

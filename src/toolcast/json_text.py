@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 
-def sound_text(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return `text` with U+FFFD for each half of a surrogate pair; two halves become the character that they mean."""
     if text.isascii():
         return text
@@ -51,7 +51,7 @@ def _sound(value: Any, *, by_alias: bool) -> Any:
     """Return `value` with `sound_text` for each text and key in it."""
     given: Any = value  # of no known type, whatever the tests below find
     if isinstance(value, str):
-        return sound_text(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
         return {_sound(key, by_alias=by_alias): _sound(item, by_alias=by_alias) for key, item in given.items()}
     if isinstance(value, (Sequence, AbstractSet)) and not isinstance(value, (bytes, bytearray, memoryview)):

@@ -50,7 +50,7 @@ def is_message_dict(value: Any) -> bool:
     return isinstance(role, str) and role in _ROLES and any(key in value for key in _CONTENTS)
 
 
-def message_from(data: Mapping[str, Any]) -> Message:
+def message_from_dict(data: Mapping[str, Any]) -> Message:
     """Return the message that `data` is. Raises `ValueError` if it is none, or holds what no message can."""
     if not is_message_dict(data):
         raise ValueError(

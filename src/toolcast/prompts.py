@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError
 
 from .errors import PromptError
 from .json_text import json_text
-from .message_dicts import is_message_dict, message_from
+from .message_dicts import is_message_dict, message_from_dict
 from .messages import (
     TAKEN,
     AudioPart,
@@ -337,7 +337,7 @@ def _as_message(message: Message | Mapping[str, Any]) -> Message:
     if isinstance(message, Message):
         return message
     try:
-        return message_from(message)
+        return message_from_dict(message)
     except ValueError as error:
         raise PromptError(str(error)) from error
 

@@ -86,7 +86,7 @@ def should_retry(headers: Mapping[str, str]) -> bool | None:
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
 
 
-def spoken_wait(text: str) -> float | None:
+def wait_in_text(text: str) -> float | None:
     """The seconds that an error's words, in lower case, ask to wait; None where they ask nothing.
 
     Read are Google's `"retrydelay": "34.4s"`, and `try again in 7m12s`, `retry after 20 seconds` and the like.

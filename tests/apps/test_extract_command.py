@@ -113,7 +113,7 @@ def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(options)
         return ScriptedLLM(ALICE)
 
-    monkeypatch.setattr(extract_command, "chosen", chosen)
+    monkeypatch.setattr(extract_command, "choose_llm", chosen)
     assert cli.main(["get", "name", "--model", "openai:gpt", "--host", "box", "--token", "key"]) == 0
     said(b"more")
     assert cli.main(["get", "name"]) == 0
@@ -203,7 +203,7 @@ def test_an_interruption(said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def interrupt(*options: object) -> FunctionCallingLLM:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(extract_command, "chosen", interrupt)
+    monkeypatch.setattr(extract_command, "choose_llm", interrupt)
     assert cli.main(["get", "name"]) == 130
 
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from toolcast.async_support import background_jobs
-from toolcast.async_support.background_jobs import SideJob, start_job
+from toolcast.async_support.background_jobs import BackgroundJob, start_job
 
 PATIENCE = 20.0
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -186,7 +186,7 @@ def test_a_job_is_cancelled_where_it_waits(backend: str, after: int, from_thread
 @pytest.mark.parametrize("after", range(3))
 def test_a_job_ends_with_its_loop(backend: str, after: int) -> None:
     seen: list[str] = []
-    jobs: list[SideJob] = []
+    jobs: list[BackgroundJob] = []
 
     async def main() -> None:
         seen.append("begun")
@@ -236,7 +236,7 @@ def test_a_thread_waits_for_a_task(backend: str) -> None:
             await ticks()
             gate.set()
 
-    async def waits(job: SideJob) -> None:
+    async def waits(job: BackgroundJob) -> None:
         assert await anyio.to_thread.run_sync(job.wait, PATIENCE)
 
     here(starts, backend)
@@ -244,7 +244,7 @@ def test_a_thread_waits_for_a_task(backend: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_ctrl_c_goes_on_to_asyncio(error: type[BaseException]) -> None:
-    jobs: list[SideJob] = []
+    jobs: list[BackgroundJob] = []
 
     async def starts() -> None:
         jobs.append(start_job(partial(fail, error()), concurrent=True, name="turn"))
@@ -280,7 +280,7 @@ def test_a_task_that_is_begun_at_once() -> None:
     """What asyncio's eager tasks do, from Python 3.12 on: the first step is made before there is a task."""
 
     async def starts() -> None:
-        job = SideJob("turn")
+        job = BackgroundJob("turn")
 
         class Eager:
             def create_task(self, coroutine: Any, *, name: str) -> Any:

@@ -16,14 +16,14 @@ import anyio.to_thread
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.async_support.broadcast import Channel
+from toolcast.async_support.broadcast import Broadcast
 
 PATIENCE = 20.0
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-def told(*items: int, limit: int = 100, closed: bool = True) -> Channel[int]:
-    channel = Channel[int](limit)
+def told(*items: int, limit: int = 100, closed: bool = True) -> Broadcast[int]:
+    channel = Broadcast[int](limit)
     for item in items:
         channel.put(item)
     if closed:
@@ -31,12 +31,12 @@ def told(*items: int, limit: int = 100, closed: bool = True) -> Channel[int]:
     return channel
 
 
-def put_all(channel: Channel[int]) -> None:
+def put_all(channel: Broadcast[int]) -> None:
     for item in range(500):
         channel.put(item)
 
 
-def read_into(items: list[int], channel: Channel[int]) -> None:
+def read_into(items: list[int], channel: Broadcast[int]) -> None:
     items.extend(channel.iterate())
 
 
@@ -52,7 +52,7 @@ def ended(*threads: threading.Thread) -> None:
         assert not thread.is_alive()
 
 
-async def read(channel: Channel[int]) -> list[int]:
+async def read(channel: Broadcast[int]) -> list[int]:
     return [item async for item in channel.aiterate()]
 
 
@@ -69,7 +69,7 @@ def test_every_reader_sees_everything(backend: str) -> None:
     channel = told(1, 2, 3)
     assert list(channel.iterate()) == list(channel.iterate()) == [1, 2, 3]
     assert anyio.run(read, channel, backend=backend) == [1, 2, 3]
-    assert (len(channel), channel.told, channel.dropped) == (3, 3, 0)
+    assert (len(channel), channel.total, channel.dropped) == (3, 3, 0)
 
 
 def test_what_comes_after_the_end_is_dropped() -> None:
@@ -90,7 +90,7 @@ def test_only_so_many_are_kept() -> None:
     assert list(reader) == [4, 5]
     assert channel.dropped == 3
     with pytest.raises(ValueError, match="limit=0"):
-        Channel(0)
+        Broadcast(0)
 
 
 Step = st.one_of(st.just("put"), st.integers(0, 2))
@@ -98,7 +98,7 @@ Step = st.one_of(st.just("put"), st.integers(0, 2))
 
 @given(st.integers(1, 5), st.lists(Step, max_size=60))
 def test_a_reader_sees_each_item_once_or_it_was_dropped(limit: int, steps: list[str | int]) -> None:
-    channel = Channel[int](limit)
+    channel = Broadcast[int](limit)
     readers = [channel.iterate() for _ in range(3)]
     seen: list[list[int]] = [[], [], []]
     kept: deque[int] = deque(maxlen=limit)
@@ -108,21 +108,21 @@ def test_a_reader_sees_each_item_once_or_it_was_dropped(limit: int, steps: list[
                 seen[step].append(next(readers[step]))
                 assert seen[step][-1] in kept
         else:
-            kept.append(channel.told)
-            channel.put(channel.told)
+            kept.append(channel.total)
+            channel.put(channel.total)
     channel.close()
     for reader, items in zip(readers, seen, strict=True):
         after = items[-1] if items else -1
         assert list(reader) == [item for item in kept if item > after]
         assert items == sorted(set(items))
-    assert channel.dropped == channel.told - len(kept)
+    assert channel.dropped == channel.total - len(kept)
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------
 
 
 def test_threads_wait_for_what_comes() -> None:
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     seen: list[list[int]] = [[] for _ in range(4)]
     threads = [in_thread(partial(read_into, mine, channel)) for mine in seen]
     writers = [in_thread(partial(put_all, channel)) for _ in range(2)]
@@ -135,7 +135,7 @@ def test_threads_wait_for_what_comes() -> None:
 
 @BACKENDS
 def test_tasks_wait_for_what_comes_from_a_thread(backend: str) -> None:
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     seen: list[list[int]] = []
 
     async def main() -> None:
@@ -184,7 +184,7 @@ def test_a_reader_that_is_closed_while_it_waits(backend: str) -> None:
 
 @BACKENDS
 def test_a_cancelled_reader_leaves_nothing_behind(backend: str) -> None:
-    channel = Channel[int]()
+    channel = Broadcast[int]()
 
     async def main() -> None:
         reader = channel.aiterate()
@@ -207,7 +207,7 @@ def test_ctrl_c_passes(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise KeyboardInterrupt
 
     monkeypatch.setattr("toolcast.async_support.waiters.Lock", Pressed)
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     with pytest.raises(KeyboardInterrupt):
         next(channel.iterate())
     assert not channel.waiters._calls
@@ -215,7 +215,7 @@ def test_ctrl_c_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @BACKENDS
 def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     wakes: list[Callable[[], object]] = []
 
     async def main() -> None:
@@ -235,7 +235,7 @@ def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
 
 def test_waiters_that_leave_in_between() -> None:
     """Somebody else wakes the last of those who were there a moment ago."""
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     calls = channel.waiters._calls
     calls.extend([calls.clear, lambda: None])
     channel.put(1)
@@ -244,7 +244,7 @@ def test_waiters_that_leave_in_between() -> None:
 
 def test_an_item_that_comes_just_before_the_wait() -> None:
     """It comes when the reader has looked, and has not yet taken its place in the list."""
-    channel = Channel[int]()
+    channel = Broadcast[int]()
 
     class Sly(list[Callable[[], object]]):
         def append(self, call: Callable[[], object], /) -> None:
@@ -265,7 +265,7 @@ def test_an_item_that_comes_just_before_the_wait() -> None:
 
 
 def test_an_idle_channel_is_small() -> None:
-    channel = Channel[int]()
+    channel = Broadcast[int]()
     parts = [channel, channel._items, channel._lock, channel.waiters, channel.waiters._calls]
     assert sum(map(sys.getsizeof, parts)) < 2_000
 
@@ -280,7 +280,7 @@ def test_readers_hold_no_items() -> None:
         def __del__(self) -> None:
             Item.alive -= 1
 
-    channel = Channel[Item](3)
+    channel = Broadcast[Item](3)
     reader = channel.iterate()
     for _ in range(100):
         channel.put(Item())
@@ -292,8 +292,8 @@ def test_readers_hold_no_items() -> None:
 def test_a_reader_knows_when_it_has_read_all_that_was_told() -> None:
     channel = told(1, 2, closed=False)
     reader = channel.iterate()
-    assert not reader.is_level
+    assert not reader.is_caught_up
     assert [next(reader), next(reader)] == [1, 2]
-    assert reader.is_level
+    assert reader.is_caught_up
     channel.close()
-    assert not reader.is_level  # the end is there to be read
+    assert not reader.is_caught_up  # the end is there to be read

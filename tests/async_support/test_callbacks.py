@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from toolcast.async_support import sync_driver
-from toolcast.async_support.callbacks import called
+from toolcast.async_support.callbacks import call_function
 from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled
 
@@ -45,21 +45,21 @@ FUNCTIONS = [plain, awaited, giving]
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_without_a_loop(function: Callable[..., Any]) -> None:
     where.set("here")
-    assert sync_driver.run(called(function, 7, concurrent=False)) == (7, "here")
+    assert sync_driver.run(call_function(function, 7, concurrent=False)) == (7, "here")
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 async def test_with_a_loop(function: Callable[..., Any]) -> None:
     where.set("here")
-    assert await called(function, 7, concurrent=True) == (7, "here")
+    assert await call_function(function, 7, concurrent=True) == (7, "here")
 
 
 @pytest.mark.parametrize("function", [fails, afails])
 async def test_what_it_raises_comes_out(function: Callable[..., Any]) -> None:
     with pytest.raises(LookupError):
-        await called(function, 7, concurrent=True)
+        await call_function(function, 7, concurrent=True)
     with pytest.raises(LookupError):
-        sync_driver.run(called(function, 7, concurrent=False))
+        sync_driver.run(call_function(function, 7, concurrent=False))
 
 
 async def test_under_a_loop_a_sync_function_blocks_nobody() -> None:
@@ -70,13 +70,13 @@ async def test_under_a_loop_a_sync_function_blocks_nobody() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(release)
-        assert await called(go.wait, 10, concurrent=True)
+        assert await call_function(go.wait, 10, concurrent=True)
 
 
 async def test_under_a_loop_a_sync_function_can_be_left_behind() -> None:
     go = threading.Event()
     with anyio.move_on_after(0):
-        await called(go.wait, 10, concurrent=True)
+        await call_function(go.wait, 10, concurrent=True)
     go.set()
 
 
@@ -88,4 +88,4 @@ def test_without_a_loop_an_async_function_is_cancelled_by_the_cancellation() -> 
         await anyio.sleep_forever()
 
     with pytest.raises(TurnCancelled):
-        sync_driver.run(called(wait, concurrent=False, cancellation=cancellation))
+        sync_driver.run(call_function(wait, concurrent=False, cancellation=cancellation))

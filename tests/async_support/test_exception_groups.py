@@ -19,7 +19,7 @@ from toolcast import OpenAICompatible, ToolOrchestratingLLM
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.approvals import PermissionRequest
-from toolcast.async_support.exception_groups import only_cancelled, ungrouped
+from toolcast.async_support.exception_groups import collapse_groups, only_cancelled
 from toolcast.capabilities import LLMMetadata
 from toolcast.errors import ConnectFailed
 from toolcast.events import Event
@@ -193,7 +193,7 @@ def test_other_groups_come_out_as_they_are() -> None:
 
     async def main() -> None:
         with pytest.raises(ExceptionGroup) as raised:
-            await ungrouped(fail)
+            await collapse_groups(fail)
         assert [type(error) for error in raised.value.exceptions] == [ConnectFailed]
 
     trio.run(main)
@@ -209,7 +209,7 @@ def test_a_cancellation_out_of_its_group_refers_to_nothing_that_refers_to_it() -
         with trio.CancelScope() as scope:
             scope.cancel()
             try:
-                await ungrouped(nested)
+                await collapse_groups(nested)
             except trio.Cancelled as error:
                 assert error.__context__ is None
                 assert error.__cause__ is None

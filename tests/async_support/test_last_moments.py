@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcast.async_support.shielding import current_loop, hand_over
+from toolcast.async_support.shielding import current_loop, schedule_in_loop
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -25,7 +25,7 @@ def test_a_trio_that_takes_no_new_tasks_closes_at_once_what_it_can(
 
     async def main() -> None:
         monkeypatch.setattr(trio.lowlevel, "spawn_system_task", refuse)
-        hand_over(current_loop(), close)
+        schedule_in_loop(current_loop(), close)
         await trio.testing.wait_all_tasks_blocked()
 
     import trio.testing

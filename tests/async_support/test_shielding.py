@@ -13,7 +13,7 @@ import pytest
 
 from toolcast.async_support import shielding
 from toolcast.async_support.deadlines import Deadline
-from toolcast.async_support.shielding import Patience, apart, current_loop, hand_over, unbroken
+from toolcast.async_support.shielding import CallTimeouts, current_loop, run_or_undo, run_shielded, schedule_in_loop
 
 
 async def ticks(count: int) -> None:
@@ -36,7 +36,7 @@ def test_an_answer_that_comes_with_the_cancellation_is_undone(between: int) -> N
         async def undo(answer: str) -> None:
             undone.append(answer)
 
-        task = asyncio.create_task(apart(call, undo, None))
+        task = asyncio.create_task(run_or_undo(call, undo, None))
         await ticks(3)
         gate.set()
         await ticks(between)
@@ -61,7 +61,7 @@ def test_a_call_apart_has_a_time_limit(backend: str) -> None:
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            await apart(call, nothing_to_undo, 0.01)
+            await run_or_undo(call, nothing_to_undo, 0.01)
         assert ended == [True]
 
     anyio.run(main, backend=backend)
@@ -77,7 +77,7 @@ def test_an_error_comes_out_of_a_call_apart() -> None:
 
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
-            await apart(fail, nothing_to_undo, None)
+            await run_or_undo(fail, nothing_to_undo, None)
 
     for backend in ("asyncio", "trio"):
         anyio.run(main, backend=backend)
@@ -97,7 +97,7 @@ def test_a_call_apart_that_will_not_end_is_left_in_the_end(monkeypatch: pytest.M
                 except asyncio.CancelledError:
                     continue
 
-        task = asyncio.create_task(apart(stubborn, nothing_to_undo, None))
+        task = asyncio.create_task(run_or_undo(stubborn, nothing_to_undo, None))
         for _ in range(5):
             await ticks(3)
             task.cancel()
@@ -121,7 +121,7 @@ def test_cancellations_wait_for_the_end_of_a_call(forward: int, cancels: int, fi
         return "done"
 
     async def main() -> None:
-        task = asyncio.create_task(unbroken(work, forward))
+        task = asyncio.create_task(run_shielded(work, forward))
         await ticks(1)
         for _ in range(cancels):
             task.cancel()
@@ -145,7 +145,7 @@ def test_an_unbroken_step_is_closed_with_its_caller() -> None:
 
     async def main() -> None:
         async def caller() -> None:
-            await unbroken(waits)
+            await run_shielded(waits)
 
         coroutine = caller()
         coroutine.send(None)
@@ -167,7 +167,7 @@ def test_a_generator_is_not_claimed_by_the_loop(backend: str) -> None:
 
     async def main() -> None:
         generator = numbers()
-        assert await unbroken(generator.__anext__) == 1
+        assert await run_shielded(generator.__anext__) == 1
         del generator
         gc.collect()
         assert closed == [True]
@@ -186,13 +186,13 @@ def test_a_last_call_runs_in_its_loop_or_not_at_all(backend: str) -> None:
     async def main() -> Any:
         event = anyio.Event()
         loop = current_loop()
-        await anyio.to_thread.run_sync(hand_over, loop, partial(last, event.set))
+        await anyio.to_thread.run_sync(schedule_in_loop, loop, partial(last, event.set))
         await event.wait()
         assert loops == [loop]
         return loop
 
     ended = anyio.run(main, backend=backend)
-    hand_over(ended, partial(last, list))
+    schedule_in_loop(ended, partial(last, list))
     gc.collect()
     assert len(loops) == 1
 
@@ -210,7 +210,7 @@ def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_each_call_has_its_time_limit(backend: str) -> None:
     async def main() -> None:
-        patience = Patience(current_loop())
+        patience = CallTimeouts(current_loop())
         assert await patience.unbroken(partial(anyio.sleep, 0), 5.0) is None
         assert await patience.unbroken(partial(anyio.sleep, 0), None) is None
         with pytest.raises(TimeoutError):
@@ -232,7 +232,7 @@ def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
             super()._ring()
 
     async def main() -> None:
-        patience = Patience(current_loop())
+        patience = CallTimeouts(current_loop())
         patience._alarm = Heard(current_loop())
         nothing = partial(asyncio.sleep, 0)
         await patience.unbroken(nothing, 0.01)
@@ -253,7 +253,7 @@ def test_a_cancellation_is_no_time_limit() -> None:
     """Both come in the same moment."""
 
     async def main() -> None:
-        patience = Patience(asyncio.get_running_loop())
+        patience = CallTimeouts(asyncio.get_running_loop())
         task = asyncio.create_task(patience.unbroken(anyio.sleep_forever, 5.0))
         await ticks(2)
         patience._alarm._until = 0.0

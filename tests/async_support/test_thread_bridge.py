@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcast.async_support.thread_bridge import awaited_in_thread, called_in_thread
+from toolcast.async_support.thread_bridge import await_in_thread, run_in_thread
 from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled
 
@@ -23,13 +23,13 @@ async def give(value: Any) -> Any:
 
 
 async def test_a_coroutine_may_come_from_a_thread() -> None:
-    made = await called_in_thread(lambda: give(5), abandon=False)
+    made = await run_in_thread(lambda: give(5), abandon=False)
     assert await made == 5
 
 
 @pytest.mark.parametrize("cancellation", [None, Cancellation()])
 def test_what_is_awaited_without_a_loop(cancellation: Cancellation | None) -> None:
-    assert awaited_in_thread(give(5), cancellation) == 5
+    assert await_in_thread(give(5), cancellation) == 5
 
 
 async def test_a_thread_that_may_be_abandoned_is_not_waited_for() -> None:
@@ -42,7 +42,7 @@ async def test_a_thread_that_may_be_abandoned_is_not_waited_for() -> None:
     try:
         with anyio.fail_after(LONG):
             async with anyio.create_task_group() as group:
-                group.start_soon(lambda: called_in_thread(hang, abandon=True))
+                group.start_soon(lambda: run_in_thread(hang, abandon=True))
                 await anyio.to_thread.run_sync(begun.wait)
                 group.cancel_scope.cancel()
     finally:
@@ -60,7 +60,7 @@ def test_what_is_awaited_can_be_cancelled() -> None:
             ended.set()
 
     with pytest.raises(TurnCancelled, match="it may have had its effect"):
-        awaited_in_thread(wait(), cancellation)
+        await_in_thread(wait(), cancellation)
     assert ended.is_set()
 
 
@@ -70,4 +70,4 @@ def test_what_cancels_itself_was_not_cancelled(cancellation: Cancellation | None
         raise asyncio.CancelledError
 
     with pytest.raises(concurrent.futures.CancelledError):
-        awaited_in_thread(wait(), cancellation)
+        await_in_thread(wait(), cancellation)

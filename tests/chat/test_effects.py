@@ -48,7 +48,7 @@ from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.model_registry import chosen
+from toolcast.llms.model_registry import choose_llm
 from toolcast.llms.provider_llms import LlamaCpp, llm
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.testing import ReplayNetwork, ScriptedLLM
@@ -568,7 +568,7 @@ def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatFace) -> None:
     assert [message.text for message in chat.context.messages] == ["Hello.", "Hi."]
 
 
-@pytest.mark.parametrize("llms", [llm, chosen])
+@pytest.mark.parametrize("llms", [llm, choose_llm])
 @pytest.mark.parametrize("name", ["no-such-service:m", "gibberish:"])
 def test_a_name_that_names_no_model_fails_in_words(
     chats: ChatFace, name: str, llms: Callable[[str], FunctionCallingLLM]

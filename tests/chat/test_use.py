@@ -19,7 +19,7 @@ from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import faults
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.async_support.background_jobs import SideJob
+from toolcast.async_support.background_jobs import BackgroundJob
 from toolcast.chat.context import ChatContext, Streamed
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
@@ -145,8 +145,8 @@ def test_a_listener_that_closes_the_chat_waits_for_no_work_which_may_wait_for_it
     def close(chat: ChatMachine, change: ChatChange) -> None:
         chat.close()
 
-    waited: list[SideJob] = []
-    monkeypatch.setattr(SideJob, "wait", lambda job, timeout: waited.append(job))
+    waited: list[BackgroundJob] = []
+    monkeypatch.setattr(BackgroundJob, "wait", lambda job, timeout: waited.append(job))
     for inside in (True, False):
         stage = Stage()
         chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)

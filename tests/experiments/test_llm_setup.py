@@ -75,7 +75,7 @@ def test_host_and_token_of_the_command_line_beat_all() -> None:
     assert isinstance(llm, Ollama)
     assert llm.base_url == "https://box:9"
     assert "t0ken" not in repr(llm)
-    preview = llm.preview(llm.ask("?", (), None, None, parallel=False))
+    preview = llm.preview(llm.build_request("?", (), None, None, parallel=False))
     assert preview is not None
     assert preview.headers["authorization"].reveal() == "Bearer t0ken"  # type: ignore[union-attr]  # it is a Secret
 
@@ -117,7 +117,7 @@ def test_all_else_is_an_option_of_ollama() -> None:
     llm = made_llm(asked)
     settings = settings_of(asked, llm)
     assert settings.extra == {"options": options}
-    preview = llm.preview(llm.ask("?", (), None, settings, parallel=False))
+    preview = llm.preview(llm.build_request("?", (), None, settings, parallel=False))
     assert preview is not None
     assert json.loads(preview.body)["options"] == {"temperature": 0.5, **options}
 

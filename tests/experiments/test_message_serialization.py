@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from toolcast import Message, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
 from toolcast.experiments.message_serialization import arguments_of, plain
-from toolcast.message_dicts import message_from
+from toolcast.message_dicts import message_from_dict
 
 CALL = ToolCallPart("c1", "write", '{"key": "a", "value": "b"}')
 
@@ -36,13 +36,13 @@ def test_arguments_that_are_no_object_stay_as_they_were_written() -> None:
     call = ToolCallPart("c1", "write", '{"key": ')
     (logged,) = plain(assistant(call))["tool_calls"]
     assert logged["function"]["arguments"] == '{"key": '
-    assert message_from(plain(assistant(call))).tool_calls == (call,)
+    assert message_from_dict(plain(assistant(call))).tool_calls == (call,)
 
 
 def test_native_thinking_has_a_place_of_its_own() -> None:
     message = assistant(ThinkingPart("hm"), "Yes.")
     assert plain(message) == {"role": "assistant", "content": "Yes.", "thinking": "hm"}
-    assert message_from(plain(message)) == message
+    assert message_from_dict(plain(message)) == message
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_native_thinking_has_a_place_of_its_own() -> None:
 )
 def test_what_a_service_must_get_back_survives(part: Any) -> None:
     message = assistant(part, "text")
-    assert message_from(json.loads(json.dumps(plain(message)))) == message
+    assert message_from_dict(json.loads(json.dumps(plain(message)))) == message
 
 
 def test_what_other_tools_have_logged() -> None:
     ollama = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "list", "arguments": {}}}]}
-    assert message_from(ollama) == assistant(ToolCallPart("call_1", "list", "{}"))
+    assert message_from_dict(ollama) == assistant(ToolCallPart("call_1", "list", "{}"))
     openai = {
         "role": "assistant",
         "content": "",
         "tool_calls": [{"id": "x", "function": {"name": "read", "arguments": '{"key":"a"}'}}],
     }
-    assert message_from(openai) == assistant(ToolCallPart("x", "read", '{"key":"a"}'))
-    assert message_from({"role": "tool", "content": "v", "tool_name": "read"}) == tool_result("", "v", name="read")
+    assert message_from_dict(openai) == assistant(ToolCallPart("x", "read", '{"key":"a"}'))
+    assert message_from_dict({"role": "tool", "content": "v", "tool_name": "read"}) == tool_result("", "v", name="read")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_other_tools_have_logged() -> None:
 )
 def test_what_is_no_message(data: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"is no (message|tool call|part)"):
-        message_from(data)
+        message_from_dict(data)
 
 
 def test_arguments_of() -> None:
@@ -102,7 +102,7 @@ calls = st.builds(ToolCallPart, st.text(min_size=1), st.text(), objects.map(json
 
 @given(st.text(min_size=1), st.lists(calls, max_size=3))
 def test_there_and_back(text: str, made: list[ToolCallPart]) -> None:
-    again = message_from(json.loads(json.dumps(plain(assistant(text, *made)))))
+    again = message_from_dict(json.loads(json.dumps(plain(assistant(text, *made)))))
     assert again.text == text
     for one, two in zip(made, again.tool_calls, strict=True):
         assert (two.id, two.name) == (one.id, one.name)
@@ -112,4 +112,4 @@ def test_there_and_back(text: str, made: list[ToolCallPart]) -> None:
 
 
 def test_an_empty_message_is_one() -> None:
-    assert message_from(plain(Message("assistant"))) == Message("assistant")
+    assert message_from_dict(plain(Message("assistant"))) == Message("assistant")

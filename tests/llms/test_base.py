@@ -265,10 +265,10 @@ def test_a_service_is_known_by_its_address_or_name(monkeypatch: pytest.MonkeyPat
     assert OpenAICompatible("m", base_url="http://localhost:9/v1").metadata.provider != "groq"
     assert OpenAICompatible("m", service="deepseek").metadata.provider == "deepseek"
     with pytest.raises(UnsupportedLLMError, match="grok"):
-        _ = OpenAICompatible("m", service="grok").wire
+        _ = OpenAICompatible("m", service="grok").adapter
     monkeypatch.delenv("OPENAI_COMPATIBLE_BASE_URL", raising=False)
     with pytest.raises(UnsupportedLLMError, match="base_url"):
-        _ = OpenAICompatible("m").wire
+        _ = OpenAICompatible("m").adapter
 
 
 def test_keys_and_addresses_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_pickling_leaves_the_key_behind() -> None:
     assert b"sk-canary" not in data
     again = pickle.loads(data)
     assert (again.model, again.settings) == ("m", Settings(seed=1))
-    assert again.wire.provider == "openai"
+    assert again.adapter.provider == "openai"
 
 
 def test_closing(face: Face) -> None:

@@ -48,8 +48,8 @@ def at_most(limit: int | None, *answers: Any) -> ScriptedLLM:
 
 def all_free(llm: FunctionCallingLLM) -> bool:
     """Whether nobody holds a slot of this LLM, or waits for one."""
-    assert llm._turns is not None
-    slots = llm._turns.here()
+    assert llm._limiter is not None
+    slots = llm._limiter.here()
     return len(slots._free) == llm.max_concurrency and not slots._queue and not any(slots._holders)
 
 
@@ -545,10 +545,10 @@ def test_no_slots_are_no_use(limit: int) -> None:
 def test_no_limit_costs_nothing() -> None:
     for limit, kind in ((None, False), (1, True)):
         llm = at_most(limit)
-        ask = llm.ask("x", (), None, None, parallel=True)
+        ask = llm.build_request("x", (), None, None, parallel=True)
         from toolcast.llms.request_state import RequestState
 
-        assert isinstance(llm.source(ask, llm.sync_outside(), RequestState()), LimitedEvents) is kind
+        assert isinstance(llm.source(ask, llm.sync_backend(), RequestState()), LimitedEvents) is kind
 
 
 def test_every_ready_made_llm_takes_it() -> None:

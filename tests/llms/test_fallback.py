@@ -188,12 +188,12 @@ def test_all_fail(face: Face) -> None:
 
 def test_after_its_end_a_stream_says_no_more() -> None:
     llm = FallbackLLM([scripted("a", Overloaded("one")), scripted("b", Overloaded("two"))])
-    source = llm.source(llm.ask("Hello", (), None, None, parallel=True), llm.sync_outside(), RequestState())
+    source = llm.source(llm.build_request("Hello", (), None, None, parallel=True), llm.sync_backend(), RequestState())
     run = sync_driver.run
-    assert len(run(source.pull())) == 3
+    assert len(run(source.next_events())) == 3
     with pytest.raises(Overloaded):
-        run(source.pull())
-    assert run(source.pull()) == []
+        run(source.next_events())
+    assert run(source.next_events()) == []
 
 
 # -- time -------------------------------------------------------------------------------------------------------
@@ -246,11 +246,11 @@ def _taking(open: Any, clock: VirtualClock, seconds: float) -> Any:
 def test_the_time_of_the_call_is_given_back(timeout: Any) -> None:
     llm = FallbackLLM([scripted("a", "Hi", settings=Settings(timeout=3))], settings=Settings(timeout=timeout))
     clock = standing_still(llm)
-    ask = llm.ask("Hello", (), None, None, parallel=True)
-    call = start_call(ask.settings, llm.sync_outside())
+    ask = llm.build_request("Hello", (), None, None, parallel=True)
+    call = start_call(ask.settings, llm.sync_backend())
     whole = call.deadline
-    source = llm.source(ask, llm.sync_outside(), call)
-    sync_driver.run(source.pull())
+    source = llm.source(ask, llm.sync_backend(), call)
+    sync_driver.run(source.next_events())
     assert call.deadline == (clock.now() + 3 if timeout is None else None)
     sync_driver.run(source.close())
     assert call.deadline == whole
@@ -426,7 +426,7 @@ def test_pickling() -> None:
     again = pickle.loads(pickle.dumps(llm))
     assert again.metadata.model_name == "b"
     assert (again.settings, again.system_prompt, again.max_concurrency) == (Settings(seed=1), "Hi", 3)
-    assert again.preview(again.ask("x", (), None, None, parallel=True)) is not None
+    assert again.preview(again.build_request("x", (), None, None, parallel=True)) is not None
 
 
 def test_closing_closes_all() -> None:

@@ -593,7 +593,7 @@ def endless(kind: str) -> Iterator[bytes]:
 @pytest.mark.parametrize("kind", ["text", "thoughts", "arguments", "other events", "pings"])
 def test_an_answer_without_end_is_ended(face: Face, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of a response has a limit, also where each of its events is small."""
-    monkeypatch.setattr("toolcast.llms.http_exchange.LONGEST", 100_000)
+    monkeypatch.setattr("toolcast.llms.http_exchange.MAX_RESPONSE_BYTES", 100_000)
     make, network, _ = maker(Recorded(cast("Sequence[bytes]", endless(kind))), STREAM, STREAM)
     seen = face.stream(make)
     assert isinstance(seen.error, toolcast.LimitExceeded)

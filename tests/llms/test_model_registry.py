@@ -12,7 +12,7 @@ from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.local.guided import GuidedLlamaCpp
-from toolcast.llms.model_registry import OLLAMA_MODEL, address, chosen, chosen_for_chat
+from toolcast.llms.model_registry import OLLAMA_MODEL, choose_chat_llm, choose_llm, ollama_address
 from toolcast.llms.provider_llms import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
 from toolcast.providers.base import RequestInput
 from toolcast.settings import Settings
@@ -59,18 +59,18 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_model(
     model: str | None, environ: Mapping[str, str], kind: type[ServiceLLM], name: str, base_url: str | None
 ) -> None:
-    made = cast("ServiceLLM", chosen(model, environ=environ))
+    made = cast("ServiceLLM", choose_llm(model, environ=environ))
     assert (type(made), made.model, made.base_url) == (kind, name, base_url)
 
 
 def test_options_beat_the_environment() -> None:
-    made = cast("ServiceLLM", chosen(None, "localhost:1", "mine", OURS))
+    made = cast("ServiceLLM", choose_llm(None, "localhost:1", "mine", OURS))
     assert (type(made), made.model, made.base_url) == (Ollama, "qwen3:8b", "http://localhost:1")
     assert made.secret() == Secret("mine")
 
 
 def test_host_and_token_are_those_of_any_service() -> None:
-    made = cast("ServiceLLM", chosen("anthropic:claude", "https://box/v1", "mine", OURS))
+    made = cast("ServiceLLM", choose_llm("anthropic:claude", "https://box/v1", "mine", OURS))
     assert (type(made), made.base_url, made.secret()) == (Anthropic, "https://box/v1", Secret("mine"))
 
 
@@ -98,19 +98,19 @@ def test_host_and_token_are_those_of_any_service() -> None:
     ],
 )
 def test_the_address(host: str, url: str) -> None:
-    assert address(host) == url
+    assert ollama_address(host) == url
 
 
 @pytest.mark.parametrize("host", ["[fe80::1", "a:b:c", "box:port", "ftp://box"])
 def test_what_is_no_host(host: str) -> None:
     with pytest.raises(BadRequest, match="is no"):
-        address(host)
+        ollama_address(host)
 
 
 @pytest.mark.parametrize("token", [None, "", "mine"])
 def test_a_bearer_only_with_a_token(token: str | None) -> None:
-    made = cast("ServiceLLM", chosen("ollama:llama3.2", None, token, {}))
-    request = made.wire.request(RequestInput("llama3.2", ()), Settings())
+    made = cast("ServiceLLM", choose_llm("ollama:llama3.2", None, token, {}))
+    request = made.adapter.request(RequestInput("llama3.2", ()), Settings())
     assert request.url == f"{HERE}/api/chat"
     assert request.headers.get("authorization") == (Secret("Bearer mine") if token else None)
 
@@ -118,10 +118,10 @@ def test_a_bearer_only_with_a_token(token: str | None) -> None:
 @pytest.mark.parametrize(("host", "token"), [("box", None), (None, "key")])
 def test_the_embedded_model_is_nowhere_else(host: str | None, token: str | None) -> None:
     with pytest.raises(UnsupportedLLMError, match="no host and no token"):
-        chosen("local", host, token, {})
+        choose_llm("local", host, token, {})
 
 
-@pytest.mark.parametrize("make", [chosen, llm])
+@pytest.mark.parametrize("make", [choose_llm, llm])
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -145,7 +145,7 @@ def test_a_provider_that_is_unknown(make: Callable[[str], object], name: str, to
     [("local", GuidedLlamaCpp), ("local:some.gguf", LlamaCpp), ("llama3.2", Ollama), ("openai:gpt-5.4", OpenAI)],
 )
 def test_only_the_default_model_is_guided_in_a_chat(model: str, kind: type[ServiceLLM]) -> None:
-    assert type(chosen_for_chat(model)) is kind
+    assert type(choose_chat_llm(model)) is kind
 
 
 def test_a_file_is_no_provider() -> None:
@@ -154,6 +154,6 @@ def test_a_file_is_no_provider() -> None:
 
 
 def test_a_model_file_that_is_absent_is_an_error(tmp_path: Path) -> None:
-    made = chosen(str(tmp_path / "no-such.gguf"), environ=OURS)
+    made = choose_llm(str(tmp_path / "no-such.gguf"), environ=OURS)
     with pytest.raises(NotFound, match=r"there is no model file .*no-such\.gguf"):
         made.chat("Hi")

@@ -8,7 +8,7 @@ import pytest
 
 from support.albums import Album
 from toolcast import CallableTool, assistant, user
-from toolcast.llms.request import ChatRequest, as_messages, named_choice
+from toolcast.llms.request import ChatRequest, as_messages, resolve_tool_choice
 from toolcast.tool_spec import NamedTool
 
 
@@ -30,15 +30,15 @@ def test_messages_in_any_form(given: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("choice", [None, "auto", "required", "none", {"type": "any"}, NamedTool("x")])
 def test_choices_that_name_no_tool_stay_as_they_are(choice: Any) -> None:
-    assert named_choice(choice, ["Album"]) == choice
+    assert resolve_tool_choice(choice, ["Album"]) == choice
 
 
 def test_a_name_becomes_a_named_tool_or_is_refused() -> None:
-    assert named_choice("Album", ["Song", "Album"]) == NamedTool("Album")
+    assert resolve_tool_choice("Album", ["Song", "Album"]) == NamedTool("Album")
     with pytest.raises(ValueError, match=r"'Albun' is neither .* one of the tools: Song, Album"):
-        named_choice("Albun", ["Song", "Album"])
+        resolve_tool_choice("Albun", ["Song", "Album"])
     with pytest.raises(ValueError, match="no tools"):
-        named_choice("Album", [])
+        resolve_tool_choice("Album", [])
 
 
 def test_none_sends_no_tools_and_no_choice() -> None:

@@ -96,7 +96,7 @@ def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, 
     network = AiohttpNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
-        face(network, lambda outside: get(outside, server))
+        face(network, lambda backend: get(backend, server))
     assert caught.value.retryable == (error is StreamInterrupted)
 
 
@@ -104,8 +104,8 @@ def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopba
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), chunk(b"three"), CLOSE)
 
-    async def work(outside: IOBackend) -> None:
-        body = await opened(outside, server)
+    async def work(backend: IOBackend) -> None:
+        body = await opened(backend, server)
         assert await body.read(5.0) == b"one"
         gate.set()
         (kept,) = network._doors.running().open
@@ -126,9 +126,9 @@ def test_more_than_the_content_length(face: Face, server: Loopback, network: Aio
     pieces: list[Piece] = [start + b"one and more"] if at_once else [start, gate, b"one and more"]
     server.answer(*pieces, CLOSE)
 
-    async def work(outside: IOBackend) -> bytes | str:
+    async def work(backend: IOBackend) -> bytes | str:
         try:
-            body = await opened(outside, server)
+            body = await opened(backend, server)
         except StreamInterrupted as error:
             return error.message
         gate.set()
@@ -144,8 +144,8 @@ def test_headers_that_come_twice_or_are_no_text(face: Face, server: Loopback, ne
     )
     server.answer(start)
 
-    async def work(outside: IOBackend) -> None:
-        headers = (await opened(outside, server)).headers
+    async def work(backend: IOBackend) -> None:
+        headers = (await opened(backend, server)).headers
         assert headers == {"x-twice": "a, b", "x-utf": "é", "x-latin": "\ufffd", "content-length": "0"}
 
     face(network, work)
@@ -157,9 +157,9 @@ def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, netw
     server.answer(RESET)
     server.answer(whole(b"ok"))
 
-    async def work(outside: IOBackend) -> None:
-        await get(outside, server)
-        body = await outside.open(request, connect=5.0, read=5.0)
+    async def work(backend: IOBackend) -> None:
+        await get(backend, server)
+        body = await backend.open(request, connect=5.0, read=5.0)
         assert await rest(body) == [b"ok"]
 
     face(network, work)
@@ -171,9 +171,9 @@ def test_an_upload_that_nobody_takes_is_broken_off(face: Face, network: AiohttpN
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         request = HTTPRequest("POST", url, {}, bytes(50_000_000))
 
-        async def work(outside: IOBackend) -> int:
+        async def work(backend: IOBackend) -> int:
             with pytest.raises(Timeout) as caught:
-                await outside.open(request, connect=5.0, read=0.05)
+                await backend.open(request, connect=5.0, read=0.05)
             assert caught.value.phase == "first_token"
             return await asyncio.to_thread(swallowed)
 
@@ -190,13 +190,13 @@ def test_no_free_connection_in_time(face: Face, server: Loopback) -> None:
     network = AiohttpNetwork(max_connections=1)
     server.answer(CHUNKED, HOLD)
 
-    async def work(outside: IOBackend) -> None:
-        first = await opened(outside, server)
+    async def work(backend: IOBackend) -> None:
+        first = await opened(backend, server)
         with pytest.raises(Timeout) as caught:
-            await outside.open(request_to(server), connect=0.02, read=5.0)
+            await backend.open(request_to(server), connect=0.02, read=5.0)
         assert caught.value.phase == "connect"
         await first.close()
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     face(network, work)
 
@@ -205,8 +205,8 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
     """Who was cancelled in the moment in which the time was over has been cancelled."""
     server.answer(HOLD)
 
-    async def work(outside: IOBackend) -> None:
-        task = asyncio.ensure_future(opened(outside, server))
+    async def work(backend: IOBackend) -> None:
+        task = asyncio.ensure_future(opened(backend, server))
         await asyncio.to_thread(server.wait_requests, 1)
         alarms = [held for held in gc.get_objects() if type(held).__name__ == "Deadline" and held._call]
         assert len(alarms) == 1
@@ -221,11 +221,11 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:
     held: list[Body] = []
 
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        held.append(await opened(outside, server))
+        held.append(await opened(backend, server))
         assert await held[-1].read(5.0) == b"one"
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     for _ in range(2):
         Face("asyncio")(network, work)
@@ -239,13 +239,13 @@ def test_a_forked_child_opens_its_own_connection(
     server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        outside = async_backend(network)
-        assert await get(outside, server) == (200, b"")
+        backend = async_backend(network)
+        assert await get(backend, server) == (200, b"")
         with monkeypatch.context() as child:
             child.setattr(os, "getpid", lambda: -1)
-            assert await get(outside, server) == (200, b"")
+            assert await get(backend, server) == (200, b"")
             await network.aclose()
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     anyio.run(main)
     assert server.accepted == 2
@@ -264,15 +264,15 @@ def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> No
 
 
 def test_closing_while_another_waits_for_its_answer(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
-        assert await get(outside, server) == (200, b"")
+    async def work(backend: IOBackend) -> None:
+        assert await get(backend, server) == (200, b"")
         server.answer(HOLD)
-        task = asyncio.ensure_future(opened(outside, server))
+        task = asyncio.ensure_future(opened(backend, server))
         await asyncio.to_thread(server.wait_requests, 2)
         await network.aclose()
         with pytest.raises(StreamInterrupted):
             await task
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     face(network, work)
     assert server.accepted == 2
@@ -282,7 +282,7 @@ def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: Aiohtt
     class Lost:
         closed = None
 
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         connector: Any = network._doors.running()._connector
         assert connector._new(Lost()).kept is None
 
@@ -322,15 +322,15 @@ if {end!r} == "closed":
 def test_a_sync_call_is_refused(server: Loopback, network: AiohttpNetwork, backend: str) -> None:
     for face in (Face("sync"), Face(f"sync in {backend}")):
         with pytest.raises(BadRequest, match="async method"):
-            face(network, lambda outside: opened(outside, server))
+            face(network, lambda backend: opened(backend, server))
     network.close()
     assert server.accepted == 0
 
 
 def test_trio_is_refused(server: Loopback, network: AiohttpNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         with pytest.raises(BadRequest, match="under asyncio, not under trio"):
-            await opened(outside, server)
+            await opened(backend, server)
         await network.aclose()
 
     Face("trio")(network, work)
@@ -343,7 +343,7 @@ def test_without_aiohttp(
     monkeypatch.delitem(sys.modules, "toolcast.transport.aiohttp_connections", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[aiohttp\]'"):
-        face(network, lambda outside: opened(outside, server))
+        face(network, lambda backend: opened(backend, server))
 
 
 def test_aiohttp_is_loaded_by_the_first_request() -> None:

@@ -189,7 +189,7 @@ def test_the_name_of_a_network(llm: Any) -> None:
     assert isinstance(llm()._network, HttpxNetwork)
     own = AiohttpNetwork(max_connections=3)
     assert llm(network=own)._network is own
-    with pytest.raises(UnsupportedLLMError, match="no network is called 'curl'"):
+    with pytest.raises(UnsupportedLLMError, match="network='curl': expected a Network"):
         llm(network="curl")
 
 

@@ -51,9 +51,9 @@ def openai(server: Loopback, **options: Any) -> OpenAI:
 
 
 def asked(llm: FunctionCallingLLM, *, stream: bool = True) -> ResponseEvents:
-    outside = llm.sync_outside()
-    ask = ChatRequest((user("x"),), settings=llm.merged(None), stream=stream, parallel=True)
-    return llm.source(ask, outside, start_call(ask.settings, outside))
+    backend = llm.sync_backend()
+    ask = ChatRequest((user("x"),), settings=llm.merge_settings(None), stream=stream, parallel=True)
+    return llm.source(ask, backend, start_call(ask.settings, backend))
 
 
 class Reading(threading.Thread):
@@ -69,7 +69,7 @@ class Reading(threading.Thread):
 
     def run(self) -> None:
         try:
-            while events := sync_driver.run(self.source.pull()):
+            while events := sync_driver.run(self.source.next_events()):
                 self.text += "".join(event.text for event in events if isinstance(event, TextDelta))
                 self.some.set()
         except ToolcastError as error:
@@ -179,7 +179,7 @@ def test_a_broken_call_does_not_begin(server: Loopback) -> None:
     reading = asked(llm)
     reading.break_off()
     with pytest.raises(StreamInterrupted, match="broken off"):
-        sync_driver.run(reading.pull())
+        sync_driver.run(reading.next_events())
     assert server.accepted == 0
     answers_again(llm, server)
     llm.close()
@@ -230,7 +230,7 @@ def test_the_wait_for_a_turn_is_broken_off(server: Loopback) -> None:
     early = asked(llm)
     early.break_off()
     with pytest.raises(StreamClosed):
-        sync_driver.run(early.pull())
+        sync_driver.run(early.next_events())
     source = asked(llm)
     second = Reading(source)
     assert isinstance(source, LimitedEvents)
@@ -254,7 +254,7 @@ def test_no_other_model_is_asked(server: Loopback) -> None:
     early = asked(FallbackLLM([first, second]))
     early.break_off()
     with pytest.raises(StreamInterrupted):
-        sync_driver.run(early.pull())
+        sync_driver.run(early.next_events())
     first.close()
 
 
@@ -290,15 +290,15 @@ def test_a_reply_of_the_users_own_is_told() -> None:
     answer = Recorded(sse(delta(content="one"), delta("stop")))
     llm = OpenAI("m-1", api_key="sk", network=Network(answer, answer))
     source = asked(llm)
-    assert sync_driver.run(source.pull())
+    assert sync_driver.run(source.next_events())
     source.break_off()
     source.break_off()
     assert told == ["off"]
     with pytest.raises(StreamInterrupted):
-        sync_driver.run(source.pull())
-    outside = llm.sync_outside()
+        sync_driver.run(source.next_events())
+    backend = llm.sync_backend()
     request = HTTPRequest("POST", "http://service/v1", {}, b"{}")
-    sync_driver.run(outside.open(request, connect=1.0, read=1.0))  # without a line
+    sync_driver.run(backend.open(request, connect=1.0, read=1.0))  # without a line
     assert told == ["off"]
 
 

@@ -88,8 +88,8 @@ def request_to(server: Loopback | str, **headers: str) -> HTTPRequest:
     return HTTPRequest("POST", url, {"X-Api-Key": Secret(KEY), **headers}, b'{"model": "m"}')
 
 
-async def opened(outside: IOBackend, server: Loopback | str, seconds: float = 5.0) -> Body:
-    return await outside.open(request_to(server), connect=seconds, read=seconds)
+async def opened(backend: IOBackend, server: Loopback | str, seconds: float = 5.0) -> Body:
+    return await backend.open(request_to(server), connect=seconds, read=seconds)
 
 
 async def rest(body: Body) -> list[bytes]:
@@ -99,9 +99,9 @@ async def rest(body: Body) -> list[bytes]:
     return pieces
 
 
-async def get(outside: IOBackend, server: Loopback | str) -> tuple[int, bytes]:
+async def get(backend: IOBackend, server: Loopback | str) -> tuple[int, bytes]:
     """Status and whole body."""
-    body = await opened(outside, server)
+    body = await opened(backend, server)
     return body.status, b"".join(await rest(body))
 
 
@@ -109,8 +109,8 @@ def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network:
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), END)
 
-    async def work(outside: IOBackend) -> None:
-        body = await opened(outside, server)
+    async def work(backend: IOBackend) -> None:
+        body = await opened(backend, server)
         assert (body.status, body.headers["content-type"]) == (200, "text/event-stream")
         assert await body.read(5.0) == b"one"
         gate.set()
@@ -126,10 +126,10 @@ def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network:
 
 
 def test_a_connection_is_used_again(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         for _ in range(3):
             server.answer(CHUNKED, chunk(b"one"), END)
-            assert await get(outside, server) == (200, b"one")
+            assert await get(backend, server) == (200, b"one")
 
     face(network, work)
     assert server.accepted == 1
@@ -142,17 +142,17 @@ def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxN
         body = b"" if status == 204 else b"why"
         for location in (elsewhere.url, "http://x:port/"):
             server.answer(whole(body, status, f"location: {location}"))
-            assert face(network, lambda outside: get(outside, server)) == (status, body)
+            assert face(network, lambda backend: get(backend, server)) == (status, body)
         assert elsewhere.accepted == 0
 
 
 @pytest.mark.fault(36)
 def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(whole(b"ok", 200, *(f"x-{number}: {number}" for number in range(1000))))
-    assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
+    assert face(network, lambda backend: get(backend, server)) == (200, b"ok")
     server.answer(head(200, "x: " + "y" * 1_000_000))
     with pytest.raises(StreamInterrupted):
-        face(network, lambda outside: get(outside, server))
+        face(network, lambda backend: get(backend, server))
 
 
 @pytest.mark.fault(5, 6, 7, 8, 11, 18, 19, 20)
@@ -179,7 +179,7 @@ def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, 
     network = HttpxNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
-        face(network, lambda outside: get(outside, server))
+        face(network, lambda backend: get(backend, server))
     assert caught.value.retryable == (error is StreamInterrupted)
     network.close()
 
@@ -187,15 +187,15 @@ def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, 
 @pytest.mark.fault(38)
 def test_answers_on_the_way_are_passed_over(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", whole(b"ok"))
-    assert face(network, lambda outside: get(outside, server)) == (200, b"ok")
+    assert face(network, lambda backend: get(backend, server)) == (200, b"ok")
 
 
 @pytest.mark.fault(38)
 def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         for _ in range(2):
             server.answer(whole(b"ok", 200, "connection: close"), CLOSE)
-            assert await get(outside, server) == (200, b"ok")
+            assert await get(backend, server) == (200, b"ok")
 
     face(network, work)
     assert server.accepted == 2
@@ -204,8 +204,8 @@ def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: L
 def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), RESET)
 
-    async def work(outside: IOBackend) -> None:
-        body = await opened(outside, server)
+    async def work(backend: IOBackend) -> None:
+        body = await opened(backend, server)
         with pytest.raises(StreamInterrupted):
             await rest(body)
         for _ in range(2):
@@ -218,7 +218,7 @@ def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, netw
 @pytest.mark.fault(11)
 def test_more_than_the_content_length_is_ignored(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(head(200, "content-length: 3"), b"one and more", CLOSE)
-    assert face(network, lambda outside: get(outside, server)) == (200, b"one")
+    assert face(network, lambda backend: get(backend, server)) == (200, b"one")
 
 
 @pytest.mark.fault(3)
@@ -227,7 +227,7 @@ def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
         refused = gone.url
     for url in (refused, "http://nohost.invalid/v1"):
         with pytest.raises(ConnectFailed) as caught:
-            face(network, lambda outside, url=url: get(outside, url))
+            face(network, lambda backend, url=url: get(backend, url))
         assert caught.value.retryable
 
 
@@ -235,7 +235,7 @@ def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
 @pytest.mark.parametrize("url", ["no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://\0/"])
 def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
     with pytest.raises(BadRequest):
-        face(network, lambda outside: get(outside, url))
+        face(network, lambda backend: get(backend, url))
 
 
 @pytest.mark.fault(3)
@@ -243,7 +243,7 @@ def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
 def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: str) -> None:
     """The system cannot even ask for it: the codec for such names raises a `UnicodeError`."""
     with pytest.raises((BadRequest, ConnectFailed)) as caught:
-        face(network, lambda outside: get(outside, f"http://{host}/v1"))
+        face(network, lambda backend: get(backend, f"http://{host}/v1"))
     assert host[:60] in str(caught.value)
 
 
@@ -253,14 +253,14 @@ def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: s
 def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
     request = HTTPRequest("POST", server.url, {name: Secret(KEY + value)}, b"")
 
-    async def work(outside: IOBackend) -> None:
-        await outside.open(request, connect=1.0, read=1.0)
+    async def work(backend: IOBackend) -> None:
+        await backend.open(request, connect=1.0, read=1.0)
 
     with pytest.raises(BadRequest, match=repr(name)) as caught:
         face(network, work)
     assert KEY not in str(caught.value)
     with pytest.raises(BadRequest, match="not a header's name"):
-        face(network, lambda outside: outside.open(request_to(server, **{"a b": "c"}), connect=1, read=1))
+        face(network, lambda backend: backend.open(request_to(server, **{"a b": "c"}), connect=1, read=1))
     assert server.accepted == 0
 
 
@@ -268,13 +268,13 @@ def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNet
 def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(HOLD)
 
-    async def silent(outside: IOBackend) -> None:
+    async def silent(backend: IOBackend) -> None:
         with pytest.raises(Timeout) as caught:
-            await outside.open(request_to(server), connect=5.0, read=0.05)
+            await backend.open(request_to(server), connect=5.0, read=0.05)
         assert caught.value.phase == "first_token"
 
-    async def stalled(outside: IOBackend) -> None:
-        body = await outside.open(request_to(server), connect=5.0, read=None if face.is_async else 0.5)
+    async def stalled(backend: IOBackend) -> None:
+        body = await backend.open(request_to(server), connect=5.0, read=None if face.is_async else 0.5)
         assert await body.read(5.0) == b"one"
         with pytest.raises(TimeoutError):
             await body.read(0.05)
@@ -291,7 +291,7 @@ def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> Non
 def test_a_half_closed_connection_is_not_waited_for(face: Face, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), HALF_CLOSE, HOLD)
     with pytest.raises(StreamInterrupted):
-        face(network, lambda outside: get(outside, server))
+        face(network, lambda backend: get(backend, server))
     server.wait_open(0)
 
 
@@ -304,8 +304,8 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
         *(chunk(packed[:4000]), gate, chunk(packed[4000:]), END),
     )
 
-    async def work(outside: IOBackend) -> bytes:
-        body = await opened(outside, server)
+    async def work(backend: IOBackend) -> bytes:
+        body = await opened(backend, server)
         first = await body.read(5.0)
         gate.set()
         return b"".join([first, *await rest(body)])
@@ -315,9 +315,9 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
 
 @pytest.mark.fault(13)
 def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: IOBackend) -> Any:
-        assert await get(outside, server) == (200, b"")
-        return await get(outside, server)
+    async def work(backend: IOBackend) -> Any:
+        assert await get(backend, server) == (200, b"")
+        return await get(backend, server)
 
     for end in (CLOSE, RESET):
         server.answer(whole(b""))
@@ -333,10 +333,10 @@ def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, netwo
 
 
 def test_closing_early_gives_the_connection_back(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         for reads in (0, 1):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
-            body = await opened(outside, server)
+            body = await opened(backend, server)
             for _ in range(reads):
                 await body.read(5.0)
             assert server.open == 1
@@ -355,8 +355,8 @@ def test_a_forgotten_answer_gives_the_connection_back(
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
 
-    async def work(outside: IOBackend) -> None:
-        held: list[Any] = [await opened(outside, server)]
+    async def work(backend: IOBackend) -> None:
+        held: list[Any] = [await opened(backend, server)]
         if reads:
             assert await held[0].read(5.0) == b"one"
         if cyclic:
@@ -364,7 +364,7 @@ def test_a_forgotten_answer_gives_the_connection_back(
         del held
         gc.collect()
         await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     face(network, work)
 
@@ -373,11 +373,11 @@ def test_a_forgotten_answer_gives_the_connection_back(
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: HttpxNetwork) -> None:
     held: list[Body] = []
 
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        held.append(await opened(outside, server))
+        held.append(await opened(backend, server))
         assert await held[-1].read(5.0) == b"one"
-        assert await get(outside, server) == (200, b"")
+        assert await get(backend, server) == (200, b"")
 
     for backend in ("asyncio", "trio", "asyncio", "trio"):
         Face(backend)(network, work)
@@ -389,10 +389,10 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
 
 
 def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) -> None:
-    async def work(outside: IOBackend) -> None:
+    async def work(backend: IOBackend) -> None:
         for _ in range(2):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
-            body = await opened(outside, server)
+            body = await opened(backend, server)
             await network.aclose() if face.is_async else network.close()
             await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
             with pytest.raises(StreamClosed):
@@ -404,14 +404,14 @@ def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) 
 @pytest.mark.fault(108)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_opens_its_own_connection(server: Loopback, network: HttpxNetwork) -> None:
-    assert Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+    assert Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
     child = os.fork()
     if child == 0:
-        fine = Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+        fine = Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert server.accepted == 2
-    assert Face("sync")(network, lambda outside: get(outside, server)) == (200, b"")
+    assert Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
     assert server.accepted == 2
 
 
@@ -433,9 +433,9 @@ def test_the_real_clock() -> None:
     clock = SystemClock()
     assert clock.now() <= clock.now()
     assert clock.time() > 1.7e9
-    for outside in (sync_backend(HttpxNetwork(), clock), async_backend(HttpxNetwork(), clock)):
-        assert outside.now() <= outside.now()
-        assert outside.time() > 1.7e9
+    for backend in (sync_backend(HttpxNetwork(), clock), async_backend(HttpxNetwork(), clock)):
+        assert backend.now() <= backend.now()
+        assert backend.time() > 1.7e9
     sync_driver.run(sync_backend(HttpxNetwork()).sleep(0.0))
     anyio.run(async_backend(HttpxNetwork()).sleep, 0.0)
 

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..errors import ToolcastError
-from ..llms.model_registry import chosen
+from ..llms.model_registry import choose_llm
 from ..llms.provider_llms import LlamaCpp
 from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM
@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit code; what was extracted is printed."""
-    llm = chosen(arguments.model, arguments.host, arguments.token)
+    llm = choose_llm(arguments.model, arguments.host, arguments.token)
     text = _text(arguments.file)
     load_in_sight(llm, sys.stderr)
     embedded = isinstance(llm, LlamaCpp)

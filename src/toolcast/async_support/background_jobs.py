@@ -29,13 +29,13 @@ _PATIENCE = 8  # cancellations
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def start_job(main: Main, *, concurrent: bool, name: str) -> SideJob:
+def start_job(main: Main, *, concurrent: bool, name: str) -> BackgroundJob:
     """`main`, begun: `concurrent` as a task of the event loop that runs here, else in a thread of its own.
 
     `main` is expected to deal with its own exceptions; what escapes is the job's `error`. It sees the context
     variables of this moment.
     """
-    job = SideJob(name)
+    job = BackgroundJob(name)
     if not concurrent:
         Thread(target=copy_context().run, args=(_run, job, main), name=name, daemon=True).start()
         return job
@@ -49,13 +49,13 @@ def start_job(main: Main, *, concurrent: bool, name: str) -> SideJob:
     return job
 
 
-class Ends(Protocol):
+class Joinable(Protocol):
     """Something whose end can be waited for."""
 
     async def join(self) -> None: ...
 
 
-async def ended(jobs: Sequence[Ends], seconds: float) -> None:
+async def join_all(jobs: Sequence[Joinable], seconds: float) -> None:
     """Wait until all `jobs` have ended, for so many `seconds`, through the cancellations of who waits."""
     import anyio
 
@@ -72,7 +72,7 @@ async def ended(jobs: Sequence[Ends], seconds: float) -> None:
         raise held
 
 
-class SideJob:
+class BackgroundJob:
     """What has been begun. `error` is what ended it, if it did not end well; `cancelled`: that was asked for."""
 
     __slots__ = ("__weakref__", "_cancel", "_waiters", "cancelled", "done", "error", "name", "thread")
@@ -129,7 +129,7 @@ class SideJob:
         return self.done
 
 
-def _run(job: SideJob, main: Main) -> None:
+def _run(job: BackgroundJob, main: Main) -> None:
     try:
         sync_driver.run(job.work(main))
     except WouldSuspend as error:
@@ -138,7 +138,7 @@ def _run(job: SideJob, main: Main) -> None:
         job.end()
 
 
-def _begin_in_asyncio(job: SideJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
+def _begin_in_asyncio(job: BackgroundJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
     job.thread = get_ident()
     task = loop.create_task(_Begun(_in_asyncio(job, main, loop)), name=job.name)
     if not task.done():
@@ -147,7 +147,7 @@ def _begin_in_asyncio(job: SideJob, main: Main, loop: asyncio.AbstractEventLoop)
         job.cancel_by(lambda: loop.call_soon_threadsafe(task.cancel))
 
 
-async def _in_asyncio(job: SideJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
+async def _in_asyncio(job: BackgroundJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
     try:
         await job.work(main)
         if isinstance(job.error, (KeyboardInterrupt, SystemExit)):
@@ -184,7 +184,7 @@ class _Begun(Coroutine[Any, Any, None]):
         self._own.close()
 
 
-def _begin_in_trio(job: SideJob, main: Main, loop: TrioToken) -> None:
+def _begin_in_trio(job: BackgroundJob, main: Main, loop: TrioToken) -> None:
     lowlevel = sys.modules["trio"].lowlevel
     scope = sys.modules["trio"].CancelScope()
     job.thread = get_ident()
@@ -192,7 +192,7 @@ def _begin_in_trio(job: SideJob, main: Main, loop: TrioToken) -> None:
     job.cancel_by(lambda: loop.run_sync_soon(scope.cancel))
 
 
-async def _in_trio(job: SideJob, main: Main, scope: Any) -> None:
+async def _in_trio(job: BackgroundJob, main: Main, scope: Any) -> None:
     try:
         with scope:
             await job.work(main)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 LIMIT = 100_000
 
 
-class Channel(Generic[T]):
+class Broadcast(Generic[T]):
     """A log that grows until it is closed. `dropped` counts the items that are no longer kept."""
 
     __slots__ = ("_items", "_limit", "_lock", "closed", "dropped", "waiters")
@@ -39,7 +39,7 @@ class Channel(Generic[T]):
         return len(self._items)
 
     @property
-    def told(self) -> int:
+    def total(self) -> int:
         """How many items there have been."""
         return self.dropped + len(self._items)
 
@@ -60,13 +60,13 @@ class Channel(Generic[T]):
             self.closed = True
         self.waiters.wake()
 
-    def iterate(self) -> Reader[T]:
+    def iterate(self) -> Subscription[T]:
         """All that is kept and all that will come, until the channel is closed. The thread waits."""
-        return Reader(self)
+        return Subscription(self)
 
-    def aiterate(self) -> AsyncReader[T]:
+    def aiterate(self) -> AsyncSubscription[T]:
         """All that is kept and all that will come, until the channel is closed. The task waits, on any event loop."""
-        return AsyncReader(self)
+        return AsyncSubscription(self)
 
     def after(self, place: int) -> tuple[int, list[T]]:
         """The item at `place`, or the oldest that is kept, alone in a list, and the place that follows; or none."""
@@ -81,13 +81,13 @@ class _Place(Generic[T]):
 
     __slots__ = ("_channel", "_over", "_place")
 
-    def __init__(self, channel: Channel[T]) -> None:
+    def __init__(self, channel: Broadcast[T]) -> None:
         self._channel = channel
         self._place = 0
         self._over = False
 
     def _ready(self) -> bool:
-        return self._over or self._channel.closed or self._place < self._channel.told
+        return self._over or self._channel.closed or self._place < self._channel.total
 
     def _next(self) -> list[T]:
         if self._over:
@@ -100,16 +100,16 @@ class _Place(Generic[T]):
         self._channel.waiters.wake()
 
 
-class Reader(_Place[T]):
+class Subscription(_Place[T]):
     """An iterator over a channel, for one thread at a time."""
 
     __slots__ = ()
 
-    def __iter__(self) -> Reader[T]:
+    def __iter__(self) -> Subscription[T]:
         return self
 
     @property
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether all that was told is read: the next item is one to wait for."""
         return not self._ready()
 
@@ -124,12 +124,12 @@ class Reader(_Place[T]):
         self._end()
 
 
-class AsyncReader(_Place[T]):
+class AsyncSubscription(_Place[T]):
     """An async iterator over a channel, for one task at a time."""
 
     __slots__ = ()
 
-    def __aiter__(self) -> AsyncReader[T]:
+    def __aiter__(self) -> AsyncSubscription[T]:
         return self
 
     async def __anext__(self) -> T:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from ..cancellation import Cancellation
-from .exception_groups import ungrouped
-from .thread_bridge import awaited_in_thread, called_in_thread
+from .exception_groups import collapse_groups
+from .thread_bridge import await_in_thread, run_in_thread
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -28,15 +28,17 @@ def is_async(function: Function) -> bool:
     return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in candidates)
 
 
-async def called(function: Function, *args: Any, concurrent: bool, cancellation: Cancellation | None = None) -> Any:
+async def call_function(
+    function: Function, *args: Any, concurrent: bool, cancellation: Cancellation | None = None
+) -> Any:
     """What `function` returns. Under an event loop a sync one runs in a worker thread, which may be left behind.
 
     Without one, an async function is cancelled by the `cancellation`.
     """
     if not concurrent:
         result = function(*args)
-        return awaited_in_thread(result, cancellation) if inspect.isawaitable(result) else result
+        return await_in_thread(result, cancellation) if inspect.isawaitable(result) else result
     if is_async(function):
-        return await ungrouped(partial(function, *args))
-    result = await called_in_thread(partial(function, *args), abandon=True)
-    return await ungrouped(lambda: result) if inspect.isawaitable(result) else result
+        return await collapse_groups(partial(function, *args))
+    result = await run_in_thread(partial(function, *args), abandon=True)
+    return await collapse_groups(lambda: result) if inspect.isawaitable(result) else result

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-async def ungrouped(call: Callable[[], Awaitable[T]]) -> T:
+async def collapse_groups(call: Callable[[], Awaitable[T]]) -> T:
     """Await `call()`. A group of nothing but trio's `Cancelled` is raised as one `Cancelled`."""
     try:
         return await call()

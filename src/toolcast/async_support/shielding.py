@@ -7,7 +7,7 @@ loop claims for itself and closes (asyncio) or warns about (trio) in its own tim
 both away:
 
     apart       one call in a task of its own: cancelled once, waited for, however often the caller is
-    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop. `Patience`
+    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop. `CallTimeouts`
                 is the same within a limit
     hand_over   a last call given to another loop, by somebody who cannot wait for it
 """
@@ -27,7 +27,7 @@ import anyio
 from ..errors import WouldSuspend
 from . import sync_driver
 from .deadlines import Deadline
-from .exception_groups import ungrouped
+from .exception_groups import collapse_groups
 
 T = TypeVar("T")
 Loop: TypeAlias = Any
@@ -52,7 +52,7 @@ def _in_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
-async def apart(
+async def run_or_undo(
     call: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Awaitable[None]], limit: float | None
 ) -> T:
     """The result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises.
@@ -61,7 +61,7 @@ async def apart(
     """
     if _in_trio():
         with anyio.fail_after(limit):
-            return await ungrouped(call)
+            return await collapse_groups(call)
     task = asyncio.get_running_loop().create_task(call())
     try:
         if not (await asyncio.wait((task,), timeout=limit))[0]:
@@ -86,7 +86,7 @@ async def _ended(task: asyncio.Task[T]) -> None:
             continue
 
 
-async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
+async def run_shielded(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
     """Await `call()`, letting `forward` cancellations through; later ones wait until it has ended.
 
     They do not wait for ever: what is cancelled again and again is broken off after all.
@@ -99,7 +99,7 @@ async def unbroken(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
     return await _finished(step, wanted, forward)
 
 
-class Patience:
+class CallTimeouts:
     """How long each of several calls, made one after the other, may take.
 
     Under asyncio one alarm serves all of them, and only where a call does not end at once.
@@ -195,7 +195,7 @@ def _finished(step: Generator[Any, Any, T], wanted: Any, forward: int) -> Genera
             return result
 
 
-def hand_over(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def schedule_in_loop(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Have `loop` run `call`, if it still can. From any thread, and while garbage is collected."""
     # A closed loop says RuntimeError, of which trio's RunFinishedError is one; nothing is open there.
     with suppress(RuntimeError):

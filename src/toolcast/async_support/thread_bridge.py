@@ -13,7 +13,7 @@ from ..cancellation import Cancellation
 from ..errors import TurnCancelled
 
 
-async def called_in_thread(call: Callable[[], Any], *, abandon: bool) -> Any:
+async def run_in_thread(call: Callable[[], Any], *, abandon: bool) -> Any:
     """What `call` returns in a worker thread. A cancelled caller waits for it, unless it may `abandon` it."""
     from anyio import to_thread  # slow to import, and of no use to most programs
 
@@ -22,7 +22,7 @@ async def called_in_thread(call: Callable[[], Any], *, abandon: bool) -> Any:
     return result
 
 
-def awaited_in_thread(result: Awaitable[Any], cancellation: Cancellation | None = None) -> Any:
+def await_in_thread(result: Awaitable[Any], cancellation: Cancellation | None = None) -> Any:
     """What `result` gives in an event loop of its own. Raises `TurnCancelled` where it was cancelled."""
     from concurrent.futures import CancelledError
 

@@ -24,7 +24,7 @@ from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, jobs_of, kept, requests_for
 from ..agents.permissions.rules import Rule
 from ..agents.tool_search.search import Asking, ToolSearch
-from ..async_support.background_jobs import SideJob
+from ..async_support.background_jobs import BackgroundJob
 from ..async_support.interruptible import Interrupted, Interruptible
 from ..cancellation import Cancellation
 from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAgain
@@ -71,7 +71,7 @@ class StageTask:
         self.run: int = run
         self.context: ChatContext = context
         self.concurrent: bool = concurrent
-        self.job: SideJob | None = None  # once it has begun
+        self.job: BackgroundJob | None = None  # once it has begun
         self.cancellation: Cancellation = Cancellation()
         self._interruptible = Interruptible()
         self._hear = hear
@@ -98,9 +98,9 @@ class StageTask:
             self._home = current_loop(), get_ident()
         await self._interruptible.run(partial(perform, self))
 
-    def outside(self, llm: FunctionCallingLLM) -> IOBackend:
+    def backend(self, llm: FunctionCallingLLM) -> IOBackend:
         """The way to the model, from where the work goes on."""
-        return llm.async_outside() if self.concurrent else llm.sync_outside()
+        return llm.async_backend() if self.concurrent else llm.sync_backend()
 
 
 Perform: TypeAlias = Callable[[StageTask], Awaitable[None]]
@@ -140,7 +140,7 @@ class EngineStages:
 
     async def _timed(self, perform: Perform, work: StageTask) -> None:
         """Do work, whose seconds are counted."""
-        now = work.outside(self._setup.llm).now
+        now = work.backend(self._setup.llm).now
         self._spending.begin(now())
         try:
             await perform(work)
@@ -199,18 +199,18 @@ class EngineStages:
         return True
 
     async def _listen(self, work: StageTask, setup: EngineConfig, transcript: Conversation) -> None:
-        outside = work.outside(setup.llm)
-        TurnLimits(setup, self._spending).ask(outside.now())
+        backend = work.backend(setup.llm)
+        TurnLimits(setup, self._spending).ask(backend.now())
         there = {call.id for message in transcript.history for call in message.tool_calls}
         for call in [call for message in work.context.messages for call in message.tool_calls]:
             if call.id not in there:
                 transcript.ids.of(call.id)  # what is left out of a shortened history keeps its id
-        answer = ModelRequest(setup, transcript, None, outside)
+        answer = ModelRequest(setup, transcript, None, backend)
         if not work.concurrent:
             work.cancellation.then(answer.break_off)
         begun = False
         try:
-            while heard := await answer.pull():
+            while heard := await answer.next_events():
                 if not begun:
                     work.tell(GenerationSuccess())
                     begun = True
@@ -257,7 +257,7 @@ class EngineStages:
         turn = list(takewhile(lambda message: message.role != "user", reversed(work.context.messages)))
         waiting = {call.id for call in unanswered(work.context.messages)}
         made = [call for message in reversed(turn) for call in message.tool_calls if call.id not in waiting]
-        now = work.outside(self._setup.llm).now()
+        now = work.backend(self._setup.llm).now()
         limits = TurnLimits(self._setup, BudgetTracker())
         limits.call(made, now)
         limits.spending = self._spending

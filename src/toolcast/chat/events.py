@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, cast
 from ..agents.engine.history import says_something
 from ..approvals import PermissionRequest
 from ..events import Event, StopReason
-from ..message_dicts import message_from
+from ..message_dicts import message_from_dict
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
 from ..usage import NO_USAGE, Usage
 
@@ -54,7 +54,7 @@ class QueueMessage(ChatEvent):
 
     def __init__(self, message: Message | str | Mapping[str, Any]) -> None:
         if isinstance(message, Mapping):
-            message = message_from(message)
+            message = message_from_dict(message)
         message = user(message) if isinstance(message, str) else message
         if not says_something(message):
             raise ValueError("an empty message cannot be queued: say something")

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 from ..agents.engine.engine import Engine
 from ..agents.permissions.permissions import UNGUARDED, Permissions
 from ..agents.tool_search.search import LexicalSearch, ToolSearch
-from ..async_support.background_jobs import SideJob, ended, start_job
+from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..async_support.interruptible import Interrupted
 from ..async_support.shielding import current_loop
 from ..async_support.waiters import Waiters
@@ -299,7 +299,7 @@ class _Chat:
             if work.run == run:
                 work.cancellation.cancel()
 
-    def _cancel_all(self) -> list[SideJob]:
+    def _cancel_all(self) -> list[BackgroundJob]:
         works = tuple(self._works)
         for work in works:
             work.cancellation.cancel()
@@ -330,7 +330,7 @@ class _Chat:
             raise IllegalState(f"the chat was closed while it was {self.state}", state="closed")
         return wait.reached
 
-    def _close(self) -> list[SideJob]:
+    def _close(self) -> list[BackgroundJob]:
         """End what goes on; gives the jobs that must end now. For a listener nothing ends before it is back."""
         with self._lock:
             self._closed = True
@@ -407,4 +407,4 @@ class AsyncChatMachine(_Chat, AsyncClosing):
         """End the chat, and what goes on; waits a while for its end. Harmless when repeated."""
         jobs = self._close()
         if jobs:
-            await ended(jobs, GRACE)
+            await join_all(jobs, GRACE)

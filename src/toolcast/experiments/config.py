@@ -58,10 +58,10 @@ def _file_name(run_id: str) -> str:
 
 def _address(host: str) -> str:
     from ..errors import BadRequest
-    from ..llms.model_registry import address
+    from ..llms.model_registry import ollama_address
 
     try:
-        address(host)
+        ollama_address(host)
     except BadRequest as error:
         raise _refused("must be the address of an Ollama: a name, name:port or an http URL") from error
     return host
@@ -240,9 +240,9 @@ def is_of_ollama(model_name: str, has_host: bool) -> bool:
     `mistral:7b` is a tag of Ollama where it does, as in ContReAct's own files, and else a model of Mistral AI.
     Raises `UnsupportedLLMError` for a provider that is unknown.
     """
-    from ..llms.model_registry import provider_of
+    from ..llms.model_registry import split_provider
 
-    provider, _ = provider_of(model_name)
+    provider, _ = split_provider(model_name)
     is_bare = ":" not in model_name and provider != "local"
     return provider == "ollama" or is_bare or (has_host and provider in _FAMILIES)
 

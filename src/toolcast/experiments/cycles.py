@@ -91,7 +91,7 @@ class CycleOrchestrator:
         self._mode: OutputMode | None = "prompted" if config.tool_mode == "prompted" else None
         self._observer, self._listener = observer, listener
         self._trace = Trace(CYCLE)
-        self._settings = services.llm.merged(services.settings)
+        self._settings = services.llm.merge_settings(services.settings)
         self._options = config.model_options.model_dump(exclude_none=True)
         self._ids = Ids()
         self._prompt: tuple[Message, ...] = ()
@@ -119,25 +119,25 @@ class CycleOrchestrator:
 
     def run(self) -> RunState:
         """The state after the last cycle. Raises what ended the run before that; it can be called again then."""
-        return sync_driver.run(self._run(self._services.llm.sync_outside(), all_cycles=True))
+        return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=True))
 
     async def arun(self) -> RunState:
         """The state after the last cycle: see `run`."""
-        return await self._run(self._services.llm.async_outside(), all_cycles=True)
+        return await self._run(self._services.llm.async_backend(), all_cycles=True)
 
     def run_cycle(self) -> RunState:
         """The state after the cycle that is open, or else the next."""
-        return sync_driver.run(self._run(self._services.llm.sync_outside(), all_cycles=False))
+        return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=False))
 
     async def arun_cycle(self) -> RunState:
         """The state after the cycle that is open, or else the next."""
-        return await self._run(self._services.llm.async_outside(), all_cycles=False)
+        return await self._run(self._services.llm.async_backend(), all_cycles=False)
 
     def stop(self) -> None:
         """Have the run end with the cycle that is open. From any thread."""
         self._stopping = True
 
-    async def _run(self, outside: IOBackend, *, all_cycles: bool) -> RunState:
+    async def _run(self, backend: IOBackend, *, all_cycles: bool) -> RunState:
         self._must_be_able()
         if self.is_done:
             return self.run_state
@@ -147,7 +147,7 @@ class CycleOrchestrator:
         try:
             self._begin_run()
             while self._trace.state not in _ENDS:
-                self._trace.step(await self._steps[self._trace.state](outside))
+                self._trace.step(await self._steps[self._trace.state](backend))
             status = "completed" if self.is_done else "stopped"
         except Exception as error:
             status = "failed"
@@ -173,8 +173,8 @@ class CycleOrchestrator:
 
     # The states.
 
-    async def _load_state(self, outside: IOBackend) -> str:
-        self._work_began = outside.now()
+    async def _load_state(self, backend: IOBackend) -> str:
+        self._work_began = backend.now()
         state = self.run_state
         if not state.is_open:
             self._log("CYCLE_START", state.cycle_number + 1)
@@ -185,21 +185,21 @@ class CycleOrchestrator:
         ended = cycle.limit or (cycle.answer is not None and not cycle.answer.tool_calls)
         return "reflection_left" if ended else "loaded"
 
-    async def _assemble_prompt(self, outside: IOBackend) -> str:
-        limit = self._limit_reached(outside)
+    async def _assemble_prompt(self, backend: IOBackend) -> str:
+        limit = self._limit_reached(backend)
         if limit is not None:
             return self._limited(limit)
-        self._prompt = self._services.llm.extended(self._assembler.build_prompt(self.run_state))
+        self._prompt = self._services.llm.with_system_prompt(self._assembler.build_prompt(self.run_state))
         return "assembled"
 
-    async def _invoke_llm(self, outside: IOBackend) -> str:
-        llm, began = self._services.llm, outside.now()
-        tools, settings = self._offered_now, self._timed(outside)
+    async def _invoke_llm(self, backend: IOBackend) -> str:
+        llm, began = self._services.llm, backend.now()
+        tools, settings = self._offered_now, self._timed(backend)
         ask = ChatRequest(self._prompt, tools, self._choice, settings, self._choice is None, mode=self._mode)
         try:
-            response = await llm.answer(ask, outside)
+            response = await llm.answer(ask, backend)
         except Timeout:
-            if self._seconds_left(outside) > 0:
+            if self._seconds_left(backend) > 0:
                 raise
             return self._limited("max_seconds")
         except LLMError as error:
@@ -209,33 +209,33 @@ class CycleOrchestrator:
                 raise
             self._log_error("unreadable_call", error)
             return "unreadable"
-        self._log_answer(response, outside.now() - began)
+        self._log_answer(response, backend.now() - began)
         return "answered"
 
-    async def _parse_response(self, outside: IOBackend) -> str:
+    async def _parse_response(self, backend: IOBackend) -> str:
         answer = self.run_state.cycle.answer
         assert answer is not None
         kind, _ = self._parser.parse_response(answer)
         return "tools_called" if kind == "TOOL_CALL" else "reflected"
 
-    async def _dispatch_tool(self, outside: IOBackend) -> str:
+    async def _dispatch_tool(self, backend: IOBackend) -> str:
         cycle = self.run_state.cycle
         while cycle.waiting:
-            call, began = cycle.waiting[0], outside.now()
-            output = await self._dispatcher.answered(call, self._place(cycle), concurrent=outside.concurrent)
+            call, began = cycle.waiting[0], backend.now()
+            output = await self._dispatcher.answered(call, self._place(cycle), concurrent=backend.concurrent)
             payload = {"tool_name": call.name, "parameters": arguments_of(call) or {}, "output": output}
-            self._log("TOOL_CALL", payload=payload, measures={"seconds": _rounded(outside.now() - began)})
+            self._log("TOOL_CALL", payload=payload, measures={"seconds": _rounded(backend.now() - began)})
         return "results_appended"
 
-    async def _finalize_cycle(self, outside: IOBackend) -> str:
+    async def _finalize_cycle(self, backend: IOBackend) -> str:
         cycle = self.run_state.cycle
         ended_by: EndedBy = cycle.limit or "reflection"
         reflection = ""
         if cycle.limit is None and cycle.answer is not None:
             reflection = without_thinking(cycle.answer.text)
-        similarity = await self._similarity(reflection, outside)
+        similarity = await self._similarity(reflection, backend)
         measures: dict[str, Any] = {
-            "seconds": _rounded(outside.now() - self._work_began),
+            "seconds": _rounded(backend.now() - self._work_began),
             "input_tokens": cycle.input_tokens,
             "output_tokens": cycle.output_tokens,
             "steps": cycle.steps,
@@ -251,7 +251,7 @@ class CycleOrchestrator:
         self._log("CYCLE_END", payload={"final_reflection": reflection, "metrics": cycle.metrics}, measures=measures)
         return "finalized"
 
-    async def _terminate_or_continue(self, outside: IOBackend) -> str:
+    async def _terminate_or_continue(self, backend: IOBackend) -> str:
         return "completed" if self.is_done or self._stopping else "more_cycles"
 
     @property
@@ -262,13 +262,13 @@ class CycleOrchestrator:
 
     # Limits.
 
-    def _limit_reached(self, outside: IOBackend) -> EndedBy | None:
+    def _limit_reached(self, backend: IOBackend) -> EndedBy | None:
         limits, cycle = self.config.limits, self.run_state.cycle
         if cycle.steps >= limits.max_steps:
             return "max_steps"
         if limits.max_tokens is not None and cycle.total_tokens >= limits.max_tokens:
             return "max_tokens"
-        return "max_seconds" if self._seconds_left(outside) <= 0 else None
+        return "max_seconds" if self._seconds_left(backend) <= 0 else None
 
     def _limited(self, limit: EndedBy) -> str:
         most = getattr(self.config.limits, limit)
@@ -277,13 +277,13 @@ class CycleOrchestrator:
         self._log("ERROR", payload=payload)
         return "limited"
 
-    def _seconds_left(self, outside: IOBackend) -> float:
+    def _seconds_left(self, backend: IOBackend) -> float:
         most = self.config.limits.max_seconds
-        return inf if most is None else self._work_began + most - outside.now()
+        return inf if most is None else self._work_began + most - backend.now()
 
-    def _timed(self, outside: IOBackend) -> Settings:
+    def _timed(self, backend: IOBackend) -> Settings:
         """The settings of the next request, which must be over when the cycle's time is up."""
-        left = self._seconds_left(outside)
+        left = self._seconds_left(backend)
         timeouts = self._settings.timeouts
         if left == inf or (timeouts.total is not None and timeouts.total <= left):
             return self._settings
@@ -348,11 +348,11 @@ class CycleOrchestrator:
         index = len(cycle.answer.tool_calls) - len(cycle.waiting)
         return CallPlace(self.run_state.run_id, self.run_state.cycle_number, cycle.steps, index)
 
-    async def _similarity(self, reflection: str, outside: IOBackend) -> Similarity:
+    async def _similarity(self, reflection: str, backend: IOBackend) -> Similarity:
         monitor, number = self._services.monitor, self.run_state.cycle_number
         if monitor is None:
             return Similarity()
-        check = monitor.acheck(reflection, number) if outside.concurrent else None
+        check = monitor.acheck(reflection, number) if backend.concurrent else None
         found = monitor.check(reflection, number) if check is None else await check
         if found.error is not None:
             payload = {"kind": "embedder", "stage": self.state, "error_type": "", "message": found.error}

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from ..json_text import sound_text
+from ..json_text import replace_surrogates
 
 DEEPEST: Final = 100
 """How many levels are kept. Some readers of JSON go no deeper than 200."""
@@ -84,7 +84,7 @@ def _safe_leaf(value: Any) -> Any:
         return number if -_LARGEST < number < _LARGEST else hex(number)
     if isinstance(value, float):
         return float.__float__(value) if isfinite(value) else None
-    return sound_text(_text(value))
+    return replace_surrogates(_text(value))
 
 
 def _text(value: Any) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, Protocol, TextIO
 
-from ..async_support.background_jobs import SideJob, start_job
+from ..async_support.background_jobs import BackgroundJob, start_job
 from ..transport.cancel_handle import line_here
 
 _SLICE: Final = 0.1  # seconds until a broken line is noticed
@@ -130,7 +130,7 @@ class _Reading:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._read = ""
-        self.job: SideJob = start_job(self._work, concurrent=False, name="the operator's line")
+        self.job: BackgroundJob = start_job(self._work, concurrent=False, name="the operator's line")
 
     def line(self) -> str:
         """The line, once the job is done."""

@@ -25,7 +25,7 @@ from ..errors import ConnectFailed, LLMError, MalformedEvent, StreamInterrupted,
 from ..http_request import HTTPRequest, build_request
 from ..llms.base import FunctionCallingLLM
 from ..llms.http_llm import ServiceLLM
-from ..llms.model_registry import chosen
+from ..llms.model_registry import choose_llm
 from ..llms.provider_llms import LlamaCpp, Ollama, providers
 from ..settings import Settings
 from ..transport.network import IOBackend
@@ -63,8 +63,8 @@ def made_llm(config: ExperimentConfig, *, host: str | None = None, token: str | 
     """
     if config.asks_ollama:
         model = config.model_name.removeprefix("ollama:")
-        return chosen(f"ollama:{model}", host or config.ollama_client_config.host, token)
-    llm = chosen(config.model_name, host, token)
+        return choose_llm(f"ollama:{model}", host or config.ollama_client_config.host, token)
+    llm = choose_llm(config.model_name, host, token)
     if isinstance(llm, LlamaCpp) and config.model_options.num_ctx is not None:
         from ..llms.local.server import ServerOptions
 
@@ -93,12 +93,12 @@ def check_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> No
     Raises `ServerNotFound` where Ollama does not answer, `ModelNotFoundError` where it has not got the model, and what
     loading raises. A service that gives no list of its models is taken as it is.
     """
-    sync_driver.run(_check(llm, llm.sync_outside(), progress))
+    sync_driver.run(_check(llm, llm.sync_backend(), progress))
 
 
 async def acheck_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
     """Return once the model can be asked; see `check_model`."""
-    await _check(llm, llm.async_outside(), progress)
+    await _check(llm, llm.async_backend(), progress)
 
 
 def _others(options: ModelOptions) -> dict[str, Any]:
@@ -125,10 +125,10 @@ def _refuse(names: set[str], service: str) -> None:
         raise error_of(faults)
 
 
-async def _check(llm: FunctionCallingLLM, outside: IOBackend, progress: Progress | None) -> None:
+async def _check(llm: FunctionCallingLLM, backend: IOBackend, progress: Progress | None) -> None:
     if isinstance(llm, Ollama):
-        await _find(llm, outside)
-    elif outside.concurrent:
+        await _find(llm, backend)
+    elif backend.concurrent:
         from anyio import to_thread
 
         await to_thread.run_sync(partial(llm.load, progress))
@@ -136,15 +136,15 @@ async def _check(llm: FunctionCallingLLM, outside: IOBackend, progress: Progress
         llm.load(progress)
 
 
-async def _find(llm: Ollama, outside: IOBackend) -> None:
+async def _find(llm: Ollama, backend: IOBackend) -> None:
     """Return if Ollama has the model, or does not say what it has."""
-    asked = llm.preview(llm.ask("?", (), None, None, parallel=False))
+    asked = llm.preview(llm.build_request("?", (), None, None, parallel=False))
     assert asked is not None  # a service's LLM sends a request
     before, _, after = asked.target.rpartition("/api/chat")
     request = build_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
     before = request.url.rpartition("/api/tags")[0]
     try:
-        status, body = await _fetched(await llm.authorize(request, outside), llm, outside)
+        status, body = await _fetched(await llm.authorize(request, backend), llm, backend)
     except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
         why = error.message.partition(". ")[0] if isinstance(error, LLMError) else "nothing came back in time"
         raise ServerNotFound(
@@ -155,9 +155,9 @@ async def _find(llm: Ollama, outside: IOBackend) -> None:
         _look_up(llm.model, _names(body, before, request), before)
 
 
-async def _fetched(request: HTTPRequest, llm: Ollama, outside: IOBackend) -> tuple[int, bytes]:
+async def _fetched(request: HTTPRequest, llm: Ollama, backend: IOBackend) -> tuple[int, bytes]:
     """Status and body of the answer; a refusal other than 404 is raised."""
-    reply = await outside.open(request, connect=_CONNECT, read=_READ)
+    reply = await backend.open(request, connect=_CONNECT, read=_READ)
     try:
         body = bytearray()
         while len(body) < _MOST and (data := await reply.read(_READ)):
@@ -165,7 +165,7 @@ async def _fetched(request: HTTPRequest, llm: Ollama, outside: IOBackend) -> tup
     finally:
         await reply.close()
     if reply.status >= 300 and reply.status != 404:
-        raise llm.wire.error(reply.status, reply.headers, bytes(body))
+        raise llm.adapter.error(reply.status, reply.headers, bytes(body))
     return reply.status, bytes(body)
 
 

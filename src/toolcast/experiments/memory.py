@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..closing import Closing
-from ..json_text import sound_text
+from ..json_text import replace_surrogates
 from ..stores.sqlite_files import Layout, SQLiteFile
 from .config import MemoryLimits
 
@@ -82,7 +82,7 @@ class RunMemory:
 
     def write(self, key: str, value: str, *, once: str | None = None) -> str:
         """`Wrote value to key 'k'`, or `Updated key 'k' with new value`; an error where a limit stands against it."""
-        key, value = sound_text(key), sound_text(value)
+        key, value = replace_surrogates(key), replace_surrogates(value)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
                 answer = self._fault(key, value) or self._written(connection, key, value)
@@ -91,7 +91,7 @@ class RunMemory:
 
     def read(self, key: str) -> str:
         """The value, or `Error: Key 'k' not found`."""
-        key = sound_text(key)
+        key = replace_surrogates(key)
         with self._file.using() as connection:
             found = connection.execute(_READ, (self.run_id, key)).fetchone()
         return self._not_found(key) if found is None else str(found[0])
@@ -102,7 +102,7 @@ class RunMemory:
 
     def delete(self, key: str, *, once: str | None = None) -> str:
         """`Deleted key 'k'`, or `Error: Key 'k' not found`."""
-        key = sound_text(key)
+        key = replace_surrogates(key)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
                 found = connection.execute(_DELETE, (self.run_id, key)).rowcount
@@ -112,7 +112,7 @@ class RunMemory:
 
     def pattern_search(self, pattern: str) -> str:
         """The keys that `pattern` is a part of, letter by letter, or `No keys found matching pattern 'p'`."""
-        pattern = sound_text(pattern)
+        pattern = replace_surrogates(pattern)
         with self._file.using() as connection:
             found = connection.execute(_SEARCH, (self.run_id, pattern)).fetchall()
         return ", ".join([row[0] for row in found]) or f"No keys found matching pattern '{self._shown(pattern)}'"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, cast
 
-from ..message_dicts import message_from
+from ..message_dicts import message_from_dict
 from ..messages import Message, ToolCallPart, tool_result, user
 from .log_events import EndedBy, LogEvent, RunStatus
 from .message_serialization import plain
@@ -119,7 +119,7 @@ class RunState:
     def _model_answers(self, event: LogEvent, message: Message | None) -> None:
         cycle = self._open_cycle(event)
         said: Mapping[str, Any] = event.payload["response_message"]
-        message = message_from(said) if message is None else message
+        message = message_from_dict(said) if message is None else message
         cycle.steps += 1
         cycle.response_chars += len(said.get("content") or "") + len(said.get("thinking") or "")
         cycle.input_tokens += event.measures.get("input_tokens", 0)

@@ -103,7 +103,7 @@ class ExperimentRunner:
             state.apply(LogEvent("CYCLE_START", state.cycle_number + 1, {}))
         with TemporaryDirectory() as folder, AgentMemory(f"{folder}/memory.db") as memory:
             tools = self._all_tools(memory.of(config.run_id))
-        return list(self.llm.extended(assembler_of(config, tools).build_prompt(state)))
+        return list(self.llm.with_system_prompt(assembler_of(config, tools).build_prompt(state)))
 
     @property
     def _has_log(self) -> bool:

@@ -39,7 +39,7 @@ from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
-from .request import ChatRequest, Messages, Tools, as_messages, named_choice
+from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
 from .request_state import IteratorEvents, RequestState, ResponseEvents, start_call
 
 NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
@@ -96,7 +96,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
         self._network = resolve_network(network)
         self.max_concurrency: int | None = max_concurrency
-        self._turns: ConcurrencyLimiter | None = (
+        self._limiter: ConcurrencyLimiter | None = (
             None if max_concurrency is None else ConcurrencyLimiter(max_concurrency)
         )
 
@@ -121,12 +121,12 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
         """One whole answer. With `tools`, the calls in it are not run."""
         ask = self._chat_request("chat", messages, tools, options)
-        return sync_driver.run(self.answer(ask, self.sync_outside()))
+        return sync_driver.run(self.answer(ask, self.sync_backend()))
 
     async def achat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
         """One whole answer. With `tools`, the calls in it are not run."""
         ask = self._chat_request("achat", messages, tools, options)
-        return await self.answer(ask, self.async_outside())
+        return await self.answer(ask, self.async_backend())
 
     def stream_chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> EventStream:
         """The events of one answer, as they arrive. The request goes out when the first is asked for."""
@@ -170,7 +170,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         ask = self._tool_request("chat_with_tools", messages, tools, options)
         if stream:
             return self._event_stream(replace(ask, stream=True))
-        return sync_driver.run(self.answer(ask, self.sync_outside()))
+        return sync_driver.run(self.answer(ask, self.sync_backend()))
 
     @overload
     async def achat_with_tools(
@@ -202,7 +202,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         ask = self._tool_request("achat_with_tools", messages, tools, options)
         if stream:
             return self._async_event_stream(replace(ask, stream=True))
-        return await self.answer(ask, self.async_outside())
+        return await self.answer(ask, self.async_backend())
 
     def predict_and_call(
         self,
@@ -214,7 +214,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     ) -> AgentChatResponse:
         """One answer, and what the tools it called returned."""
         ask = self._tool_request("predict_and_call", messages, tools, options)
-        return sync_driver.run(self._predict(ask, self.sync_outside(), error_on_no_tool_call))
+        return sync_driver.run(self._predict(ask, self.sync_backend(), error_on_no_tool_call))
 
     async def apredict_and_call(
         self,
@@ -226,7 +226,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     ) -> AgentChatResponse:
         """One answer, and what the tools it called returned."""
         ask = self._tool_request("apredict_and_call", messages, tools, options)
-        return await self._predict(ask, self.async_outside(), error_on_no_tool_call)
+        return await self._predict(ask, self.async_backend(), error_on_no_tool_call)
 
     def get_tool_calls_from_response(
         self, response: ChatResponse, *, error_on_no_tool_call: bool = True
@@ -253,7 +253,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     # What follows is what the layers above stand on.
 
-    def ask(
+    def build_request(
         self,
         messages: Messages,
         tools: Tools,
@@ -265,59 +265,59 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """One frozen question: messages with the system prompt, tools, and the settings of all places merged."""
         made = as_tools(tools)
         return ChatRequest(
-            self.extended(as_messages(messages)),
+            self.with_system_prompt(as_messages(messages)),
             tuple(made),
-            named_choice(tool_choice, [tool.name for tool in made]),
-            self.merged(settings),
+            resolve_tool_choice(tool_choice, [tool.name for tool in made]),
+            self.merge_settings(settings),
             parallel,
         )
 
-    def extended(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """`messages` as every path sends them: the system prompt first, if there is one."""
         return tuple(self._extend_messages(messages))
 
-    def merged(self, settings: Settings | None) -> Settings:
+    def merge_settings(self, settings: Settings | None) -> Settings:
         """`settings` over this LLM's over `Configs.settings`."""
         found: Settings | None = Configs.settings
         for nearer in (self.settings, settings):
             found = found if nearer is None else nearer.over(found)
         return NOTHING_SET if found is None else found
 
-    def source(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
+    def source(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer; those of the LLM that stands in for all, where there is one, in its usual mode."""
         other = replacement()
         if other is None:
-            return self.opened(ask, outside, call)
-        return other.opened(replace(ask, mode=None), outside, call)
+            return self.open_events(ask, backend, call)
+        return other.open_events(replace(ask, mode=None), backend, call)
 
-    def opened(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
+    def open_events(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer of this very LLM, once it is its turn."""
-        source = self._held(ask, outside, call)
-        return source if self._turns is None else LimitedEvents(source, self._turns, outside, call, self.known)
+        source = self._open_in_mode(ask, backend, call)
+        return source if self._limiter is None else LimitedEvents(source, self._limiter, backend, call, self.origin)
 
-    async def answer(self, ask: ChatRequest, outside: IOBackend, call: RequestState | None = None) -> ChatResponse:
+    async def answer(self, ask: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
         """One whole answer."""
         if call is not None:
-            return await self._folded(ask, outside, call)
-        call, account = start_call(ask.settings, outside), Account("chat", lambda: self.known, outside.now)
+            return await self._accumulate(ask, backend, call)
+        call, account = start_call(ask.settings, backend), Account("chat", lambda: self.origin, backend.now)
         try:
-            response = await self._folded(ask, outside, call)
+            response = await self._accumulate(ask, backend, call)
         except BaseException as error:
             account.end(call.usage, call.attempts, error)
             raise
         account.end(call.usage, call.attempts, output=response)
         return response
 
-    async def _folded(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ChatResponse:
-        source = self.source(ask, outside, call)
-        folded = Accumulator()
+    async def _accumulate(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ChatResponse:
+        source = self.source(ask, backend, call)
+        accumulator = Accumulator()
         try:
-            while events := await source.pull():
+            while events := await source.next_events():
                 for event in events:
-                    folded.apply(event)
+                    accumulator.apply(event)
         finally:
             await source.close()
-        return folded.response(request_id=source.request_id, **self.known)
+        return accumulator.response(request_id=source.request_id, **self.origin)
 
     def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send; None for an LLM that sends none."""
@@ -338,16 +338,16 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             )
         return ask.mode
 
-    def sync_outside(self) -> IOBackend:
+    def sync_backend(self) -> IOBackend:
         """All that a call of a caller without an event loop awaits."""
         return sync_backend(self._network, self.clock)
 
-    def async_outside(self) -> IOBackend:
+    def async_backend(self) -> IOBackend:
         """All that a call under an event loop awaits."""
         return async_backend(self._network, self.clock)
 
     @property
-    def known(self) -> Mapping[str, Any]:
+    def origin(self) -> Mapping[str, Any]:
         """What responses say of their origin."""
         metadata = self.metadata
         return {"provider": metadata.provider, "model": metadata.model_name}
@@ -364,38 +364,38 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return "tool_call"
 
-    def _held(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
+    def _open_in_mode(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """The events of one answer, by a model that is held to the tools in the mode of this ask."""
         if not ask.tools:
-            return self._open(ask, outside, call)
+            return self._open(ask, backend, call)
         mode = self.mode(ask)
         if mode != "prompted":
-            return self._open(ask.held(mode), outside, call)
-        from .prompted import PromptedEvents, spelled, to_prompted_request
+            return self._open(ask.with_mode(mode), backend, call)
+        from .prompted import PromptedEvents, prompted_calls, to_prompted_request
 
-        source = self._open(to_prompted_request(ask), outside, call)
-        calls = spelled(ask)
+        source = self._open(to_prompted_request(ask), backend, call)
+        calls = prompted_calls(ask)
         return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=ask.accept_damaged)
 
-    def _open(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
+    def _open(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
-        return IteratorEvents(events, outside, call, parallel=ask.parallel)
+        return IteratorEvents(events, backend, call, parallel=ask.parallel)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:
             return messages
         return [system_message(self.system_prompt), *messages]
 
-    async def _predict(self, ask: ChatRequest, outside: IOBackend, error_on_no_tool_call: bool) -> AgentChatResponse:
-        response = await self.answer(ask, outside)
+    async def _predict(self, ask: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool) -> AgentChatResponse:
+        response = await self.answer(ask, backend)
         calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-        outputs = await run_tools(ask.tools, calls, concurrent=outside.concurrent)
+        outputs = await run_tools(ask.tools, calls, concurrent=backend.concurrent)
         return AgentChatResponse(response, tuple(outputs))
 
     def _event_stream(self, ask: ChatRequest) -> EventStream:
-        outside = self.sync_outside()
-        return EventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)
+        backend = self.sync_backend()
+        return EventStream(self.source(ask, backend, start_call(ask.settings, backend)), self.origin, backend.now)
 
     def _async_event_stream(self, ask: ChatRequest) -> AsyncEventStream:
-        outside = self.async_outside()
-        return AsyncEventStream(self.source(ask, outside, start_call(ask.settings, outside)), self.known, outside.now)
+        backend = self.async_backend()
+        return AsyncEventStream(self.source(ask, backend, start_call(ask.settings, backend)), self.origin, backend.now)

@@ -36,16 +36,16 @@ class LimitedEvents:
     def __init__(
         self,
         source: ResponseEvents,
-        turns: ConcurrencyLimiter,
-        outside: IOBackend,
+        limiter: ConcurrencyLimiter,
+        backend: IOBackend,
         call: RequestState,
-        known: Mapping[str, Any],
+        origin: Mapping[str, Any],
     ) -> None:
         self._source = source
-        self._turns = turns
-        self._outside = outside
+        self._limiter = limiter
+        self._backend = backend
         self._call = call
-        self._known = known
+        self._origin = origin
         self._turn: Waiter | None = None
         self._broken = False
 
@@ -54,12 +54,12 @@ class LimitedEvents:
         """The service's name for the request."""
         return self._source.request_id
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next events, the first of them when it is this answer's turn; an empty list at the end."""
         try:
             turn = self._turn or await self._enter()
             turn.thread = get_ident()
-            events = await self._source.pull()
+            events = await self._source.next_events()
         except BaseException:
             self._leave()
             raise
@@ -87,20 +87,20 @@ class LimitedEvents:
 
     async def _enter(self) -> Waiter:
         """The turn, once it has come."""
-        kind = TaskWaiter if self._outside.concurrent else Waiter
-        self._turn = turn = kind(self._turns.here())
+        kind = TaskWaiter if self._backend.concurrent else Waiter
+        self._turn = turn = kind(self._limiter.here())
         turn.slots.enter(turn)
         if self._broken:
             turn.slots.leave(turn)
         deadline = self._call.deadline
         try:
             if not turn.box:
-                await turn.wait(None if deadline is None else max(deadline - self._outside.now(), 0))
+                await turn.wait(None if deadline is None else max(deadline - self._backend.now(), 0))
             if not turn.box:
                 raise StreamClosed("closed while it waited for its turn") if turn.gone else Timeout(_LATE)
         except CallError as error:
-            error.provider, error.model = self._known["provider"], self._known["model"]
-            self._call.sign(error)
+            error.provider, error.model = self._origin["provider"], self._origin["model"]
+            self._call.with_attempts(error)
             raise
         return turn
 

@@ -21,10 +21,10 @@ from .request_state import ResponseEvents
 class _EventState:
     """The common base of both event streams."""
 
-    def __init__(self, source: ResponseEvents, known: Mapping[str, Any], now: Callable[[], float]) -> None:
-        self._account = Account("chat", lambda: known, now)
+    def __init__(self, source: ResponseEvents, origin: Mapping[str, Any], now: Callable[[], float]) -> None:
+        self._account = Account("chat", lambda: origin, now)
         self._source = source
-        self._known = known
+        self._origin = origin
         self._queue: list[Event] = []
         self._position = 0
         self._current: Event | None = None
@@ -43,7 +43,7 @@ class _EventState:
     @property
     def response(self) -> ChatResponse:
         """What has arrived so far, folded into one response."""
-        return self._folded.response(request_id=self._source.request_id, **self._known)
+        return self._folded.response(request_id=self._source.request_id, **self._origin)
 
     @property
     def usage(self) -> Usage:
@@ -65,7 +65,7 @@ class _EventState:
         if self._over:
             return False
         try:
-            self._queue, self._position = await self._source.pull(), 0
+            self._queue, self._position = await self._source.next_events(), 0
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
             self.state, self.err = "errored", error
             self._account.end(self.usage, error=error)

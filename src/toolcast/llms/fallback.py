@@ -24,10 +24,10 @@ from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
-from .http_llm import events_of
+from .http_llm import iterate_response
 from .provider_llms import as_llm
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents, by
+from .request_state import RequestState, ResponseEvents, deadline_after
 
 _PREAMBLE = frozenset((UsageReport, Routing, Failover))  # nothing of an answer yet
 
@@ -64,27 +64,27 @@ class FallbackLLM(FunctionCallingLLM):
         """What is known about the current model."""
         return self.current.metadata
 
-    def merged(self, settings: Settings | None) -> Settings:
+    def merge_settings(self, settings: Settings | None) -> Settings:
         """`settings` over this LLM's. Those of the model that is asked, and `Configs.settings`, go under them then."""
         return (settings or Settings()).over(self.settings)
 
     def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send to the current model."""
-        return self.current.preview(self.ask_of(self.current, ask))
+        return self.current.preview(self.request_for(self.current, ask))
 
     def decoder(self, ask: ChatRequest) -> ResponseDecoder:
         """What reads the body of the current model's answer to `ask`."""
-        return self.current.decoder(self.ask_of(self.current, ask))
+        return self.current.decoder(self.request_for(self.current, ask))
 
     def mode(self, ask: ChatRequest) -> OutputMode:
         """How the current model is held to the tools. Raises where any of them cannot be held as `ask` wants it."""
-        modes: list[OutputMode] = [llm.mode(self.ask_of(llm, ask)) for llm in self.llms]
+        modes: list[OutputMode] = [llm.mode(self.request_for(llm, ask)) for llm in self.llms]
         return modes[self.preferred]
 
-    def ask_of(self, llm: FunctionCallingLLM, ask: ChatRequest) -> ChatRequest:
+    def request_for(self, llm: FunctionCallingLLM, ask: ChatRequest) -> ChatRequest:
         """`ask` as `llm` hears it: with its settings, and its system prompt where there is none here."""
-        messages = ask.messages if self.system_prompt else llm.extended(ask.messages)
-        return replace(ask, messages=messages, settings=llm.merged(ask.settings))
+        messages = ask.messages if self.system_prompt else llm.with_system_prompt(ask.messages)
+        return replace(ask, messages=messages, settings=llm.merge_settings(ask.settings))
 
     def close(self) -> None:
         """Close the connections of the sync face, of every LLM."""
@@ -102,14 +102,14 @@ class FallbackLLM(FunctionCallingLLM):
         return f"FallbackLLM([{', '.join(map(repr, self.llms))}])"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_network": None, "_turns": None}
+        return {**vars(self), "_network": None, "_limiter": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         super().__init__(settings=self.settings, system_prompt=self.system_prompt, max_concurrency=self.max_concurrency)
 
-    def _held(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
-        return _FirstAnswer(self, ask, outside, call)  # in which each model is held to the tools in its own way
+    def _open_in_mode(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        return _FirstAnswer(self, ask, backend, call)  # in which each model is held to the tools in its own way
 
     def _events(
         self,
@@ -118,7 +118,7 @@ class FallbackLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        return events_of(
+        return iterate_response(
             self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
         )
 
@@ -129,11 +129,11 @@ class _FirstAnswer:
     A `Routing` comes with the first events of its model, or with the `Failover` that led to it.
     """
 
-    def __init__(self, owner: FallbackLLM, ask: ChatRequest, outside: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: FallbackLLM, ask: ChatRequest, backend: IOBackend, call: RequestState) -> None:
         self.request_id: str | None = None
         self._owner = owner
         self._ask = ask
-        self._outside = outside
+        self._backend = backend
         self._call = call
         self._deadline = call.deadline
         self._first = self._number = 0
@@ -143,14 +143,14 @@ class _FirstAnswer:
         self._answered = False
         self._broken = False
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next events; an empty list at the end."""
         news: list[Event] = [] if self._asked else [self._ask_next()]
         source = self._source
         if source is None:
             return []
         try:
-            events = await source.pull()
+            events = await source.next_events()
         except CallError as error:
             await self.close()
             if self._is_final(error):
@@ -189,29 +189,29 @@ class _FirstAnswer:
         self._number = (self._first + self._asked) % len(llms)
         self._asked += 1
         llm = llms[self._number]
-        ask = self._owner.ask_of(llm, self._ask)
-        own = by(self._outside.now(), ask.settings.timeouts.total)
+        ask = self._owner.request_for(llm, self._ask)
+        own = deadline_after(self._backend.now(), ask.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
-        self._source = llm.opened(ask, _Through(llm, self._outside), self._call)
+        self._source = llm.open_events(ask, _Through(llm, self._backend), self._call)
         if self._broken:
             self._source.break_off()
-        self._told = Routing(**llm.known)
+        self._told = Routing(**llm.origin)
         return self._told
 
     def _is_final(self, error: CallError) -> bool:
         error.provider = error.provider or self._told.provider
         error.model = error.model or self._told.model
-        late = self._deadline is not None and self._outside.now() >= self._deadline
+        late = self._deadline is not None and self._backend.now() >= self._deadline
         return self._answered or self._broken or not error.retryable or late or self._asked >= len(self._owner.llms)
 
 
 class _Through:
     """A model's own network, by the clock of the whole call."""
 
-    def __init__(self, llm: FunctionCallingLLM, outside: IOBackend) -> None:
-        own = llm.async_outside() if outside.concurrent else llm.sync_outside()
-        self.concurrent: bool = outside.concurrent
+    def __init__(self, llm: FunctionCallingLLM, backend: IOBackend) -> None:
+        own = llm.async_backend() if backend.concurrent else llm.sync_backend()
+        self.concurrent: bool = backend.concurrent
         self.open = own.open
-        self.sleep = outside.sleep
-        self.now = outside.now
-        self.time = outside.time
+        self.sleep = backend.sleep
+        self.now = backend.now
+        self.time = backend.time

@@ -29,13 +29,13 @@ from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE
-from .request_state import RequestState, SingleCallFilter, by
+from .request_state import RequestState, SingleCallFilter, deadline_after
 
 T = TypeVar("T")
 
 logger: Final = logging.getLogger("toolcast")
 
-LONGEST: Final = 256 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of one response, far more than any model writes; each single event has a smaller limit of its own."""
 
 _LAST_WORD: Final = re.compile(r'[^\s"]*\Z')
@@ -50,15 +50,15 @@ class HTTPService(Protocol):
     @property
     def retry_policy(self) -> RetryPolicy: ...
 
-    def noticed(self, request: HTTPRequest) -> None:
+    def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
         """Hears of every request before it is sent."""
         ...
 
-    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
+    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
         """The wire, once the service can be spoken to."""
         ...
 
-    async def authorize(self, request: HTTPRequest, outside: IOBackend) -> HTTPRequest:
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
         """`request` with what proves who is asking."""
         ...
 
@@ -71,7 +71,7 @@ class HTTPExchange:
         service: HTTPService,
         conversation: RequestInput,
         settings: Settings,
-        outside: IOBackend,
+        backend: IOBackend,
         call: RequestState,
     ) -> None:
         self.request_id: str | None = None
@@ -81,25 +81,25 @@ class HTTPExchange:
         self._timeouts = settings.timeouts
         self._idle = inf if self._timeouts.idle is None else self._timeouts.idle
         self._deadline = inf if call.deadline is None else call.deadline
-        self._outside = outside
+        self._backend = backend
         self._call = call
         self._line = CancelHandle()
         self._body: Body | None = None
         self._decoder: ResponseDecoder | None = None
-        self._wire: ProviderAdapter | None = None
+        self._adapter: ProviderAdapter | None = None
         self._request: HTTPRequest | None = None
         self._first_token_by: float | None = None  # None: there is no such limit, or it was kept
         self._handed_out = False
         self._ended = False
-        self._now = outside.now
+        self._now = backend.now
         self._asked = 0.0
-        self._room = LONGEST
+        self._room = MAX_RESPONSE_BYTES
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
         self._usage = NO_USAGE
         self._received: bytearray | None = None  # the start of the body, where it is logged
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next events; an empty list at the end."""
         before = sys.exception()
         while not self._ended:
@@ -112,7 +112,9 @@ class HTTPExchange:
                 data = b"" if decoder.failed else await body.read(self._time_left())
                 self._room -= len(data)
                 if self._room < 0:
-                    raise LimitExceeded(f"the response is longer than {LONGEST} bytes: the service does not end it")
+                    raise LimitExceeded(
+                        f"the response is longer than {MAX_RESPONSE_BYTES} bytes: the service does not end it"
+                    )
                 if self._received is not None and len(self._received) < 2 * _LOGGED:
                     self._received += data[: 2 * _LOGGED]
                 events = decoder.feed(data) if data else decoder.close()
@@ -162,24 +164,24 @@ class HTTPExchange:
     async def _open(self) -> None:
         now = self._asked = self._now()
         self._decoder = self.request_id = None
-        self._room = LONGEST
-        self._first_token_by = by(now, self._timeouts.first_token)
-        self._wire = await self._service.prepare(self._conversation, self._outside)
-        request = self._wire.request(self._conversation, self._settings)
-        self._service.noticed(request)
-        self._request = request = await self._in_time(partial(self._service.authorize, request, self._outside))
+        self._room = MAX_RESPONSE_BYTES
+        self._first_token_by = deadline_after(now, self._timeouts.first_token)
+        self._adapter = await self._service.prepare(self._conversation, self._backend)
+        request = self._adapter.request(self._conversation, self._settings)
+        self._service.warn_of_dropped_settings(request)
+        self._request = request = await self._in_time(partial(self._service.authorize, request, self._backend))
         if logger.isEnabledFor(logging.DEBUG):
             log_body("request", request, request.body)
         self._body = body = await self._connect(request, now)
         self._received = bytearray() if logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
-            raise await self._refusal(self._wire, body)
+            raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
-        self._decoder = self._wire.decoder(self._conversation)
+        self._decoder = self._adapter.decoder(self._conversation)
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a user's code within the time of the whole call. Without an event loop nothing can end it."""
-        if not self._outside.concurrent:
+        if not self._backend.concurrent:
             return await call()
         import anyio
 
@@ -191,18 +193,18 @@ class HTTPExchange:
         connect = self._left(now, self._timeouts.connect)
         try:
             with self._line:
-                return await self._outside.open(request, connect=connect, read=self._read_limit(now))
+                return await self._backend.open(request, connect=connect, read=self._read_limit(now))
         except Timeout as error:
             raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
-    async def _refusal(self, wire: ProviderAdapter, body: Body) -> LLMError:
+    async def _refusal(self, adapter: ProviderAdapter, body: Body) -> LLMError:
         content = bytearray()
         while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
             content += data
         if self._received is not None:
             self._received += content
-        error = wire.error(body.status, body.headers, bytes(content))
-        waits = retry_after(body.headers, self._outside.time())
+        error = adapter.error(body.status, body.headers, bytes(content))
+        waits = retry_after(body.headers, self._backend.time())
         error.retry_after = error.retry_after if waits is None else waits
         error.request_id = error.request_id or _request_id(body.headers, self._request)
         return error
@@ -215,7 +217,7 @@ class HTTPExchange:
             if type(event) is UsageReport:
                 self._usage = event.usage
             elif type(event) in _SIGNED:
-                events[place] = signed_by(self._conversation.model, event)
+                events[place] = tag_with_model(self._conversation.model, event)
         if self._only is None:
             return events
         events = self._only.of(events)
@@ -225,8 +227,8 @@ class HTTPExchange:
     def _time_left(self) -> float | None:
         """The seconds that the next read may take."""
         now = self._asked = self._now()
-        by = self._first_token_by
-        left = self._idle if by is None else by - now
+        deadline_after = self._first_token_by
+        left = self._idle if deadline_after is None else deadline_after - now
         total = self._deadline - now
         if left > total:
             left = total
@@ -246,8 +248,8 @@ class HTTPExchange:
     @property
     def _phase(self) -> str:
         """The limit that runs out first, of a wait that began when the time was looked at last."""
-        by = self._first_token_by
-        phase, until = ("idle", self._asked + self._idle) if by is None else ("first_token", by)
+        deadline_after = self._first_token_by
+        phase, until = ("idle", self._asked + self._idle) if deadline_after is None else ("first_token", deadline_after)
         return phase if until <= self._deadline else "total"
 
     def _too_late(self, phase: str) -> Timeout:
@@ -271,7 +273,7 @@ class HTTPExchange:
     def _read_limit(self, now: float) -> float | None:
         """The seconds until the headers; without an event loop also until each later piece, which may take longer."""
         first, idle = self._timeouts.first_token, self._timeouts.idle
-        if not self._outside.concurrent:
+        if not self._backend.concurrent:
             first = None if first is None or idle is None else max(first, idle)
         return self._left(now, first)
 
@@ -282,23 +284,23 @@ class HTTPExchange:
         wait = None if self._handed_out or self._line.broken else self._wait_after(error)
         if wait is None:
             self._ended = True
-            raise self._call.sign(error)
+            raise self._call.with_attempts(error)
         self._call.retries_used += 1
         with self._line:
-            await self._outside.sleep(wait)
+            await self._backend.sleep(wait)
 
     def _wait_after(self, error: LLMError) -> float | None:
         return next_wait(
             self._service.retry_policy,
             retries_used=self._call.retries_used,
             failure=error,
-            now=self._outside.now(),
+            now=self._backend.now(),
             deadline=self._call.deadline,
             chance=random.random(),
         )
 
     def _describe(self, error: LLMError) -> None:
-        error.provider = error.provider or (self._wire.provider if self._wire else None)
+        error.provider = error.provider or (self._adapter.provider if self._adapter else None)
         error.model = error.model or self._conversation.model
         error.request_id = error.request_id or self.request_id
         if self._request is not None and error.request_id:
@@ -316,7 +318,7 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     logger.debug("%s body, %s %s: %s", kind, request.method, request.url, visible(shown))
 
 
-def signed_by(model: str, event: Event) -> Event:
+def tag_with_model(model: str, event: Event) -> Event:
     """`event`, what a service wants back in it marked with the one model that can read it."""
     if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
         return replace(event, opaque={**event.opaque, "model": model})

@@ -34,9 +34,9 @@ from ..tools.foreign_options import unknown_options
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers
-from .prompted import spelled, to_prompted_request
+from .prompted import prompted_calls, to_prompted_request
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents, every_event, start_call
+from .request_state import RequestState, ResponseEvents, iterate_events, start_call
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -152,44 +152,44 @@ class ServiceLLM(FunctionCallingLLM):
         return _known(self.model, provider, self._capabilities)
 
     @property
-    def wire(self) -> ProviderAdapter:
+    def adapter(self) -> ProviderAdapter:
         """The service's dialect."""
         if self._made is None:
-            self._made = self._new_wire()
+            self._made = self._new_adapter()
         return self._made
 
-    def _new_wire(self) -> ProviderAdapter:
+    def _new_adapter(self) -> ProviderAdapter:
         if self._lost:
             what = f"a pickle contains no credentials, and these were left out: {', '.join(self._lost)}"
             raise AuthFailed(f"{what}. Create the LLM in the process that uses it. Nothing was sent.")
         try:
-            return self._make_wire()
+            return self._make_adapter()
         except (ToolcastError, ValueError) as error:
             error.__traceback__ = None  # its frames hold the URL and what the environment says
             raise
 
-    def noticed(self, request: HTTPRequest) -> None:
+    def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
         """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
         for note in request.notes:
             if note not in self._warned:
                 self._warned.add(note)
                 logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
-    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
+    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
         """The wire; raises `AuthFailed` where the service needs a key and there is none."""
-        wire, names = self.wire, self._required_key()
+        adapter, names = self.adapter, self._required_key()
         proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
         if names is not None and not proven and self.secret(*names) is None:
-            raise missing_api_key(wire.provider, names)
-        return wire
+            raise missing_api_key(adapter.provider, names)
+        return adapter
 
-    async def authorize(self, request: HTTPRequest, outside: IOBackend) -> HTTPRequest:
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
         """`request` with the headers of `auth`, if there is one."""
         if self._auth is None:
             return request
         from anyio import to_thread
 
-        alone = outside.concurrent and not inspect.iscoroutinefunction(self._auth)
+        alone = backend.concurrent and not inspect.iscoroutinefunction(self._auth)
         # A token is fetched by blocking calls, which would hold up every other task.
         given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
         if inspect.isawaitable(given):
@@ -204,12 +204,12 @@ class ServiceLLM(FunctionCallingLLM):
 
     def preview(self, ask: ChatRequest) -> HTTPRequest | None:
         """The request that `ask` would send."""
-        return self.wire.request(self._out(ask), ask.settings)
+        return self.adapter.request(self._out(ask), ask.settings)
 
     def decoder(self, ask: ChatRequest) -> ResponseDecoder:
         """What reads the body of an answer to `ask`."""
-        decoder = self.wire.decoder(self._out(ask))
-        calls = spelled(ask) if self.mode(ask) == "prompted" else None
+        decoder = self.adapter.decoder(self._out(ask))
+        calls = prompted_calls(ask) if self.mode(ask) == "prompted" else None
         if calls is None:
             return decoder
         return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
@@ -220,18 +220,18 @@ class ServiceLLM(FunctionCallingLLM):
     def _out(self, ask: ChatRequest) -> RequestInput:
         """What `ask` becomes on its way to the wire."""
         mode = self.mode(ask)
-        return (to_prompted_request(ask) if mode == "prompted" else ask.held(mode)).conversation(self.model)
+        return (to_prompted_request(ask) if mode == "prompted" else ask.with_mode(mode)).conversation(self.model)
 
     def _required_key(self) -> tuple[str, ...] | None:
         """The variables that may hold the key without which nobody is answered; None where none is needed."""
         return None
 
     @abstractmethod
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         """The service's dialect, for this model and key."""
 
-    def _open(self, ask: ChatRequest, outside: IOBackend, call: RequestState) -> ResponseEvents:
-        return HTTPExchange(self, ask.conversation(self.model), ask.settings, outside, call)
+    def _open(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        return HTTPExchange(self, ask.conversation(self.model), ask.settings, backend, call)
 
     def _events(
         self,
@@ -240,7 +240,7 @@ class ServiceLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        return events_of(
+        return iterate_response(
             self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
         )
 
@@ -262,7 +262,7 @@ class ServiceLLM(FunctionCallingLLM):
         secret = self._address is not None and self._address.has_secrets
         lost = [f"the header {name!r}" for name in self._headers if name not in headers]
         lost += ["the credentials in base_url"] if secret else []
-        gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_turns"))
+        gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_limiter"))
         left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
         return {**vars(self), **left, **gone}
 
@@ -289,10 +289,10 @@ class ServiceLLM(FunctionCallingLLM):
         )
 
 
-def events_of(llm: FunctionCallingLLM, ask: ChatRequest) -> AsyncIterator[Event]:
+def iterate_response(llm: FunctionCallingLLM, ask: ChatRequest) -> AsyncIterator[Event]:
     """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
-    outside = llm.async_outside()
-    return every_event(llm.opened(ask, outside, start_call(ask.settings, outside)))
+    backend = llm.async_backend()
+    return iterate_events(llm.open_events(ask, backend, start_call(ask.settings, backend)))
 
 
 def _proof(given: object) -> dict[str, Secret]:

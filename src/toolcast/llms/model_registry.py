@@ -35,7 +35,7 @@ _HUBS: Final = ("hf.co/", "huggingface.co/")
 """Where Ollama fetches models from; there, too, they may end in `.gguf`."""
 
 
-def chosen(
+def choose_llm(
     model: str | None = None,
     host: str | None = None,
     token: str | None = None,
@@ -45,7 +45,7 @@ def chosen(
 
     Raises `UnsupportedLLMError` or `BadRequest` for options that fit no LLM.
     """
-    provider, name = provider_of(model) if model else ("", environ.get("OLLAMA_MODEL", ""))
+    provider, name = split_provider(model) if model else ("", environ.get("OLLAMA_MODEL", ""))
     if provider == "local":
         return _embedded(name, host, token)
     if provider not in ("", "ollama"):
@@ -53,19 +53,19 @@ def chosen(
     host, token = host or environ.get("OLLAMA_HOST"), token or environ.get("OLLAMA_API_KEY")
     if not (provider or name or host or token):
         return LlamaCpp()
-    return Ollama(name or OLLAMA_MODEL, base_url=address(host or ""), api_key=token)
+    return Ollama(name or OLLAMA_MODEL, base_url=ollama_address(host or ""), api_key=token)
 
 
-def chosen_for_chat(model: str | None = None, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
+def choose_chat_llm(model: str | None = None, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
     """Return the LLM that `chosen` gives, or, for an embedded one that `toolcast pull` fetches, its guided form."""
     from .local.guided import GuidedLlamaCpp
     from .local.weights import WEIGHTS
 
-    made = chosen(model, host, token)
+    made = choose_llm(model, host, token)
     return GuidedLlamaCpp(made.model) if isinstance(made, LlamaCpp) and made.model in WEIGHTS else made
 
 
-def provider_of(model: str) -> tuple[str, str]:
+def split_provider(model: str) -> tuple[str, str]:
     """Return the provider that a name means, and its own name for the model.
 
     Raises `UnsupportedLLMError` for a provider that is unknown.
@@ -80,7 +80,7 @@ def provider_of(model: str) -> tuple[str, str]:
     raise unknown_llm(model)
 
 
-def address(host: str) -> str:
+def ollama_address(host: str) -> str:
     """The URL of the Ollama at `host`: http for this machine, https for any other; a scheme that it has is kept."""
     host = host.strip()
     try:

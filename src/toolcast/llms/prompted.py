@@ -22,7 +22,7 @@ def to_prompted_request(ask: ChatRequest) -> ChatRequest:
     return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
 
 
-def spelled(ask: ChatRequest) -> PromptedCalls | None:
+def prompted_calls(ask: ChatRequest) -> PromptedCalls | None:
     """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
     conversation = ask.conversation("")
     form = form_of(conversation)
@@ -44,13 +44,13 @@ class PromptedEvents:
         """The service's name for the request."""
         return self._source.request_id
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next events; an empty list at the end."""
-        while events := await self._source.pull():
+        while events := await self._source.next_events():
             if out := self._read.of(events):
                 return out
         if self._read.failure is not None:
-            raise self._call.sign(self._read.failure)
+            raise self._call.with_attempts(self._read.failure)
         return []
 
     async def close(self) -> None:

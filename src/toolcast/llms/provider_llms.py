@@ -91,7 +91,7 @@ class OpenAICompatible(ServiceLLM):
         host = urlsplit(self.base_url or "").hostname
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         from ..providers.chat_completions.endpoints import read_auth_header, read_headers, service_url
 
         row = self._row
@@ -148,11 +148,11 @@ class Anthropic(ServiceLLM):
 
     def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         mode = super()._usual_mode(ask)
-        if mode != "json_schema" or cast("AnthropicAdapter", self.wire).can_hold(ask.conversation(self.model)):
+        if mode != "json_schema" or cast("AnthropicAdapter", self.adapter).can_hold(ask.conversation(self.model)):
             return mode
         return "tool_call"  # which cannot be forced then, but it can be asked for again
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         from ..providers.anthropic.adapter import AnthropicAdapter
 
         named, token = self._required_key()
@@ -181,7 +181,7 @@ class Google(ServiceLLM):
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["google"]
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         from ..providers.google.adapter import GoogleAdapter
 
         return GoogleAdapter(
@@ -200,7 +200,7 @@ class Mistral(ServiceLLM):
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["mistral"]
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         from ..providers.mistral.adapter import MISTRAL, MistralAdapter
 
         base_url = self._given_url or read_variable(MISTRAL.url_env)
@@ -212,7 +212,7 @@ class Ollama(ServiceLLM):
 
     provider = "ollama"
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         from ..providers.ollama.adapter import OllamaAdapter, ollama_url
 
         base_url = self._given_url or ollama_url(os.environ.get("OLLAMA_HOST", ""))
@@ -271,17 +271,17 @@ class LlamaCpp(ServiceLLM):
         if progress is not None:
             progress(1, 1)
 
-    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
+    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
         """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
         from anyio import to_thread
 
-        wire = await to_thread.run_sync(self._start) if outside.concurrent else self._start()
-        probe = wire.preflight(conversation)
+        adapter = await to_thread.run_sync(self._start) if backend.concurrent else self._start()
+        probe = adapter.preflight(conversation)
         if probe is not None:
-            error = wire.preflight_ok(conversation, await fetched(probe, outside))
+            error = adapter.preflight_ok(conversation, await fetched(probe, backend))
             if error is not None:
                 raise error
-        return wire
+        return adapter
 
     def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return "grammar" if ask.conversation(self.model).tools else "tool_call"
@@ -302,7 +302,7 @@ class LlamaCpp(ServiceLLM):
         path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
         return running(path, self._server_options)
 
-    def _make_wire(self) -> ProviderAdapter:
+    def _make_adapter(self) -> ProviderAdapter:
         return self._dialect("http://127.0.0.1/v1", None)
 
     def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppAdapter:
@@ -311,9 +311,9 @@ class LlamaCpp(ServiceLLM):
         return LlamaCppAdapter(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
-async def fetched(request: HTTPRequest, outside: IOBackend) -> bytes:
+async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
     """Return the body of a short answer."""
-    body = await outside.open(request, connect=10, read=60)
+    body = await backend.open(request, connect=10, read=60)
     try:
         content = bytearray()
         while data := await body.read(60):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from ..message_dicts import message_from
+from ..message_dicts import message_from_dict
 from ..messages import Message, user
 from ..output_mode import OutputMode
 from ..providers.base import RequestInput
@@ -47,7 +47,7 @@ class ChatRequest:
         about = (self.parallel, self.stream, self.mode, self.accept_damaged)
         return RequestInput(model, self.messages, tools, choice, *about)
 
-    def held(self, mode: OutputMode) -> ChatRequest:
+    def with_mode(self, mode: OutputMode) -> ChatRequest:
         """This, with the mode settled."""
         parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
         return ChatRequest(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
@@ -76,7 +76,7 @@ def as_message(message: AnyMessage, where: str = "message") -> Message:
     if not isinstance(message, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is what a user passed
         raise TypeError(f"{where}: expected {_MESSAGE}, got {_shown(message)}")
     try:
-        return message_from(message)
+        return message_from_dict(message)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
@@ -88,7 +88,7 @@ def _shown(value: object) -> str:
     return f"{type(value).__name__} ({value!r:.60})"
 
 
-def named_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
+def resolve_tool_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
     """`choice`, a tool's name made a `NamedTool`. Raises ValueError for a name that no tool has."""
     if not isinstance(choice, str) or choice in ("auto", "required", "none"):
         return choice

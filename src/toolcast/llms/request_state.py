@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..async_support.exception_groups import ungrouped
+from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, StreamTruncated
 from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..settings import Settings
@@ -31,7 +31,7 @@ class ResponseEvents(Protocol):
         """The service's name for the request."""
         ...
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next events; an empty list at the end."""
         ...
 
@@ -61,34 +61,34 @@ class RequestState:
         self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
         self.usage += usage
 
-    def blame(self, error: Exception) -> None:
+    def mark_failed(self, error: Exception) -> None:
         """Note that the answer of the last request, though it came, was not good."""
         self.attempts[-1] = replace(self.attempts[-1], error=error)
         if isinstance(error, CallError):
-            self.sign(error)
+            self.with_attempts(error)
 
-    def sign(self, error: CallError) -> CallError:
+    def with_attempts(self, error: CallError) -> CallError:
         """`error`, carrying every attempt of this call."""
         error.attempts = tuple(self.attempts)
         return error
 
 
-def start_call(settings: Settings, outside: IOBackend) -> RequestState:
+def start_call(settings: Settings, backend: IOBackend) -> RequestState:
     """A new call, its total time counted from now."""
-    return RequestState(deadline=by(outside.now(), settings.timeouts.total))
+    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total))
 
 
-async def every_event(source: ResponseEvents) -> AsyncIterator[Event]:
+async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
     """The events of `source` one by one; in the end it is closed."""
     try:
-        while events := await source.pull():
+        while events := await source.next_events():
             for event in events:
                 yield event
     finally:
         await source.close()
 
 
-def by(now: float, seconds: float | None) -> float | None:
+def deadline_after(now: float, seconds: float | None) -> float | None:
     """The moment `seconds` from `now`; None where there is no limit."""
     return None if seconds is None else now + seconds
 
@@ -98,25 +98,25 @@ class IteratorEvents:
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], outside: IOBackend, call: RequestState, *, parallel: bool) -> None:
+    def __init__(self, events: AsyncIterator[Event], backend: IOBackend, call: RequestState, *, parallel: bool) -> None:
         self._events = events
         self._only = None if parallel else SingleCallFilter()
-        self._outside = outside
+        self._backend = backend
         self._loop: Loop | None = None
         self._call = call
         self._usage = Usage()
         self._finished = False
         self._recorded = False
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """The next event, alone in a list; an empty list at the end."""
-        if self._loop is None and self._outside.concurrent:
+        if self._loop is None and self._backend.concurrent:
             from ..async_support.shielding import current_loop  # loads asyncio, which a sync program has no use for
 
             self._loop = current_loop()
         while True:
             try:
-                event = await ungrouped(self._events.__anext__)
+                event = await collapse_groups(self._events.__anext__)
             except StopAsyncIteration:
                 return self._end()
             except CallError as error:
@@ -136,7 +136,7 @@ class IteratorEvents:
         self._loop = None
         aclose = getattr(self._events, "aclose", None)
         if aclose is not None:
-            await ungrouped(aclose)
+            await collapse_groups(aclose)
 
     def break_off(self) -> None:
         """Nothing: nobody knows what the iterator waits for. It ends with its next event."""
@@ -144,9 +144,9 @@ class IteratorEvents:
     def __del__(self) -> None:
         # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
         if self._loop is not None and not self._recorded:
-            from ..async_support.shielding import hand_over
+            from ..async_support.shielding import schedule_in_loop
 
-            hand_over(self._loop, self.close)
+            schedule_in_loop(self._loop, self.close)
 
     def _end(self) -> list[Event]:
         if not self._finished:
@@ -158,7 +158,7 @@ class IteratorEvents:
 
     def _ended(self, error: CallError) -> CallError:
         self._record(error)
-        return self._call.sign(error)
+        return self._call.with_attempts(error)
 
     def _record(self, error: Exception | None) -> None:
         if not self._recorded:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, LLMError
 from ..http_request import HTTPRequest, build_request
-from ..json_text import sound_text
+from ..json_text import replace_surrogates
 from ..messages import Message
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
@@ -321,7 +321,7 @@ def member(name: str, value: Any) -> str:
 
 def encoded(members: Mapping[str, str]) -> bytes:
     """The JSON object of these members."""
-    return sound_text("{" + ",".join(members.values()) + "}").encode()
+    return replace_surrogates("{" + ",".join(members.values()) + "}").encode()
 
 
 def effort(thinking: bool | str | int) -> str:

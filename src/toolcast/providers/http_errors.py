@@ -30,7 +30,7 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
-from ..retries import should_retry, spoken_wait
+from ..retries import should_retry, wait_in_text
 
 BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""
@@ -354,7 +354,7 @@ def _error(fault: ServiceError, status: int | None, source: ErrorSource, request
     return kind(
         f"{_SAID[kind]}{at}: {what}. {fault.advice or _advice(kind, fault, status, source)}",
         status=status,
-        retry_after=spoken_wait(fault.words) if kind.retryable else None,
+        retry_after=wait_in_text(fault.words) if kind.retryable else None,
         provider=source.provider,
         model=source.model,
         request_id=shortened(source.mask(request or fault.request_id or "")) or None,

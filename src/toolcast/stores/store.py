@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from weakref import finalize
 
 from ..errors import SessionLocked, ToolcastError
-from ..json_text import sound_text
+from ..json_text import replace_surrogates
 
 
 class Store(Protocol):
@@ -114,7 +114,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 def as_text(data: object) -> str:
     """`data` as JSON text on one line. Half a surrogate pair becomes U+FFFD, as on its way to a model."""
-    return sound_text(_encode(data))
+    return replace_surrogates(_encode(data))
 
 
 def _finite(text: str) -> float:

@@ -57,11 +57,11 @@ class PreparedCall:
     fail_fast: bool = True
     verbose: bool = False
 
-    def account(self, trace: Trace, outside: IOBackend) -> Account:
+    def account(self, trace: Trace, backend: IOBackend) -> Account:
         """Return the account of the call, which begins now."""
         tools = ", ".join(self.reader.tools)
         return Account(
-            f"{trace.call_id} {tools}", lambda: self.llm.known, outside.now, self.ask.messages, verbose=self.verbose
+            f"{trace.call_id} {tools}", lambda: self.llm.origin, backend.now, self.ask.messages, verbose=self.verbose
         )
 
     def again(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
@@ -78,14 +78,14 @@ class PreparedCall:
         return list(values) if self.ask.parallel else values[0]
 
 
-async def run_call(recipe: PreparedCall, outside: IOBackend, trace: Trace) -> Result[Any]:
+async def run_call(recipe: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
     """The result of one call, asked again while its attempts last."""
-    call = start_call(recipe.ask.settings, outside)
-    account = recipe.account(trace, outside)
+    call = start_call(recipe.ask.settings, backend)
+    account = recipe.account(trace, backend)
     try:
         while True:
             try:
-                response = await recipe.llm.answer(recipe.ask, outside, call)
+                response = await recipe.llm.answer(recipe.ask, backend, call)
             except MalformedEvent:
                 if recipe.max_attempts < 2:
                     raise
@@ -101,7 +101,7 @@ async def run_call(recipe: PreparedCall, outside: IOBackend, trace: Trace) -> Re
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(reads, outside, trace if recipe.ask.parallel else None)
+                values = await run_parsed_calls(reads, backend, trace if recipe.ask.parallel else None)
             except TryAgain as error:
                 recipe = retry_call(recipe, response, error, call)
                 trace.step("asked_again")
@@ -121,11 +121,11 @@ def read_answer(recipe: PreparedCall, response: ChatResponse, call: RequestState
     try:
         return recipe.reader.read(response)
     except CallError as error:
-        call.blame(error)
+        call.mark_failed(error)
         raise
 
 
-async def run_parsed_calls(reads: Sequence[ValidatedCall], outside: IOBackend, trace: Trace | None = None) -> list[Any]:
+async def run_parsed_calls(reads: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None) -> list[Any]:
     """Return the values of valid calls, in their order: of a model the instance, of a function what it returned.
 
     `trace`: of a call whose answer may hold several tool calls, each of which has a trace of its own.
@@ -138,7 +138,7 @@ async def run_parsed_calls(reads: Sequence[ValidatedCall], outside: IOBackend, t
         return [read.value for read in reads]
     jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True) for read in reads]
     try:
-        await run_calls(jobs, concurrent=outside.concurrent)
+        await run_calls(jobs, concurrent=backend.concurrent)
     except BaseException as error:
         end = "failed" if isinstance(error, Exception) else "closed"
         for fork, job in zip(forks, jobs, strict=False):
@@ -173,11 +173,11 @@ def retry_call(
     recipe: PreparedCall, response: ChatResponse, error: CallError | TryAgain, call: RequestState
 ) -> PreparedCall:
     """The recipe that asks again; raises `error` where no attempt is left."""
-    call.blame(error)
+    call.mark_failed(error)
     if recipe.max_attempts > 1:
         return recipe.again(response, error)
     final = _final(error, response)
-    raise call.sign(final) from final.__cause__
+    raise call.with_attempts(final) from final.__cause__
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

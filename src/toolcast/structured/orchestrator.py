@@ -23,7 +23,7 @@ from ..events import ChatResponse
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import chosen_llm
-from ..llms.request import ChatRequest, named_choice
+from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
 from ..option_types import require, require_callable, require_flag, require_optional
 from ..output_mode import OutputMode
@@ -236,25 +236,25 @@ class ToolOrchestratingLLM(Generic[T]):
         """The output with all that is known of the call: response, usage, attempts and repairs."""
         trace = self._trace(CALL)
         recipe = self._recipe(values, trace)
-        return sync_driver.run(run_call(recipe, recipe.llm.sync_outside(), trace))
+        return sync_driver.run(run_call(recipe, recipe.llm.sync_backend(), trace))
 
     async def arun(self, **values: Any) -> Result[T]:
         """The output with all that is known of the call: response, usage, attempts and repairs."""
         trace = self._trace(CALL)
         recipe = self._recipe(values, trace)
-        return await run_call(recipe, recipe.llm.async_outside(), trace)
+        return await run_call(recipe, recipe.llm.async_backend(), trace)
 
     def stream(self, **values: Any) -> ObjectStream[T]:
         """The output, growing. The request goes out with the first item."""
         trace = self._trace(STREAM)
         recipe = self._recipe(values, trace, stream=True)
-        return ObjectStream(StructuredStream(recipe, recipe.llm.sync_outside(), trace))
+        return ObjectStream(StructuredStream(recipe, recipe.llm.sync_backend(), trace))
 
     def astream(self, **values: Any) -> AsyncObjectStream[T]:
         """The output, growing, for `async for`. The request goes out with the first item."""
         trace = self._trace(STREAM)
         recipe = self._recipe(values, trace, stream=True)
-        return AsyncObjectStream(StructuredStream(recipe, recipe.llm.async_outside(), trace))
+        return AsyncObjectStream(StructuredStream(recipe, recipe.llm.async_backend(), trace))
 
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
         """Return a changed copy.
@@ -298,11 +298,11 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def parse(self, response: bytes | str | Mapping[str, Any] | ChatResponse) -> T:
         """The output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
-        outside = self._llm.sync_outside()
+        backend = self._llm.sync_backend()
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
         reads = self._reader.read(response)
-        values = sync_driver.run(run_parsed_calls(reads, outside))
+        values = sync_driver.run(run_parsed_calls(reads, backend))
         output: Any = list(values) if self._parallel else values[0]
         return cast("T", output)
 
@@ -336,10 +336,10 @@ class ToolOrchestratingLLM(Generic[T]):
             raise
         trace.step("prompt_formatted")
         ask = ChatRequest(
-            self._llm.extended(messages),
+            self._llm.with_system_prompt(messages),
             self._tools,
             self._choice,
-            self._llm.merged(self._settings),
+            self._llm.merge_settings(self._settings),
             self._parallel,
             stream,
             self._mode,
@@ -353,7 +353,7 @@ class ToolOrchestratingLLM(Generic[T]):
         choice = self._tool_choice
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
-        self._choice = named_choice(choice, list(self._by_name))
+        self._choice = resolve_tool_choice(choice, list(self._by_name))
         self._reader = ResponseValidator(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
@@ -371,7 +371,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
         raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
-        settings, lenient = self._llm.merged(self._settings), self._accept_damaged
+        settings, lenient = self._llm.merge_settings(self._settings), self._accept_damaged
         ask = ChatRequest(
             (), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient
         )
@@ -379,7 +379,7 @@ class ToolOrchestratingLLM(Generic[T]):
         folded = Accumulator()
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
             folded.apply(event)
-        return folded.response(**self._llm.known)
+        return folded.response(**self._llm.origin)
 
 
 def _check(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:

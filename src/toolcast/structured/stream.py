@@ -14,7 +14,7 @@ import pydantic
 
 from ..accumulator import Accumulator
 from ..errors import CallError, MalformedEvent, StreamClosed, TryAgain, ValidationError
-from ..events import OURS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
+from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from ..llms.request_state import RequestState, ResponseEvents, start_call
 from ..messages import ToolCallPart
 from ..parsing.partial_value import MISSING, PartialValue
@@ -37,7 +37,7 @@ PATIENCE: Final = 0.001
 class StructuredStream:
     """One streamed call. `advance` works through what is here, `fill` waits for more; nothing is read ahead."""
 
-    def __init__(self, recipe: PreparedCall, outside: IOBackend, trace: Trace) -> None:
+    def __init__(self, recipe: PreparedCall, backend: IOBackend, trace: Trace) -> None:
         self.trace = trace
         self.ended: bool = False
         self.event: Event | None = None
@@ -45,8 +45,8 @@ class StructuredStream:
         self.shown: bool = False
         self.parallel: bool = recipe.ask.parallel
         self._recipe = recipe
-        self._account = recipe.account(trace, outside)
-        self._outside = outside
+        self._account = recipe.account(trace, backend)
+        self._backend = backend
         self._call: RequestState | None = None
         self._source: ResponseEvents | None = None
         self._events: Iterator[Event] = iter(())  # what is here and not yet worked through
@@ -121,7 +121,7 @@ class StructuredStream:
         if self._result is not None:
             return self._result.response
         request_id = self._source.request_id if self._source is not None else None
-        return self._folded.response(request_id=request_id, **self._recipe.llm.known)
+        return self._folded.response(request_id=request_id, **self._recipe.llm.origin)
 
     def result(self) -> Any:
         """The validated output; raises what ended the call otherwise."""
@@ -206,7 +206,7 @@ class StructuredStream:
                         await self._fill()
                         continue
                 try:
-                    events = await source.pull()
+                    events = await source.next_events()
                 except MalformedEvent as error:
                     await self._ask_once_more(error)
                     continue
@@ -230,7 +230,7 @@ class StructuredStream:
         Nobody knows what lies in the buffers of a connection, only how long it takes to get it. A caller who was away
         for longer than `PATIENCE` gets on with all that comes at once, up to the first that had to be waited for.
         """
-        now = self._outside.now
+        now = self._backend.now
         asked = now()
         away = 0.0 if self._given is None else asked - self._given
         behind = away >= PATIENCE
@@ -264,7 +264,7 @@ class StructuredStream:
         if self._source is None:
             self._source = self._begin()
         try:
-            events = await self._source.pull()
+            events = await self._source.next_events()
         except MalformedEvent as error:
             await self._ask_once_more(error)
             return
@@ -285,9 +285,9 @@ class StructuredStream:
     def _begin(self) -> ResponseEvents:
         recipe = self._recipe
         if self._call is None:
-            self._call = start_call(recipe.ask.settings, self._outside)
+            self._call = start_call(recipe.ask.settings, self._backend)
         self.trace.step("opened")
-        return recipe.llm.source(recipe.ask, self._outside, self._call)
+        return recipe.llm.source(recipe.ask, self._backend, self._call)
 
     def _take(self, event: Event) -> bool:
         """Whether `event` changed something that shows."""
@@ -307,7 +307,7 @@ class StructuredStream:
             if type(event) is ToolCallDelta and not self.trace.observed:
                 self._lane = DeltaFastPath(event.id, growing)
                 self._folded.share(event.id, growing.buffer)
-        if self.trace.observed and type(event) not in OURS:
+        if self.trace.observed and type(event) not in LIBRARY_EVENTS:
             self.trace.step("received", "readable", "parsed", "changed" if shows else "unchanged")
             if not shows:
                 self.trace.step("more")
@@ -356,7 +356,7 @@ class StructuredStream:
         assert self._call is not None
         if self._damage is not None and self.processor.reading_text and not response.message.tool_calls:
             damaged = damaged_text(response, self._damage)
-            self._call.blame(damaged)
+            self._call.mark_failed(damaged)
             await self._ask_once_more(damaged)
             return
         try:
@@ -365,7 +365,7 @@ class StructuredStream:
             await self._restart(response, error)
             return
         try:
-            values = await run_parsed_calls(reads, self._outside, self.trace if self.parallel else None)
+            values = await run_parsed_calls(reads, self._backend, self.trace if self.parallel else None)
         except TryAgain as error:
             await self._restart(response, error)
             return

@@ -25,8 +25,8 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import Unpack
 
 from ..async_support.callbacks import is_async
-from ..async_support.exception_groups import ungrouped
-from ..async_support.thread_bridge import awaited_in_thread, called_in_thread
+from ..async_support.exception_groups import collapse_groups
+from ..async_support.thread_bridge import await_in_thread, run_in_thread
 from ..errors import OutputTypeError, ValidationError
 from ..json_text import json_text
 from ..messages import ImagePart, ToolResultPart
@@ -262,7 +262,7 @@ class CallableTool:
             result = then(function(*bound.args, **bound.kwargs))
             if not inspect.isawaitable(result):
                 return result
-            return awaited_in_thread(result, context.cancellation if context is not None else None)
+            return await_in_thread(result, context.cancellation if context is not None else None)
 
     async def arun(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _as_it_is) -> Any:
         """What the tool makes of a `value` that `read` gave. See `run`."""
@@ -275,8 +275,8 @@ class CallableTool:
             if function is self.async_function:
                 result = then(call())
             else:
-                result = await called_in_thread(lambda: then(call()), abandon=context is not None)
-            return await ungrouped(lambda: result) if inspect.isawaitable(result) else result
+                result = await run_in_thread(lambda: then(call()), abandon=context is not None)
+            return await collapse_groups(lambda: result) if inspect.isawaitable(result) else result
 
     def _filled(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
         bound = cast("BoundCall", value)
@@ -315,7 +315,7 @@ class CallableTool:
             result = await gathered_later(cast("Any", result), self.output_limit or asked.limit)
         if is_quick(result):
             return self._output_now(asked, result)
-        output: ToolOutput = await called_in_thread(partial(self._output_now, asked, result), abandon=True)
+        output: ToolOutput = await run_in_thread(partial(self._output_now, asked, result), abandon=True)
         return output
 
     def _output_now(self, asked: ToolInvocation, result: Any) -> ToolOutput:

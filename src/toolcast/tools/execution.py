@@ -31,7 +31,7 @@ from .context import ToolContext
 from .results import told
 
 if TYPE_CHECKING:
-    from ..async_support.background_jobs import SideJob
+    from ..async_support.background_jobs import BackgroundJob
 
 E = TypeVar("E", bound=BaseException)
 
@@ -253,7 +253,7 @@ class _Running:
     of_budget: bool = False
     begun: bool = False
     until: float | None = None
-    side: SideJob | None = None
+    side: BackgroundJob | None = None
 
     @property
     def emits(self) -> bool:
@@ -332,7 +332,7 @@ class ToolRun:
         """End what still runs. Async tools are cancelled and waited for; what a thread gives later is discarded."""
         await _joined(self.abandon(), self._concurrent)
 
-    def abandon(self) -> list[SideJob]:
+    def abandon(self) -> list[BackgroundJob]:
         """Have what still runs end, without waiting; gives the jobs whose end is worth waiting for."""
         self._begun = True
         return self._told_to_end([(each, each.cancelled()) for each in tuple(self._running)])
@@ -450,9 +450,9 @@ class ToolRun:
 
     # Ending.
 
-    def _told_to_end(self, calls: Iterable[tuple[_Running, Exception]]) -> list[SideJob]:
+    def _told_to_end(self, calls: Iterable[tuple[_Running, Exception]]) -> list[BackgroundJob]:
         """End these calls with these errors; gives the jobs whose end is worth waiting for."""
-        sides: list[SideJob] = []
+        sides: list[BackgroundJob] = []
         for each, error in calls:
             if not self._close(each, replace(each.job, error=error)) or each.side is None:
                 continue
@@ -463,11 +463,11 @@ class ToolRun:
         return sides
 
 
-async def _joined(sides: Sequence[SideJob], concurrent: bool) -> None:
+async def _joined(sides: Sequence[BackgroundJob], concurrent: bool) -> None:
     if concurrent and sides:
-        from ..async_support.background_jobs import ended
+        from ..async_support.background_jobs import join_all
 
-        await ended(sides, _GRACE)
+        await join_all(sides, _GRACE)
     elif sides:
         for side in sides:
             side.wait(_GRACE)

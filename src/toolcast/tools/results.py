@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import pydantic
 
 from ..errors import CallError, FailTurn, ToolcastError, TryAgain
-from ..json_text import json_text, sound_text
+from ..json_text import json_text, replace_surrogates
 from ..messages import ImagePart, TextPart
 
 REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
@@ -142,7 +142,7 @@ def cut(text: str, limit: int | None) -> str:
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}... [{len(text) - limit} characters left out]"
     # Half a surrogate pair, as from a file's name, cannot be sent to anybody.
-    return sound_text(text)
+    return replace_surrogates(text)
 
 
 def pictured(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:

@@ -70,9 +70,9 @@ class ClientsByLoop(ABC, Generic[D]):
         """Have the loops of this process close their clients."""
         for owner, loop in list(self._loops):
             if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
-                from ..async_support.shielding import hand_over
+                from ..async_support.shielding import schedule_in_loop
 
-                hand_over(loop, found.close)
+                schedule_in_loop(loop, found.close)
                 if not getattr(loop, "is_running", bool)():
                     found.forsake()
 

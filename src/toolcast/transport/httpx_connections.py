@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 
-from ..async_support.shielding import GRACE, Loop, apart, unbroken
+from ..async_support.shielding import GRACE, Loop, run_or_undo, run_shielded
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..http_request import HTTPRequest
 from .base_connections import LoopConnections
@@ -253,7 +253,7 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.asee)
         answered = partial(self._answered, sent, place.origin, connect)
-        lane, response = await apart(answered, self._undo, limit)
+        lane, response = await run_or_undo(answered, self._undo, limit)
         # httpcore reads the body's limit when the body begins, and each read here comes with its own.
         sent.extensions["timeout"]["read"] = None
         kept = ActiveResponse(
@@ -281,7 +281,7 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
     async def _undo(self, answer: tuple[PooledConnection, Any]) -> None:
         lane, response = answer
         with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-            await unbroken(response.aclose)
+            await run_shielded(response.aclose)
         await self._leave(lane, False)
 
     async def release(self, kept: ActiveResponse) -> None:
@@ -292,7 +292,7 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
         try:
             if not whole:
                 with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-                    await unbroken(partial(_closed, kept))
+                    await run_shielded(partial(_closed, kept))
         finally:
             await self._leave(kept.lane, whole)
 
@@ -306,7 +306,7 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
     async def _discard(self, lanes: list[PooledConnection]) -> None:
         for lane in lanes:
             with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-                await unbroken(lane.way.aclose)
+                await run_shielded(lane.way.aclose)
 
 
 async def _closed(kept: ActiveResponse) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..async_support.shielding import Patience, hand_over
+from ..async_support.shielding import CallTimeouts, schedule_in_loop
 from ..errors import LLMError
 from ..http_request import HTTPRequest
 from .base_connections import BaseAsyncResponse, BaseResponse
@@ -123,7 +123,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
         super().__init__(door, kept, request)
         self._door = door
         self._step: Callable[[], Any] = kept.pieces.__anext__
-        self._patience = Patience(door.loop)
+        self._patience = CallTimeouts(door.loop)
 
     async def aclose(self) -> None:
         """Give the connection back. May be called at any time, and again."""
@@ -132,7 +132,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
 
     def __del__(self) -> None:
         if not self._kept.over:
-            hand_over(self._door.loop, partial(self._door.release, self._kept))
+            schedule_in_loop(self._door.loop, partial(self._door.release, self._kept))
 
     async def _next(self, limit: float | None) -> bytes | None:
         kept = self._kept

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Protocol
 
-from ..async_support.exception_groups import ungrouped
+from ..async_support.exception_groups import collapse_groups
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
 from .base_connections import ClientsByLoop
@@ -219,7 +219,7 @@ class _AsyncOutside:
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         opened = partial(self._network.aopen, request, connect=connect, read=read)
-        return _AsyncBody(await ungrouped(opened))
+        return _AsyncBody(await collapse_groups(opened))
 
 
 class _AsyncBody:

@@ -450,7 +450,7 @@ def driven(engine: Engine, checkpoint: Callable[[], object], said: Any = "Go.") 
     """All events of a turn that has a checkpoint."""
     flow = engine.begin(said, None, (), concurrent=False, checkpoint=checkpoint)
     events: list[Any] = []
-    while heard := sync_driver.run(flow.pull()):
+    while heard := sync_driver.run(flow.next_events()):
         events += heard
     return events
 

@@ -434,7 +434,7 @@ class Cut:
         self.cancellation = cancellation
         self.seen: list[str] = []
 
-    async def pull(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         self.cancellation.cancel()
         raise StreamInterrupted("the line is cut")
 

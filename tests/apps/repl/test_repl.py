@@ -27,7 +27,7 @@ from toolcast.agents.engine.session_state import opened
 from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
-from toolcast.llms.model_registry import chosen
+from toolcast.llms.model_registry import choose_llm
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox.questions import question_tool
 from toolcast.tools.context import ToolContext
@@ -187,7 +187,7 @@ def test_r6_a_connection_that_breaks() -> None:
 
 
 def test_r6_nobody_there() -> None:
-    screen = chat("Hi", llm=chosen("m-1", "127.0.0.1:9"))
+    screen = chat("Hi", llm=choose_llm("m-1", "127.0.0.1:9"))
     ((message, hint),) = screen.of("error")
     assert "127.0.0.1" in message
     assert "OLLAMA_HOST" in hint
@@ -230,7 +230,7 @@ def test_r8_the_second_question_sees_the_first_answer() -> None:
 def test_r9_what_is_sent(token: str | None) -> None:
     with OllamaServer() as server:
         server.says("Hi.")
-        chat("Hi", llm=chosen("m-1", server.host, token, {}), tools=[weather])
+        chat("Hi", llm=choose_llm("m-1", server.host, token, {}), tools=[weather])
         (request,), (body,) = server.requests, server.bodies
     assert request.line.startswith("POST /api/chat ")
     assert request.headers.get("authorization") == (token and f"Bearer {token}")
@@ -243,7 +243,7 @@ def test_r9_what_is_sent(token: str | None) -> None:
     [("localhost", "http"), ("127.0.0.1:1", "http"), ("0.0.0.0", "http"), ("ollama.example", "https")],
 )
 def test_r9_the_scheme(host: str, scheme: str) -> None:
-    llm: Any = chosen("m-1", host, None, {})
+    llm: Any = choose_llm("m-1", host, None, {})
     assert llm.base_url.startswith(f"{scheme}://")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from ...async_support.callbacks import called
+from ...async_support.callbacks import call_function
 from ...errors import ContextTooLong
 from ...events import ChatResponse
 from ...messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, system, user
@@ -104,7 +104,7 @@ async def compacted(
     if summarise is None:
         return cut.kept
     if not isinstance(summarise, Chats):
-        return cut.with_summary(await called(summarise, cut.out, concurrent=concurrent))
+        return cut.with_summary(await call_function(summarise, cut.out, concurrent=concurrent))
     try:
         response = await _asked(summarise, summary_prompt(cut.out), concurrent=concurrent)
     except ContextTooLong:

@@ -141,7 +141,7 @@ class Engine:
         Without a `message` the engine goes on where it is: it runs the calls that have no result yet, with the
         `answers` to its requests, or asks the model once more. `output_cls` gives the turn a typed `output`.
         """
-        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.sync_outside())
+        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.sync_backend())
         try:
             return sync_driver.run(flow.finish())
         finally:
@@ -156,7 +156,7 @@ class Engine:
         budget: Budget | None = None,
     ) -> Turn[T]:
         """A whole turn, awaited: see `submit`."""
-        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.async_outside())
+        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.async_backend())
         return await flow.finish()
 
     def stream(
@@ -169,7 +169,7 @@ class Engine:
     ) -> TurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is asked for. See `submit`."""
         task = self._task(message, output_cls, answers, budget)
-        return TurnStream(lambda: self._begin(task, self.llm.sync_outside()))
+        return TurnStream(lambda: self._begin(task, self.llm.sync_backend()))
 
     def astream(
         self,
@@ -181,7 +181,7 @@ class Engine:
     ) -> AsyncTurnStream[T]:
         """The events of a turn, as they come. The turn begins when the first is awaited. See `submit`."""
         task = self._task(message, output_cls, answers, budget)
-        return AsyncTurnStream(lambda: self._begin(task, self.llm.async_outside()))
+        return AsyncTurnStream(lambda: self._begin(task, self.llm.async_backend()))
 
     def cancel(self) -> None:
         """End the turn that is going on, from any thread. Without one, nothing happens."""
@@ -289,7 +289,7 @@ class Engine:
         task = self._task(message, output_cls, answers, None)
         if checkpoint is not None:
             task = replace(task, checkpoint=checkpoint)
-        return self._begin(task, self.llm.async_outside() if concurrent else self.llm.sync_outside())
+        return self._begin(task, self.llm.async_backend() if concurrent else self.llm.sync_backend())
 
     def _task(
         self, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
@@ -318,12 +318,12 @@ class Engine:
                 raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
             waiting.remove(answer.call_id)
 
-    def _begin(self, task: TurnRequest, outside: IOBackend) -> TurnFlow:
+    def _begin(self, task: TurnRequest, backend: IOBackend) -> TurnFlow:
         """The turn that the engine is in from now on."""
         with self._one_at_a_time:
             self._must_be_idle("begin a turn")
             trace = Trace(TURN, self._setup.observer)
-            self._flow = TurnFlow(self._setup, self.transcript, task, outside, trace, Cancellation(self._parent))
+            self._flow = TurnFlow(self._setup, self.transcript, task, backend, trace, Cancellation(self._parent))
             return self._flow
 
     @property

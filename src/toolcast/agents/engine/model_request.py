@@ -17,7 +17,7 @@ from ...events import (
     ToolCallStart,
 )
 from ...llms.request import ChatRequest
-from ...llms.request_state import by, start_call
+from ...llms.request_state import deadline_after, start_call
 from ...output_mode import OutputMode
 from ...parsing.partial_value import MISSING, PartialValue, plan_for
 from ...transport.network import IOBackend
@@ -37,7 +37,7 @@ class ModelRequest:
         setup: EngineConfig,
         transcript: Conversation,
         typed: TypedOutput | None,
-        outside: IOBackend,
+        backend: IOBackend,
         *,
         last: bool = False,
         left: float | None = None,
@@ -55,19 +55,19 @@ class ModelRequest:
         ask = _ask(setup, transcript, typed, last)
         if typed is not None:
             typed.listen()
-        self._call = call = start_call(ask.settings, outside)
-        until = by(outside.now(), left)
+        self._call = call = start_call(ask.settings, backend)
+        until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
-        self._account = Account("round", lambda: setup.llm.known, outside.now)
-        self._source = setup.llm.source(ask, outside, self._call)
+        self._account = Account("round", lambda: setup.llm.origin, backend.now)
+        self._source = setup.llm.source(ask, backend, self._call)
 
-    async def pull(self) -> list[AgentEvent]:
+    async def next_events(self) -> list[AgentEvent]:
         """What is heard next; an empty list at the end of the answer."""
         typed, heard = self._typed, list[AgentEvent]()
         try:
-            events = await self._source.pull()
+            events = await self._source.next_events()
         except BaseException as error:
             self._account.end(self.cost, self._call.attempts, error)
             raise
@@ -97,7 +97,7 @@ class ModelRequest:
     @property
     def response(self) -> ChatResponse:
         """The answer so far."""
-        return self.folded.response(request_id=self._source.request_id, **self._setup.llm.known)
+        return self.folded.response(request_id=self._source.request_id, **self._setup.llm.origin)
 
     def arguments(self, id: str) -> Any:
         """The arguments of the call `id`, typed, as far as they have arrived; None before that."""
@@ -132,8 +132,8 @@ def _ask(setup: EngineConfig, transcript: Conversation, typed: TypedOutput | Non
     A model that is known to have no tools is offered none; a typed result is then asked for without them.
     """
     llm = setup.llm
-    messages = llm.extended((*setup.instructions, *transcript.history))
-    settings = llm.merged(setup.settings)
+    messages = llm.with_system_prompt((*setup.instructions, *transcript.history))
+    settings = llm.merge_settings(setup.settings)
     known = llm.metadata
     can_call = known.is_function_calling_model and known.capabilities.tools is not False
     if typed is None:

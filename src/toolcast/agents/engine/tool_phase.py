@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from ...approvals import ApprovalDecision, PermissionRequest
-from ...async_support.callbacks import called
+from ...async_support.callbacks import call_function
 from ...cancellation import Cancellation
 from ...errors import FailTurn, PermissionDenied, ToolcastError, TryAgain, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
@@ -89,7 +89,9 @@ class ToolPhase:
             return
         assert approve is not None  # where nobody is there to be asked, no call is asked about
         try:
-            said: object = await called(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
+            said: object = await call_function(
+                approve, request, concurrent=self._concurrent, cancellation=self._cancellation
+            )
         except Exception as error:  # the user's approver: what fails has not said yes
             if self._cancellation.cancelled:
                 raise

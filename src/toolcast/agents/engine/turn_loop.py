@@ -47,7 +47,7 @@ class TurnFlow:
         setup: EngineConfig,
         transcript: Conversation,
         task: TurnRequest,
-        outside: IOBackend,
+        backend: IOBackend,
         trace: Trace,
         cancellation: Cancellation,
     ) -> None:
@@ -62,7 +62,7 @@ class TurnFlow:
         self._transcript = transcript
         self._task = task
         self._limits = TurnLimits(setup, task.spending or transcript.spending)
-        self._outside = outside
+        self._backend = backend
         self._interruptible = Interruptible()
         self._kept: Turn[Any] | None = None
         self._usage = NO_USAGE
@@ -107,7 +107,7 @@ class TurnFlow:
         """The arguments of the call `id`, typed, as far as they have arrived; None before that."""
         return None if self._round is None else self._round.arguments(id)
 
-    async def pull(self) -> list[AgentEvent]:
+    async def next_events(self) -> list[AgentEvent]:
         """The next events; an empty list at the end."""
         if self.ended:
             return []
@@ -144,7 +144,7 @@ class TurnFlow:
     async def finish(self) -> Turn[Any]:
         """The turn, once it has ended; raises what ended it. Its events are for nobody."""
         self._unheard = True
-        while await self.pull():
+        while await self.next_events():
             pass
         return self.result()
 
@@ -180,7 +180,7 @@ class TurnFlow:
 
     async def _begin(self) -> list[AgentEvent]:
         transcript, said = self._transcript, self._task.said
-        self._limits.spending.begin(self._outside.now())
+        self._limits.spending.begin(self._backend.now())
         left = () if said else unanswered(transcript.history)
         if said:
             transcript.answer_left(GONE_ON)
@@ -198,7 +198,7 @@ class TurnFlow:
             if self._round is None:
                 self._round = await self._next_round()
                 return []
-            heard = await self._round.pull()
+            heard = await self._round.next_events()
         except ContextTooLong as error:
             await self._make_room(error)
             return []
@@ -224,7 +224,7 @@ class TurnFlow:
         if typed is not None:
             typed.check()
         if uses:
-            self._limits.call(calls, self._outside.now())
+            self._limits.call(calls, self._backend.now())
             self._use(jobs)
             self._step("tools_called")
         elif (words := self._asks_again(response)) is not None:
@@ -275,7 +275,7 @@ class TurnFlow:
             self._step("approval_needed")
             self._wind_up(None, "suspended", "approval")
             return []
-        started = tools.start_group(lambda: self._limits.time_left(self._outside.now()))
+        started = tools.start_group(lambda: self._limits.time_left(self._backend.now()))
         if started is not None:
             self._task.checkpoint()
             return started
@@ -309,14 +309,14 @@ class TurnFlow:
     async def _next_round(self) -> ModelRequest:
         """The next request, made; raises where a limit is reached."""
         setup, transcript = self._setup, self._transcript
-        self._limits.ask(self._outside.now())
+        self._limits.ask(self._backend.now())
         transcript.take_injected()
         limit = None if setup.compaction is None else setup.compaction.at
         if limit is not None and not self._compacted and estimated_tokens(transcript.history) > limit:
             await self._compact()
         last = self._limits.rounds == setup.max_rounds
-        left = self._limits.time_left(self._outside.now())
-        return ModelRequest(setup, transcript, self._task.typed, self._outside, last=last, left=left)
+        left = self._limits.time_left(self._backend.now())
+        return ModelRequest(setup, transcript, self._task.typed, self._backend, last=last, left=left)
 
     async def _end_round(self) -> None:
         """Give the connection back, and count what the round cost."""
@@ -352,7 +352,7 @@ class TurnFlow:
     async def _compact(self) -> bool:
         """Whether the history is shorter now."""
         self._compacted = True
-        compaction, concurrent = self._setup.compaction, self._outside.concurrent
+        compaction, concurrent = self._setup.compaction, self._backend.concurrent
         return compaction is not None and await self._transcript.compact(compaction, concurrent, self._pay)
 
     # Using tools.
@@ -365,7 +365,7 @@ class TurnFlow:
         return jobs if typed is None else typed.jobs(calls, jobs, response)
 
     def _use(self, jobs: Sequence[ToolJob]) -> None:
-        spending, concurrent = self._limits.spending, self._outside.concurrent
+        spending, concurrent = self._limits.spending, self._backend.concurrent
         self._tools = ToolPhase(self._setup, self._transcript, jobs, self.cancellation, spending, concurrent=concurrent)
 
     # Ending.
@@ -401,7 +401,7 @@ class TurnFlow:
         if error is not None and self.state != "idle":
             transcript.take_back(self._task.said)
         self._round, self.error, self._end = None, error, end
-        self._limits.spending.end(self._outside.now())
+        self._limits.spending.end(self._backend.now())
         self._forget()
         self.cancellation.forget_parent()
         self._kept, transcript.end = self.turn, end
@@ -415,7 +415,7 @@ class TurnFlow:
 
     def _interrupt(self) -> None:
         """Have the turn end where it waits. May come from any thread."""
-        if self._round is not None and not self._outside.concurrent:
+        if self._round is not None and not self._backend.concurrent:
             self._round.break_off()
         self._interruptible.interrupt()
 

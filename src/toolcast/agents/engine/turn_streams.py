@@ -73,7 +73,7 @@ class _TurnState(Generic[T]):
         if self._position >= len(self._queue):
             if self._closed or (self._flow is not None and self._flow.ended):
                 raise StopAsyncIteration
-            self._queue, self._position = await self._begun().pull(), 0
+            self._queue, self._position = await self._begun().next_events(), 0
             if not self._queue:
                 raise StopAsyncIteration
         event = self._queue[self._position]

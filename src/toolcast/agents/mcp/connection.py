@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from ...async_support.waiters import Waiters
 from ...credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...errors import MCPError, ToolcastError
-from ...json_text import sound_text
+from ...json_text import replace_surrogates
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from .tools import in_a_line
 
@@ -254,7 +254,9 @@ class MCPConnection:
             return fault
         try:
             return SessionMessage(
-                jsonrpc_message_adapter.validate_json(sound_text(json.dumps(data, ensure_ascii=False)), by_name=False)
+                jsonrpc_message_adapter.validate_json(
+                    replace_surrogates(json.dumps(data, ensure_ascii=False)), by_name=False
+                )
             )
         except ValidationError:
             error = ErrorData(code=INTERNAL_ERROR, message=f"its answer cannot be read: {_first_words(fault)}")

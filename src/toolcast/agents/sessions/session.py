@@ -19,8 +19,8 @@ from uuid import uuid4
 from typing_extensions import TypeForm, TypeVar
 
 from ...approvals import ApprovalDecision, PermissionRequest
-from ...async_support.background_jobs import ended, start_job
-from ...async_support.broadcast import AsyncReader, Channel, Reader
+from ...async_support.background_jobs import join_all, start_job
+from ...async_support.broadcast import AsyncSubscription, Broadcast, Subscription
 from ...closing import AsyncClosing, Closing
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent, ErrorEvent
@@ -39,7 +39,7 @@ T = TypeVar("T", default=None)
 
 logger: Final = logging.getLogger("toolcast")
 
-_NOTHING: Final[Channel[AgentEvent]] = Channel()
+_NOTHING: Final[Broadcast[AgentEvent]] = Broadcast()
 _NOTHING.close()
 
 
@@ -145,11 +145,11 @@ class Session(Closing, AsyncClosing):
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
         self._start(SessionTurn(concurrent=True), message, output_cls, answers)
 
-    def events(self) -> Reader[AgentEvent]:
+    def events(self) -> Subscription[AgentEvent]:
         """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
         return self._events.iterate()
 
-    def aevents(self) -> AsyncReader[AgentEvent]:
+    def aevents(self) -> AsyncSubscription[AgentEvent]:
         """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
         return self._events.aiterate()
 
@@ -198,7 +198,7 @@ class Session(Closing, AsyncClosing):
             await turn.join()
         except BaseException:
             if self._cancel(turn):
-                await ended([turn], turn.grace)
+                await join_all([turn], turn.grace)
             raise
         return turn.result()
 
@@ -221,7 +221,7 @@ class Session(Closing, AsyncClosing):
         turn = self._close()
         if turn is None or turn.is_around:
             return
-        await ended([turn], turn.grace)
+        await join_all([turn], turn.grace)
         self._give_up(turn)
 
     # How a turn goes.
@@ -253,7 +253,7 @@ class Session(Closing, AsyncClosing):
         if not turn.taken():
             return
         try:
-            while events := await turn.flow.pull():
+            while events := await turn.flow.next_events():
                 for event in events:
                     turn.events.put(event)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -371,7 +371,7 @@ class Session(Closing, AsyncClosing):
         return self._turn is not None and not self._turn.done
 
     @property
-    def _events(self) -> Channel[AgentEvent]:
+    def _events(self) -> Broadcast[AgentEvent]:
         return _NOTHING if self._turn is None else self._turn.events
 
     def _begun(self) -> SessionTurn:

@@ -17,7 +17,7 @@ from threading import Lock, get_ident
 from time import monotonic
 from typing import Any, Final
 
-from ...async_support.broadcast import Channel
+from ...async_support.broadcast import Broadcast
 from ...async_support.waiters import Waiters
 from ...events import AgentEvent
 from ...turn import Turn
@@ -43,7 +43,7 @@ class SessionTurn:
     def __init__(self, *, concurrent: bool = False) -> None:
         self.concurrent: bool = concurrent
         self.process: int = getpid()
-        self.events: Channel[AgentEvent] = Channel()
+        self.events: Broadcast[AgentEvent] = Broadcast()
         self.done: bool = False
         self.error: BaseException | None = None  # where it is not the flow's
         self._thread = get_ident()

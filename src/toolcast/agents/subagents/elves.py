@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...async_support import sync_driver
 from ...async_support.background_jobs import start_job
-from ...async_support.broadcast import AsyncReader, Reader
+from ...async_support.broadcast import AsyncSubscription, Subscription
 from ...cancellation import Cancellation
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
@@ -119,11 +119,11 @@ class Elf(ABC):
     async def asend(self, message: Messages) -> None:
         """Tell the elf something; the conversation goes on. Raises `IllegalState` while it is running."""
 
-    def events(self) -> Reader[AgentEvent]:
+    def events(self) -> Subscription[AgentEvent]:
         """The events of the run, from its first; they end with the run."""
         return self._begun().channel.iterate()
 
-    def aevents(self) -> AsyncReader[AgentEvent]:
+    def aevents(self) -> AsyncSubscription[AgentEvent]:
         """The events of the run, from its first; they end with the run."""
         return self._begun().channel.aiterate()
 

@@ -19,7 +19,7 @@ from threading import TIMEOUT_MAX, Lock, RLock, Timer, get_ident
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
-from ...async_support.broadcast import Channel
+from ...async_support.broadcast import Broadcast
 from ...async_support.waiters import Waiters
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
@@ -74,7 +74,7 @@ class ElfRun:
 
     def __init__(self, id: str, flow: TurnFlow | None, typed: bool, ended: Callable[[Outcome], object]) -> None:
         self.result: ElfResult | None = None
-        self.channel: Channel[AgentEvent] = Channel()
+        self.channel: Broadcast[AgentEvent] = Broadcast()
         self.thread: int = 0  # where it works, as far as that is known
         self._id = id
         self._flow = flow
@@ -92,7 +92,7 @@ class ElfRun:
         self.thread = get_ident()
         try:
             self._limit(timeout)
-            while events := await self._flow.pull():
+            while events := await self._flow.next_events():
                 for event in events:
                     self.channel.put(event)
                     if tell is not None and self.result is None:

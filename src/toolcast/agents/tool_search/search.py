@@ -156,7 +156,7 @@ class LLMSearch:
         llm = chosen_llm(asked.llm if self.llm is None else self.llm)
         mode: OutputMode | None = None if llm.metadata.is_function_calling_model else "prompted"
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_of(pool, self.limit)
-        ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merged(self.settings), mode=mode)
+        ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings), mode=mode)
         read: ToolScores = ResponseValidator({scores.name: scores}).read(await _answered(llm, ask, asked))[0].value
         best: dict[str, float] = {}
         for tool in read.tools:
@@ -197,19 +197,19 @@ def _scores_of(tools: Iterable[CallableTool], limit: int) -> CallableTool:
 
 
 async def _answered(llm: FunctionCallingLLM, ask: ChatRequest, asked: Asking) -> ChatResponse:
-    outside = llm.async_outside() if asked.concurrent else llm.sync_outside()
-    call, folded = start_call(ask.settings, outside), Accumulator()
-    source = llm.source(ask, outside, call)
+    backend = llm.async_backend() if asked.concurrent else llm.sync_backend()
+    call, folded = start_call(ask.settings, backend), Accumulator()
+    source = llm.source(ask, backend, call)
     forget = asked.cancellation.then((lambda: None) if asked.concurrent else source.break_off)
     try:
-        while events := await source.pull():
+        while events := await source.next_events():
             for event in events:
                 folded.apply(event)
     finally:
         forget()
         await source.close()
         asked.paid(call.usage)
-    return folded.response(request_id=source.request_id, **llm.known)
+    return folded.response(request_id=source.request_id, **llm.origin)
 
 
 # What both look at.

@@ -21,7 +21,7 @@ from ...experiments.pei.assessment import PEIAssessment
 from ...experiments.pei.results import Agreement, PairsOfRatings, PEIResult, ResultsFile, agreement
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import chosen
+from ...llms.model_registry import choose_llm
 from ...terminal_text import visible
 from ..argument_types import count
 from ..pull_command import load_in_sight
@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     output, results, failed = ResultsFile(arguments.output), list[PEIResult](), False
     with ExitStack() as stack:
         evaluators = [
-            (name, stack.enter_context(chosen(name, arguments.host, arguments.token))) for name in arguments.evaluators
+            (name, stack.enter_context(choose_llm(name, arguments.host, arguments.token)))
+            for name in arguments.evaluators
         ]
         for said in _results(runs, evaluators, arguments.repeats):
             if isinstance(said, PEIResult):

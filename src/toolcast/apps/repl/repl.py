@@ -254,7 +254,7 @@ class Repl:
         events = self.session.events()
         for event in events:
             self._routes.take(event)
-            if events.is_level:
+            if events.is_caught_up:
                 self.screen.catch_up()
         self.session.result()
 

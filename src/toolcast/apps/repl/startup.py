@@ -17,7 +17,7 @@ from typing import Final, TextIO
 
 from ...errors import ToolcastError
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import chosen_for_chat, provider_of
+from ...llms.model_registry import choose_chat_llm, split_provider
 from ...states import Observer
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
@@ -58,12 +58,12 @@ class ReplOptions:
 
     def first_model(self) -> FunctionCallingLLM:
         """The LLM to begin with."""
-        return chosen_for_chat(self.model, self.host, self.token)
+        return choose_chat_llm(self.model, self.host, self.token)
 
     def other_model(self, name: str) -> FunctionCallingLLM:
         """The LLM of that name. The host and the token were given for one provider, and no other gets them."""
-        same = provider_of(name)[0] == (provider_of(self.model)[0] if self.model else "ollama")
-        return chosen_for_chat(name, self.host if same else None, self.token if same else None)
+        same = split_provider(name)[0] == (split_provider(self.model)[0] if self.model else "ollama")
+        return choose_chat_llm(name, self.host if same else None, self.token if same else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from ...chat.events import LoadModel
 from ...chat.machine import AsyncChatMachine
 from ...errors import ToolcastError
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import chosen_for_chat
+from ...llms.model_registry import choose_chat_llm
 from ...llms.provider_llms import LlamaCpp
 from ...toolbox.fetch import fetch_tool
 from ...toolbox.files import file_tools
@@ -64,7 +64,7 @@ class WebOptions:
         """What the chat's engine is made of."""
         root = str(Path.cwd())
         return Kit(
-            chosen_for_chat(self.model),
+            choose_chat_llm(self.model),
             wanted=MODES[self.mode] if self.mode else None,
             builtin=(*file_tools(root), command_tool(root), fetch_tool()),
             own=tools_of(self.tools) if self.tools else (),
@@ -152,7 +152,7 @@ async def serve(options: WebOptions, said: Callable[[str], object]) -> int:
             if options.opens_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-        async with AsyncChatMachine(engine, llms=chosen_for_chat) as machine:
+        async with AsyncChatMachine(engine, llms=choose_chat_llm) as machine:
             app = make_app(machine, token=token, host=options.host, models=(model,))
             server = ChatServer(app, ready)
             machine.dispatch(LoadModel(model))

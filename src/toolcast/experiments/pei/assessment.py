@@ -26,7 +26,7 @@ from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import chosen
+from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
 from ...llms.request_state import start_call
 from ...messages import Message, assistant, user
@@ -55,14 +55,14 @@ def assess(
 ) -> PEIResult:
     """The level that `evaluator` reports of the run whose log is at `run_log`.
 
-    `evaluator` is an LLM, or a name as `toolcast.llms.model_registry.chosen` takes it. `settings` beat the temperature
+    `evaluator` is an LLM, or a name as `llms.model_registry.choose_llm` takes it. `settings` beat the temperature
     of 0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
     cannot be read, `ContextTooLong` where its history does not fit the evaluator, and whatever error ends the call.
     """
     assessment = PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
     if not isinstance(evaluator, str):
         return assessment.rated_by(evaluator)
-    with chosen(evaluator) as llm:
+    with choose_llm(evaluator) as llm:
         return assessment.rated_by(llm, evaluator)
 
 
@@ -82,7 +82,7 @@ async def aassess(
     )
     if not isinstance(evaluator, str):
         return await assessment.arated_by(evaluator)
-    async with chosen(evaluator) as llm:
+    async with choose_llm(evaluator) as llm:
         return await assessment.arated_by(llm, evaluator)
 
 
@@ -107,30 +107,30 @@ class PEIAssessment:
 
     def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """What `evaluator` reports now. `name` is what the result calls it, where that is not its model's name."""
-        return sync_driver.run(self._rated(evaluator, name, evaluator.sync_outside()))
+        return sync_driver.run(self._rated(evaluator, name, evaluator.sync_backend()))
 
     async def arated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """What `evaluator` reports now. See `rated_by`."""
-        return await self._rated(evaluator, name, evaluator.async_outside())
+        return await self._rated(evaluator, name, evaluator.async_backend())
 
-    async def _rated(self, llm: FunctionCallingLLM, name: str | None, outside: IOBackend) -> PEIResult:
+    async def _rated(self, llm: FunctionCallingLLM, name: str | None, backend: IOBackend) -> PEIResult:
         try:
-            said = await self._asked(llm, outside)
+            said = await self._asked(llm, backend)
         except ContextTooLong as error:
             raise self._too_long(error) from error
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return PEIResult(self.run_id, name or llm.metadata.model_name, said.rating, said.response, now)
 
-    async def _asked(self, llm: FunctionCallingLLM, outside: IOBackend) -> _Said:
+    async def _asked(self, llm: FunctionCallingLLM, backend: IOBackend) -> _Said:
         ask = _ask(llm, self.messages, self._settings)
         if self._in_words:
             ask = _without_tool(ask)
         try:
-            return await _answer(llm, ask, outside)
+            return await _answer(llm, ask, backend)
         except BadRequest as error:
             if not (ask.tools and _REFUSES_TOOLS.search(error.message)):
                 raise
-        return await _answer(llm, _without_tool(ask), outside)
+        return await _answer(llm, _without_tool(ask), backend)
 
     def _too_long(self, error: ContextTooLong) -> ContextTooLong:
         tokens = estimated_tokens(self.messages)
@@ -174,11 +174,11 @@ class _Said(NamedTuple):
 
 def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
     """The question: with the tool, unless the model would be held to it in words alone."""
-    extra = llm.merged(settings).extra or {}
+    extra = llm.merge_settings(settings).extra or {}
     if llm.metadata.provider == "ollama":
         extra = _unshortened(messages, extra)
     settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
-    ask = llm.ask(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
+    ask = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
     has_tools = llm.metadata.is_function_calling_model and llm.mode(ask) != "prompted"
     return ask if has_tools else _without_tool(ask)
 
@@ -198,15 +198,15 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
     return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})
 
 
-async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, outside: IOBackend) -> _Said:
+async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, backend: IOBackend) -> _Said:
     """What the evaluator reports; asked once more where it called a tool, and not with a level."""
-    call = start_call(ask.settings, outside)
-    response = await llm.answer(ask, outside, call)
+    call = start_call(ask.settings, backend)
+    response = await llm.answer(ask, backend, call)
     try:
         return _said(response)
     except _NO_LEVEL as error:
         ask = replace(ask, messages=tuple(retry_messages(ask.messages, response, error)))
-    response = await llm.answer(ask, outside, call)
+    response = await llm.answer(ask, backend, call)
     try:
         return _said(response)
     except _NO_LEVEL:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...agents.engine.history import repaired, says_something
-from ...message_dicts import message_from
+from ...message_dicts import message_from_dict
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ..log_events import LogEvent
 from ..log_reading import LogError, read_log
@@ -83,7 +83,7 @@ def _last_requests(events: Iterable[LogEvent]) -> dict[int, _Request]:
 def _cycle(number: int, request: _Request, path: Path) -> _Cycle:
     payload = request.payload
     try:
-        said = [message_from(each) for each in (*payload["prompt_messages"], payload["response_message"])]
+        said = [message_from_dict(each) for each in (*payload["prompt_messages"], payload["response_message"])]
         results = [ToolResultPart("", _text(each["output"]), str(each["tool_name"])) for each in request.results]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"

@@ -36,29 +36,29 @@ _EXACT: Final = Settings(temperature=0, max_tokens=50)
 class GuidedLlamaCpp(LlamaCpp):
     """A small model inside this process, for a conversation with tools."""
 
-    async def prepare(self, conversation: RequestInput, outside: IOBackend) -> ProviderAdapter:
+    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
         """Return the wire, for the tool that this conversation needs, or for none."""
         bare = replace(conversation, tools=(), tool_choice=None)
-        wire = await super().prepare(bare, outside)
+        adapter = await super().prepare(bare, backend)
         if conversation.tool_choice not in (None, "auto"):
             bare = conversation
         elif conversation.tools and (question := _question(conversation.messages)):
-            tool = await self._chosen(question, conversation, wire, outside)
+            tool = await self._chosen(question, conversation, adapter, backend)
             if tool is not None:
                 choice = NamedTool(tool.name)
                 bare = replace(conversation, tools=(tool,), tool_choice=choice, parallel=False)
         if bare.tools:
-            await super().prepare(bare, outside)
-        return _GuidedWire(wire, bare)
+            await super().prepare(bare, backend)
+        return _GuidedWire(adapter, bare)
 
     async def _chosen(
-        self, question: str, conversation: RequestInput, wire: ProviderAdapter, outside: IOBackend
+        self, question: str, conversation: RequestInput, adapter: ProviderAdapter, backend: IOBackend
     ) -> ToolSpec | None:
         """Ask which tool the question needs."""
         tools = {_NONE: None} | {tool.name: tool for tool in conversation.tools}
         asked = RequestInput(conversation.model, tuple(_asking(question, conversation.tools)), stream=False)
         settings = replace(_EXACT, extra={"grammar": grammar(_choice_of(list(tools)))})
-        body = await fetched(wire.request(asked, settings), outside)
+        body = await fetched(adapter.request(asked, settings), backend)
         try:
             return tools[from_json(from_json(body)["choices"][0]["message"]["content"].encode())["tool"]]
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -68,20 +68,20 @@ class GuidedLlamaCpp(LlamaCpp):
 class _GuidedWire:
     """A wire for this one `conversation`, whatever it is given."""
 
-    def __init__(self, wire: ProviderAdapter, conversation: RequestInput) -> None:
-        self.provider: str = wire.provider
-        self._wire = wire
+    def __init__(self, adapter: ProviderAdapter, conversation: RequestInput) -> None:
+        self.provider: str = adapter.provider
+        self._adapter = adapter
         self._conversation = conversation
 
     def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
-        return self._wire.request(self._conversation, settings)
+        return self._adapter.request(self._conversation, settings)
 
     def decoder(self, conversation: RequestInput) -> ResponseDecoder:
-        decoder = self._wire.decoder(self._conversation)
+        decoder = self._adapter.decoder(self._conversation)
         return decoder if self._conversation.tools else EndedByRepetition(decoder)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        return self._wire.error(status, headers, body)
+        return self._adapter.error(status, headers, body)
 
 
 def _question(messages: Sequence[Message]) -> str:
