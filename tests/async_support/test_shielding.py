@@ -210,15 +210,15 @@ def test_asyncio_without_trio(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_each_call_has_its_time_limit(backend: str) -> None:
     async def main() -> None:
-        patience = CallTimeouts(current_loop())
-        assert await patience.unbroken(partial(anyio.sleep, 0), 5.0) is None
-        assert await patience.unbroken(partial(anyio.sleep, 0), None) is None
+        timeouts = CallTimeouts(current_loop())
+        assert await timeouts.run(partial(anyio.sleep, 0), 5.0) is None
+        assert await timeouts.run(partial(anyio.sleep, 0), None) is None
         with pytest.raises(TimeoutError):
-            await patience.unbroken(anyio.sleep_forever, 0.01)
+            await timeouts.run(anyio.sleep_forever, 0.01)
         with anyio.move_on_after(0.01) as scope:
-            await patience.unbroken(anyio.sleep_forever, 5.0)
+            await timeouts.run(anyio.sleep_forever, 5.0)
         assert scope.cancelled_caught
-        patience.end()
+        timeouts.end()
 
     anyio.run(main, backend=backend)
 
@@ -232,19 +232,19 @@ def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
             super()._ring()
 
     async def main() -> None:
-        patience = CallTimeouts(current_loop())
-        patience._alarm = Heard(current_loop())
+        timeouts = CallTimeouts(current_loop())
+        timeouts._alarm = Heard(current_loop())
         nothing = partial(asyncio.sleep, 0)
-        await patience.unbroken(nothing, 0.01)
+        await timeouts.run(nothing, 0.01)
         with pytest.raises(TimeoutError):
-            await patience.unbroken(anyio.sleep_forever, 0.03)
+            await timeouts.run(anyio.sleep_forever, 0.03)
         for _ in range(2):  # once too early
             await rung.acquire()
         assert rung.locked()
-        await patience.unbroken(nothing, 0.01)
-        await patience.unbroken(rung.acquire, None)  # it rings, and nobody waits within a limit
+        await timeouts.run(nothing, 0.01)
+        await timeouts.run(rung.acquire, None)  # it rings, and nobody waits within a limit
         with pytest.raises(TimeoutError):
-            await patience.unbroken(anyio.sleep_forever, 0.01)
+            await timeouts.run(anyio.sleep_forever, 0.01)
 
     asyncio.run(main())
 
@@ -253,14 +253,14 @@ def test_a_cancellation_is_no_time_limit() -> None:
     """Both come in the same moment."""
 
     async def main() -> None:
-        patience = CallTimeouts(asyncio.get_running_loop())
-        task = asyncio.create_task(patience.unbroken(anyio.sleep_forever, 5.0))
+        timeouts = CallTimeouts(asyncio.get_running_loop())
+        task = asyncio.create_task(timeouts.run(anyio.sleep_forever, 5.0))
         await ticks(2)
-        patience._alarm._until = 0.0
-        patience._alarm._ring()
+        timeouts._alarm._until = 0.0
+        timeouts._alarm._ring()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        patience.end()
+        timeouts.end()
 
     asyncio.run(main())

@@ -114,14 +114,14 @@ class CallTimeouts:
         self._over = False
         self._begun = False
 
-    async def unbroken(self, call: Callable[[], Awaitable[T]], limit: float | None) -> T:
+    async def run(self, call: Callable[[], Awaitable[T]], limit: float | None) -> T:
         """`unbroken`, with one cancellation let through. `TimeoutError` after `limit` seconds.
 
         The first step of the first call is the one in which a generator could be claimed.
         """
         if limit is not None and not isinstance(self._loop, asyncio.AbstractEventLoop):
             with anyio.fail_after(limit):
-                return await self.unbroken(call, None)
+                return await self.run(call, None)
         try:
             if self._begun:
                 step = call().__await__()

@@ -123,11 +123,11 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
         super().__init__(door, kept, request)
         self._door = door
         self._step: Callable[[], Any] = kept.pieces.__anext__
-        self._patience = CallTimeouts(door.loop)
+        self._timeouts = CallTimeouts(door.loop)
 
     async def aclose(self) -> None:
         """Give the connection back. May be called at any time, and again."""
-        self._patience.end()
+        self._timeouts.end()
         await self._door.release(self._kept)
 
     def __del__(self) -> None:
@@ -140,7 +140,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
         kept.reading = True
         try:
             with self._told:
-                raw = await self._patience.unbroken(self._step, limit)
+                raw = await self._timeouts.run(self._step, limit)
         except StopAsyncIteration:
             raw = None
         except LLMError:
