@@ -66,7 +66,7 @@ Album = pydantic.create_model("Album", title=str)
 llm = toolcast.{name}("m", api_key="none")
 toolcast.ToolOrchestratingLLM(Album, "An album about {{topic}}", llm)
 before = sorted(sys.modules)
-llm.wire
+llm.adapter
 print(json.dumps([before, sorted(sys.modules)]))
 """
     before, after = (

@@ -244,12 +244,12 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     def _chat_request(self, method: str, messages: Messages, tools: Tools, options: ChatOptions) -> ChatRequest:
         refuse_unknown(method, options, ("messages", "tools", *ChatOptions.__annotations__))
-        return self.ask(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=True)
+        return self.build_request(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=True)
 
     def _tool_request(self, method: str, messages: Messages, tools: Tools, options: ToolCallOptions) -> ChatRequest:
         refuse_unknown(method, options, ("tools", "messages", *ToolCallOptions.__annotations__))
         parallel = options.get("allow_parallel_tool_calls", False)
-        return self.ask(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel)
+        return self.build_request(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel)
 
     # What follows is what the layers above stand on.
 
