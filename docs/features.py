@@ -239,7 +239,7 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
 
 def _sends(llm: ServiceLLM, messages: tuple[Message, ...]) -> bool:
     try:
-        body = llm.wire.request(RequestInput("m", messages), Settings()).body
+        body = llm.adapter.request(RequestInput("m", messages), Settings()).body
     except BadRequest:
         return False
     return _BYTES in body or b64encode(_BYTES) in body

@@ -249,7 +249,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def _tool_request(self, method: str, messages: Messages, tools: Tools, options: ToolCallOptions) -> ChatRequest:
         refuse_unknown(method, options, ("tools", "messages", *ToolCallOptions.__annotations__))
         parallel = options.get("allow_parallel_tool_calls", False)
-        return self.build_request(messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel)
+        return self.build_request(
+            messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel
+        )
 
     # What follows is what the layers above stand on.
 
