@@ -14,12 +14,10 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from ..closing import Closing
 from ..json_text import replace_surrogates
-from ..stores.sqlite_files import Layout, SQLiteFile
+from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
 from .config import MemoryLimits
 
 _LAYOUT: Final = Layout(
@@ -53,23 +51,18 @@ _UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """What a list of keys on one line has no place for."""
 
 
-class AgentMemory(Closing):
+class AgentMemory(SQLiteBacked):
     """The memory of many runs, in the SQLite file at `path`. Threads and processes may share it."""
 
+    layout: ClassVar[Layout] = _LAYOUT
+
     def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits | None = None) -> None:
-        if os.fspath(path) == ":memory:":
-            raise ValueError("AgentMemory needs a file, so that a run can be gone on with: give it a path")
+        super().__init__(path)
         self.limits: MemoryLimits = limits or MemoryLimits()
-        self._file = SQLiteFile(path, _LAYOUT)
-        self.path: Path = self._file.path
 
     def of(self, run_id: str) -> RunMemory:
         """What the run `run_id` remembers."""
         return RunMemory(self._file, run_id, self.limits)
-
-    def close(self) -> None:
-        """Close the file. Nothing can be read or written after that."""
-        self._file.close()
 
 
 class RunMemory:

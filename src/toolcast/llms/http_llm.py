@@ -30,7 +30,7 @@ from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.foreign_options import unknown_options
+from ..tools.foreign_options import refuse_unknown
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers
@@ -102,10 +102,8 @@ class ServiceLLM(FunctionCallingLLM):
         self._headers = protect_headers(headers if headers and has_headers else {})
         # What follows may raise, and no frame of a traceback may hold a key.
         del api_key, base_url, headers
-        names = list(unknown)
-        cast("dict[str, Any]", unknown).clear()
-        if names:
-            raise unknown_options(type(self).__name__, names, self._option_names())
+        if unknown:
+            refuse_unknown(type(self).__name__, unknown, self._option_names())
         super().__init__(
             settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
         )

@@ -6,14 +6,11 @@ share it, is said in sqlite_files.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from ..closing import Closing
 from .locks import claim_file
-from .sqlite_files import Layout, SQLiteFile, lock_file
+from .sqlite_files import Layout, SQLiteBacked, lock_file
 from .store import SessionLease, as_text, checked, damaged, file_name, from_text, told
 
 LAYOUT: Final = Layout(
@@ -25,6 +22,7 @@ LAYOUT: Final = Layout(
         "CREATE TABLE records (number INTEGER PRIMARY KEY, session INTEGER NOT NULL, record TEXT NOT NULL)",
         "CREATE INDEX records_of_session ON records (session)",
     ),
+    instead="MemoryStore() is the store in memory",
 )
 _BEGIN = "INSERT OR IGNORE INTO sessions (id) VALUES (?)"
 _APPEND = "INSERT INTO records (session, record) SELECT number, ? FROM sessions WHERE id = ?"
@@ -35,18 +33,14 @@ _DELETE = (
 )
 
 
-class SQLiteStore(Closing):
+class SQLiteStore(SQLiteBacked):
     """A store in the SQLite file at `path`, which is made if it is not there.
 
     What is written outlives the process, killed or not. A power failure may take the last appends with it, and
     damages nothing. The file must be on a disk of this machine: a write-ahead log does not work over a network.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        if os.fspath(path) == ":memory:":
-            raise ValueError("SQLiteStore needs a file; MemoryStore() is the store in memory")
-        self._file = SQLiteFile(path, LAYOUT)
-        self.path: Path = self._file.path
+    layout: ClassVar[Layout] = LAYOUT
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Write `records` at the end of a log: all or none."""
@@ -77,10 +71,6 @@ class SQLiteStore(Closing):
         with self.claim(id), self._file.changing() as connection:
             for statement in _DELETE:
                 connection.execute(statement, (id,))
-
-    def close(self) -> None:
-        """Close the file. The store cannot be used after that."""
-        self._file.close()
 
 
 def _record(text: object, where: str) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import ClassVar, Final
 from weakref import WeakValueDictionary
 
+from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
 from .locks import claim_file
 from .store import told
@@ -40,13 +41,14 @@ _registering = Lock()
 class Layout:
     """What is in a file: whose it is (`owner`, its `application_id`), and the statements that make its `tables`.
 
-    `kind` is the class that stands on it.
+    `kind` is the class that uses it; `instead` is the advice to a caller who passes `:memory:`.
     """
 
     kind: str
     owner: int
     version: int
     tables: tuple[str, ...]
+    instead: str = "give it a path"
 
 
 class SQLiteFile:
@@ -92,6 +94,22 @@ class SQLiteFile:
         self._writing = _lock_for_writing(self._process, self.path)
         with told(self.path, *_FAULTS):
             self._connection = _opened(self.path, self._layout)
+
+
+class SQLiteBacked(Closing):
+    """An object that is stored in the SQLite file at `path`; a subclass defines the `layout` of the file."""
+
+    layout: ClassVar[Layout]
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if os.fspath(path) == ":memory:":
+            raise ValueError(f"path=':memory:': {self.layout.kind} needs a file; {self.layout.instead}")
+        self._file = SQLiteFile(path, self.layout)
+        self.path: Path = self._file.path
+
+    def close(self) -> None:
+        """Close the file. Nothing can be read or written after that."""
+        self._file.close()
 
 
 def _lock_for_writing(process: int, path: Path) -> Lock:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Final, cast
@@ -47,17 +47,12 @@ _OPTIONS: Final = {
 }
 
 
-def refuse_unknown(owner: str, options: Mapping[str, object], known: Collection[str]) -> None:
-    """Raise `TypeError` where `options`, the keywords of a call, holds a name that is not in `known`."""
+def refuse_unknown(owner: str, options: Mapping[str, object], known: Sequence[str]) -> None:
+    """Raise `TypeError` for keywords that `owner` does not take, with what to write instead of each."""
     unknown = [name for name in options if name not in known]
     if unknown:
         cast("dict[str, object]", options).clear()  # no frame of the traceback may hold a key
-        raise unknown_options(owner, unknown, list(known))
-
-
-def unknown_options(owner: str, names: Iterable[str], known: Sequence[str]) -> TypeError:
-    """Return the error of keywords that `owner` does not take, with what to write instead of each."""
-    return TypeError("; ".join(f"{owner}() takes no {name!r}{_instead(name, known)}" for name in names))
+        raise TypeError("; ".join(f"{owner}() takes no {name!r}{_instead(name, known)}" for name in unknown))
 
 
 def _instead(name: str, known: Sequence[str]) -> str:

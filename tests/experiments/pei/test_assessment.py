@@ -91,6 +91,11 @@ def test_the_time_is_now_in_utc(log: Path) -> None:
     assert before <= datetime.fromisoformat(found.timestamp) <= datetime.now(UTC)
 
 
+def test_an_option_that_there_is_not_is_refused(rate: Any, log: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'words'"):
+        rate(log, ScriptedLLM("6"), words=True)
+
+
 def test_another_scale_and_other_settings(log: Path) -> None:
     scale = PEIScale("Choose, 1 to 10.", PEI_SCALE.level_names)
     llm = ScriptedLLM("Rating: 4")

@@ -15,11 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, Field
+from typing_extensions import Unpack
 
 from ...agents.engine.history import estimated_tokens
 from ...async_support import sync_driver
@@ -45,13 +47,18 @@ _SMALLEST_WINDOW: Final = 4_096  # what Ollama gives a model where nothing else 
 _ANSWER: Final = 1_024
 
 
+class AssessmentOptions(TypedDict, total=False):
+    """Options of `PEIAssessment`."""
+
+    scale: PEIScale
+    settings: Settings | None
+    in_words: bool
+
+
 def assess(
     run_log: str | PathLike[str],
     evaluator: FunctionCallingLLM | str,
-    *,
-    scale: PEIScale = PEI_SCALE,
-    settings: Settings | None = None,
-    in_words: bool = False,
+    **options: Unpack[AssessmentOptions],
 ) -> PEIResult:
     """The level that `evaluator` reports of the run whose log is at `run_log`.
 
@@ -59,7 +66,7 @@ def assess(
     of 0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
     cannot be read, `ContextTooLong` where its history does not fit the evaluator, and whatever error ends the call.
     """
-    assessment = PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
+    assessment = PEIAssessment(run_log, **options)
     if not isinstance(evaluator, str):
         return assessment.rated_by(evaluator)
     with choose_llm(evaluator) as llm:
@@ -69,17 +76,12 @@ def assess(
 async def aassess(
     run_log: str | PathLike[str],
     evaluator: FunctionCallingLLM | str,
-    *,
-    scale: PEIScale = PEI_SCALE,
-    settings: Settings | None = None,
-    in_words: bool = False,
+    **options: Unpack[AssessmentOptions],
 ) -> PEIResult:
     """The level that `evaluator` reports of the run whose log is at `run_log`. See `assess`."""
     from anyio import to_thread
 
-    assessment = await to_thread.run_sync(
-        lambda: PEIAssessment(run_log, scale=scale, settings=settings, in_words=in_words)
-    )
+    assessment = await to_thread.run_sync(partial(PEIAssessment, run_log, **options))
     if not isinstance(evaluator, str):
         return await assessment.arated_by(evaluator)
     async with choose_llm(evaluator) as llm:
