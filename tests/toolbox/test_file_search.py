@@ -64,7 +64,7 @@ def names(folder: str | Path) -> list[str]:
 def test_everything_is_listed_in_order(folder: Path) -> None:
     assert listed(folder) == [
         *(".env", ".git/", ".ssh/", "README.md", "empty/", "node_modules/", "photo.png", "src/app.py"),
-        *("src/deep/far.ts", "[not looked into: .git, .ssh, node_modules]"),
+        *("src/deep/far.ts", "[not searched: .git, .ssh, node_modules]"),
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_folder_that_goes_away_meanwhile_is_skipped(folder: Path, monkeypatch:
 def test_lines_are_found(folder: Path) -> None:
     assert found(folder, r"\bone\b") == [
         *("README.md:1: about one", "src/app.py:3: def one():", "src/deep/far.ts:1: const one = 1"),
-        "[not looked into: .git, .ssh, node_modules]",
+        "[not searched: .git, .ssh, node_modules]",
         "[skipped, as protected: 1]",
         "[skipped, as no text, too large or not readable: 1]",
     ]
@@ -292,7 +292,7 @@ def test_a_pattern_that_is_too_long() -> None:
 
 @pytest.mark.parametrize("glob", ["[z-a]", "\ud800"])
 def test_a_glob_that_is_none(glob: str) -> None:
-    with pytest.raises(TryAgain, match=r"the glob '.*' cannot be read; it is made of \*, \?"):
+    with pytest.raises(TryAgain, match=r"the glob '.*' is invalid; use \*, \?"):
         glob_fits(glob)
 
 

@@ -173,9 +173,9 @@ def test_a_text_that_does_not_occur_is_told_with_what_is_close(tools: Tools) -> 
         "\n2\t    return 1\n5\t    return 2"
     )
     told = tools.refuses("edit_file", path="a.txt", old="\nclass Completely:\n", new="x")
-    assert told == "the old text does not occur in a.txt; read it to see what it holds"
+    assert told == "the old text does not occur in a.txt; read the file first"
     told = tools.refuses("edit_file", path="a.txt", old="\n\n\n", new="x")
-    assert told.endswith("; read it to see what it holds")
+    assert told.endswith("; read the file first")
 
 
 def test_edits_that_mean_nothing(tools: Tools) -> None:

@@ -136,7 +136,7 @@ def test_the_url_at_an_address() -> None:
         ("http://%31%32%37.0.0.1.x/", "no name of a host"),
         (f"http://{'a' * 64}.com/", "no name of a host"),
         (f"http://{'a.' * 150}com/", "no name of a host"),
-        ("http://faß.de/", "two ways"),
+        ("http://faß.de/", "ambiguous"),
         ("http://1.2.3.4.5/", "no IPv4 address"),
         ("http://256.1.1.1/", "no IPv4 address"),
         ("http://1.1.65536/", "no IPv4 address"),

@@ -74,7 +74,7 @@ def test_nobody_is_there(answers: list[str | None]) -> None:
     question = Question("Which?")
     for text in answers:
         question.answer(text)
-    with pytest.raises(TryAgain, match="nobody is there"):
+    with pytest.raises(TryAgain, match="no user is available"):
         question.read()
 
 
@@ -112,9 +112,9 @@ def nobody(question: Question) -> None:
 @pytest.mark.parametrize("ask", [at_the_end, later_at_the_end, nobody, None])
 async def test_where_nobody_is_there(ask: Any, anyio_backend: str) -> None:
     tool = question_tool(ask)
-    with pytest.raises(TryAgain, match="nobody is there"):
+    with pytest.raises(TryAgain, match="no user is available"):
         tool.call(ASKED)
-    with pytest.raises(TryAgain, match="nobody is there"):
+    with pytest.raises(TryAgain, match="no user is available"):
         await tool.acall(ASKED)
 
 
@@ -123,7 +123,7 @@ def test_the_model_reads_that_nobody_is_there() -> None:
     session.send("Paint it.")
     (result,) = (event for event in session.events() if isinstance(event, ToolResult))
     assert result.is_error
-    assert result.content.startswith("nobody is there to answer: go on without")
+    assert result.content.startswith("no user is available to answer: go on without")
 
 
 # Answered by who follows the turn.

@@ -126,7 +126,7 @@ def test_links_do_not_lead_to_what_is_protected(root: SandboxRoot, path: str) ->
         Path(root.path, folder).mkdir()
     link(root, "way", ".ssh")
     link(root, "deep/way", "../.env")
-    with pytest.raises(TryAgain, match=f"'{path}' leads to what is protected"):
+    with pytest.raises(TryAgain, match=f"'{path}' leads to a protected name"):
         read(root, path)
 
 
@@ -172,7 +172,7 @@ def test_a_root_that_is_gone(tmp_path: Path, from_folders: bool) -> None:
 
 @pytest.mark.parametrize("path", ["nothing", "nothing/below", "src/nothing", "src/nothing/.."])
 def test_what_is_not_there(root: SandboxRoot, path: str) -> None:
-    with pytest.raises(TryAgain, match=r"there is no (src/)?nothing; list_files tells what there is"):
+    with pytest.raises(TryAgain, match=r"there is no (src/)?nothing; list_files shows the files"):
         read(root, path)
 
 
@@ -348,7 +348,7 @@ def test_what_was_opened_by_its_path_is_looked_at_again(root: SandboxRoot, tmp_p
     opened = (src / "a.txt").stat()
     (src / "a.txt").rename(src / "b.txt")
     (src / "a.txt").write_bytes(INSIDE)
-    with pytest.raises(OSError, match="exchanged"):
+    with pytest.raises(OSError, match="replaced"):
         folder._look_again(f"{root.path}/src/a.txt", opened)
     with pytest.raises(OSError, match="leads out"):
         folder._look_again(str(tmp_path / "secret.txt"))
@@ -360,7 +360,7 @@ def test_a_file_exchanged_for_a_pipe_does_not_hang(root: SandboxRoot, monkeypatc
         os.mkfifo(f"{root.path}/src/a.txt")
 
     between(monkeypatch, "a.txt", exchange)
-    with pytest.raises(TryAgain, match="exchanged while it was opened"):
+    with pytest.raises(TryAgain, match="replaced while it was opened"):
         read(root, "src/a.txt")
 
 

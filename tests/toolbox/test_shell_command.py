@@ -96,7 +96,7 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
         assert ready.wait(PATIENCE)
         return "late"
 
-    monkeypatch.setattr(shell_command._Command, "news", news)
+    monkeypatch.setattr(shell_command._Command, "wait", news)
     return lambda _: ready.set()
 
 
@@ -257,13 +257,13 @@ def test_who_leaves_the_group_is_not_waited_for(tmp_path: Path, held: Held, litt
 
 def test_ctrl_c_ends_it(tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     told = late_when_ready(monkeypatch)
-    wait = shell_command._Command.news
+    wait = shell_command._Command.wait
 
     def news(running: Any, seconds: Any) -> str:
         wait(running, seconds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shell_command._Command, "news", news)
+    monkeypatch.setattr(shell_command._Command, "wait", news)
     with pytest.raises(KeyboardInterrupt):
         run(command_tool(tmp_path), WAITS, told)
     held.wait()

@@ -84,7 +84,7 @@ def test_what_somebody_else_writes_meanwhile_is_not_lost(tools: Folders, monkeyp
     file.write_text("one\ntwo\n")
     between(monkeypatch, lambda: file.write_text("one\ntwo\nthree\n"))
     said = tools.refuses("edit_file", path="a.txt", old="one", new="1")
-    assert said == "'a.txt' cannot be used: somebody else changed it meanwhile; read it again"
+    assert said == "'a.txt' cannot be used: it was changed by another process; read it again"
     assert file.read_text() == "one\ntwo\nthree\n"
     assert [entry.name for entry in tools.folder.iterdir()] == ["a.txt"]
 
@@ -102,13 +102,13 @@ def test_of_two_edits_at_once_the_second_sees_the_first(tools: Folders, monkeypa
         assert ready.wait(PATIENCE)
         file.write_text("one\ntwo\nthree\n")
     second.join(PATIENCE)
-    assert "somebody else changed it meanwhile" in said[0]
+    assert "it was changed by another process" in said[0]
     assert file.read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_file_that_somebody_else_creates_meanwhile_stays(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     between(monkeypatch, lambda: (tools.folder / "new.txt").write_text("theirs"))
-    assert "somebody else changed it meanwhile" in tools.refuses("write_file", path="new.txt", content="mine")
+    assert "it was changed by another process" in tools.refuses("write_file", path="new.txt", content="mine")
     assert (tools.folder / "new.txt").read_text() == "theirs"
 
 
@@ -148,7 +148,7 @@ def test_who_looked_in_the_wrong_place_is_told_where_to_look(tools: Folders) -> 
     tools("write_file", path="src/app.py", content="")
     assert tools("list_files", pattern="*.py") == "no files fit '*.py'; ** goes into the folders below"
     assert tools("list_files", pattern="**/*.rs") == "no files fit '**/*.rs'"
-    assert tools.refuses("read_file", path="src") == "src is a folder, and no file; list_files tells what is in it"
+    assert tools.refuses("read_file", path="src") == "src is a folder, and no file; list_files shows its contents"
 
 
 # Edits of files that editors and models treat differently.
@@ -218,7 +218,7 @@ def test_patterns_that_count_too_far(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(?ix)(a{0,100}) {0,100}", r"\\(?x)(a{0,100}) {0,100}", "(?x:a)"])
 def test_blanks_in_a_pattern_mean_themselves(pattern: str) -> None:
-    with pytest.raises(TryAgain, match="the flag x is not read"):
+    with pytest.raises(TryAgain, match="the flag x is not supported"):
         pattern_fits(pattern)
 
 

@@ -1,11 +1,11 @@
-"""`fetch_tool`: a page of the public internet as text, and nothing that only this machine can reach.
+"""The tool `fetch_url`: a page of the public internet as text, protected against server-side request forgery (SSRF).
 
-A model is told by pages what to fetch next, so it is not trusted with an address. A name is looked up once, all that
-it leads to must be public (`public_addresses`), and the connection goes to what was looked at: asked again, a name
-may lead elsewhere. TLS and the `Host` header still have the name. Each redirect goes through the same. Nothing is
-sent but the URL: no cookies, no passwords, nothing through a proxy of the environment, and each connection is used
-once. What is read is limited in size, unpacked, and in time. One sync function serves both faces: its line is cut
-where the call is cancelled.
+Pages influence which URL a model fetches next, so its URLs are not trusted. A host name is resolved once, all of its
+addresses must be public (`public_addresses`), and the connection goes to one of these addresses: resolved again, a name
+may lead elsewhere (DNS rebinding). TLS and the `Host` header still use the name. Each redirect is checked in the same
+way. Nothing but the URL is sent: no cookies, no passwords, nothing through a proxy of the environment, and each
+connection is used once. The decoded body is limited in size and in time. One sync function serves sync and async
+callers; its connection is shut down when the call is cancelled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMIT: Final = 1_000_000
 TIMEOUT: Final = 30.0
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""The addresses of a host, for a port. Raises `OSError` where there are none."""
+"""A function that returns the addresses of a host, for a port. Raises `OSError` if there are none."""
 Allowed = Callable[[IPAddress], bool]
 
 _LATE: Final = "it took too long"
@@ -56,11 +56,19 @@ def fetch_tool(
     timeout: float = TIMEOUT,
     max_redirects: int = 5,
 ) -> CallableTool:
-    """The tool `fetch_url{url}`: the text of a web page or file.
+    """Return the tool `fetch_url`, which returns the text of a web page or a file.
 
-    Of a body at most `limit` bytes are read, unpacked; `timeout` is in seconds, for all of it. `allowed` says of an
-    address whether it may be asked, instead of the rule that only public ones may: whoever gives it opens a door to
-    what this machine can reach. `resolve` looks up names, `network` replaces httpx.
+    Args:
+        network: The network of the requests; httpx by default.
+        resolve: A function that resolves host names; that of the system by default.
+        allowed: A function of an address that returns whether it may be used, instead of the rule that only public
+            addresses may. It can open the network of this machine to the model.
+        limit: The maximum size of a decoded body in bytes.
+        timeout: The limit of one call in seconds, redirects included.
+        max_redirects: The maximum number of redirects.
+
+    Raises:
+        ValueError: If `limit` is below 1, or `max_redirects` below 0.
     """
     if limit < 1 or max_redirects < 0:
         raise ValueError("fetch_tool: limit is at least 1 byte, and max_redirects not below 0")
@@ -71,7 +79,7 @@ def fetch_tool(
 
 @dataclass(frozen=True, slots=True)
 class _Fetcher:
-    """What all fetches have in common."""
+    """The options of all fetches."""
 
     network: Network
     resolve: Resolve
@@ -84,54 +92,54 @@ class _Fetcher:
         """Fetch a web page or a text file from the internet, and get its text.
 
         Args:
-            url: The address, beginning with http:// or https://.
+            url: The URL, beginning with http:// or https://.
         """
-        line = CancelHandle()
+        handle = CancelHandle()
         with ExitStack() as leaving:
-            leaving.enter_context(line)
-            leaving.callback(context.cancellation.then(line.break_off))
-            # A server may send its headers for ever, one byte after the other, each of them in time.
-            late = Timer(min(self.timeout, TIMEOUT_MAX), line.break_off)
+            leaving.enter_context(handle)
+            leaving.callback(context.cancellation.then(handle.break_off))
+            # A server may send its headers byte by byte for ever, each byte within the timeout of a read.
+            late = Timer(min(self.timeout, TIMEOUT_MAX), handle.break_off)
             late.daemon = True
             late.start()
             leaving.callback(late.cancel)
             try:
                 found = _Fetch(self, context, monotonic() + self.timeout).followed(url)
-                if line.broken:  # where a body was cut off may look like its end
+                if handle.broken:  # a body that was cut off may look complete
                     raise TimeoutError
                 return found
             except (LLMError, TimeoutError) as error:
                 context.check()
-                why = _LATE if line.broken else _reason(error)
-                raise TryAgain(f"{url[:200]} could not be fetched: {why}") from error
+                reason = _LATE if handle.broken else _reason(error)
+                raise TryAgain(f"{url[:200]} could not be fetched: {reason}") from error
             except ValueError as error:
                 raise TryAgain(f"{url[:200]} was not fetched: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """One fetch, which has time until `until`."""
+    """One fetch, which ends at `until` at the latest."""
 
     fetcher: _Fetcher
     context: ToolContext
     until: float
 
     def followed(self, url: str) -> ToolOutput:
-        """What is at the end of all redirects."""
+        """Follow all redirects, and return the text at their end."""
         there = target(url)
         for _ in range(self.fetcher.max_redirects + 1):
-            reply = self._opened(there)
+            response = self._opened(there)
             try:
-                onward = reply.headers.get("location") if reply.status in _REDIRECTS else None
+                onward = response.headers.get("location") if response.status in _REDIRECTS else None
                 if not onward:
-                    return self._told(there, reply)
+                    return self._output(there, response)
             finally:
-                reply.close()
+                response.close()
             there = target(urljoin(there.url, onward.strip().replace(" ", "%20")))
-        raise ValueError(f"it leads on and on, more than {self.fetcher.max_redirects} times")
+        raise ValueError(f"it redirects more than {self.fetcher.max_redirects} times")
 
     def _opened(self, there: Target) -> Response:
-        """The answer of the first address that can be reached."""
+        """Return the response of the first address that accepts a connection."""
         failure: LLMError | None = None
         for address in self._addresses(there)[:_TRIED]:
             request = HTTPRequest("GET", there.at(address), {**_HEADERS, "host": there.authority}, b"", (), there.host)
@@ -143,54 +151,54 @@ class _Fetch:
         raise failure
 
     def _addresses(self, there: Target) -> list[IPAddress]:
-        """What the host leads to, looked up once. Raises `ValueError` where any of it may not be asked."""
+        """Return the addresses of the host, resolved once. Raises `ValueError` if any of them may not be used."""
         found = [there.address] if there.address is not None else self._resolved(there)
         allowed = self.fetcher.allowed
         name = there.host if there.address is None else "it"
         for address in found:
             if allowed is not None and not allowed(address):
-                raise ValueError(f"{name} leads to {address}, which may not be asked")
-            if allowed is None and (why := refusal(address)) is not None:
-                raise ValueError(f"{name} leads to {why}; only public addresses are fetched")
+                raise ValueError(f"{name} leads to {address}, which is not allowed")
+            if allowed is None and (problem := refusal(address)) is not None:
+                raise ValueError(f"{name} leads to {problem}; only public addresses are fetched")
         return found
 
     def _resolved(self, there: Target) -> list[IPAddress]:
         try:
             found = [ip_address(address) for address in self.fetcher.resolve(there.host, there.port)]
         except OSError as error:
-            raise ValueError(f"no address is known of {there.host}: {error.strerror or error}") from error
+            raise ValueError(f"{there.host} has no address: {error.strerror or error}") from error
         if not found:
-            raise ValueError(f"no address is known of {there.host}")
+            raise ValueError(f"{there.host} has no address")
         return list(dict.fromkeys(found))
 
-    def _told(self, there: Target, reply: Response) -> ToolOutput:
-        """What the model reads of an answer."""
-        kind, charset = _content_type(reply.headers.get("content-type", ""))
+    def _output(self, there: Target, response: Response) -> ToolOutput:
+        """Return the output of the tool for a response."""
+        kind, charset = _content_type(response.headers.get("content-type", ""))
         if not _TEXTS.fullmatch(kind):
             raise ValueError(f"it is {kind}, and only text, HTML and JSON are read")
-        body, cut = self._body(reply)
+        body, cut = self._body(response)
         kind = kind or ("text/html" if _LOOKS_LIKE_HTML.match(body) else "text/plain")
         text = _decoded(body, kind, charset)
         if "\0" in text[:1000]:
-            raise ValueError(f"it is no text, although it says so ({kind}); only text, HTML and JSON are read")
-        lines = [f"{there.url} ({reply.status}, {kind})"]
+            raise ValueError(f"it is no text, although its type is {kind}; only text, HTML and JSON are read")
+        lines = [f"{there.url} ({response.status}, {kind})"]
         if kind in _HTML:
             page = page_text(text, there.url, self.fetcher.limit)
             lines += [f"Title: {page.title}"] if page.title else []
             text, cut = page.text or "(there is no text in it; perhaps a script writes it)", cut or page.cut
         lines += ["", text or "(it is empty)"]
         lines += [f"[the rest was left out: {self.fetcher.limit:,} bytes were read]"] if cut else []
-        return ToolOutput("\n".join(lines), "fetch_url", is_error=reply.status >= 400)
+        return ToolOutput("\n".join(lines), "fetch_url", is_error=response.status >= 400)
 
-    def _body(self, reply: Response) -> tuple[bytes, bool]:
-        """As much of the body as may be read, and whether there was more."""
+    def _body(self, response: Response) -> tuple[bytes, bool]:
+        """Return the body up to the limit, and whether there was more."""
         body, limit = bytearray(), self.fetcher.limit
-        while len(body) <= limit and (piece := reply.read(self._left())):
-            body += piece
+        while len(body) <= limit and (chunk := response.read(self._left())):
+            body += chunk
         return bytes(body[:limit]), len(body) > limit
 
     def _left(self) -> float:
-        """The seconds that are left. Raises what is right where none are."""
+        """Return the seconds left. Raises `TimeoutError` if there are none, `TurnCancelled` after a cancellation."""
         self.context.check()
         if (left := self.until - monotonic()) <= 0:
             raise TimeoutError
@@ -202,7 +210,7 @@ def _looked_up(host: str, port: int) -> list[str]:
 
 
 def _reason(error: LLMError | TimeoutError) -> str:
-    """What went wrong, without the advice that is for whoever set up a service."""
+    """Return the reason of an error, without its advice on the settings of an LLM."""
     if isinstance(error, (TimeoutError, Timeout)):
         return _LATE
     return error.message.partition(". ")[0]
@@ -214,24 +222,24 @@ _TEXTS: Final = re.compile(
     r"|application/(?:json|(?:x-)?ndjson|jsonl|xml|(?:x-)?javascript|ecmascript|(?:x-)?yaml|toml|sql|x-sh)"
 )
 _LOOKS_LIKE_HTML: Final = re.compile(rb"\s*<(?:!doctype html|html)", re.IGNORECASE)
-_SAYS_CHARSET: Final = re.compile(rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE)
+_META_CHARSET: Final = re.compile(rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE)
 _MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-# Python's own encodings of pieces of text, in which no page is written; some take time with the square of its length.
+# Encodings of Python that no page uses; some of them take time quadratic in the length of the text.
 _NO_CHARSETS: Final = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
 
 
 def _content_type(header: str) -> tuple[str, str]:
-    """The type, and the charset, in lower case; each may be missing."""
+    """Return the media type and the charset, in lower case; each may be empty."""
     kind, _, rest = header.lower().partition(";")
     charset = re.search(r"charset\s*=\s*[\"']?([^\s\"';]+)", rest)
     return kind.strip(), charset[1] if charset else ""
 
 
 def _decoded(body: bytes, kind: str, charset: str) -> str:
-    """The text of a body: as its first bytes say, or its header, or the page itself; UTF-8 where that is nothing."""
+    """Decode a body by its byte order mark, its header, or its meta element; by default as UTF-8."""
     marked = next((name for mark, name in _MARKS if body.startswith(mark)), "")
-    said = _SAYS_CHARSET.search(body[:2048]) if kind in _HTML else None
-    name = marked or charset or (said[1].decode("ascii") if said else "utf-8")
+    declared = _META_CHARSET.search(body[:2048]) if kind in _HTML else None
+    name = marked or charset or (declared[1].decode("ascii") if declared else "utf-8")
     try:
         return body.decode(name if name.replace("-", "_") not in _NO_CHARSETS else "utf-8", "replace")
     except (LookupError, UnicodeError):

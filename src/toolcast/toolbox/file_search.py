@@ -1,16 +1,16 @@
 """Tools that list files and search in them, below a folder.
 
-Strategy: one walk, depth first and in the order of names, that asks for as much as is still to be shown. It follows no
-links, and goes into no folder that holds what tools made (`IGNORED`): whoever wants to see that gives it as the path.
-What was left out is said at the end.
+Strategy: one walk, depth first and sorted by name, that ends when enough is found. It does not follow links or enter
+folders of generated files (`IGNORED`) unless one is given as the path. The output ends with a note on what was left
+out.
 
-A pattern is a model's, and may be anything. It is matched by the engine of pydantic-core, the one of ripgrep, whose
-time grows with the length of the text and never beyond: Python's own would not come back from `(a+)+$`, and nothing
-could end it. It has no look-around and no backreferences. It grows with the pattern as well, and `(.{0,100}){0,100}`
-takes 10,000 steps at each character: so counts have an end (`_steps`). Globs are matched by it, too. Files without end
-are no danger: the time is looked at after every file and every line, and so is the cancellation.
+A pattern is written by a model, and may be anything. It is matched by the regex engine of pydantic-core, that of
+ripgrep, whose time is linear in the text: Python's `re` would never return from `(a+)+$`. It has no look-around and no
+backreferences. Its time also grows with the pattern, and `(.{0,100}){0,100}` takes 10,000 steps per character, so
+repetition counts are limited (`_steps`). Globs are translated to such patterns. Time limit and cancellation are checked
+after every file and every line.
 
-Files and folders with protected names (safe_paths.py) are listed, but not looked into.
+Files and folders with protected names (protected_paths.py) are listed, but not opened.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ IGNORED: Final = frozenset(
         *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".terraform", ".next", ".cache"),
     )
 )
-"""Folders that list_files and search_files do not go into by themselves."""
+"""Folders that list_files and search_files do not enter, unless one is given as the path."""
 
 MOST_FILES: Final = 500
-"""Paths that one call lists."""
+"""The maximum number of paths that one call lists."""
 
 MOST_HITS: Final = 200
-"""Lines that one search finds."""
+"""The maximum number of lines that one search returns."""
 
 _SECONDS = 20.0  # for one search or listing
 _LONGEST_LINE = 2_000  # of which is looked at: what reading shows of it
@@ -53,7 +53,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 _count = re.compile(r"\\[xuU]\{\w+\}|(?P<before>.?)\{(?:\d*,)?(?P<most>\d+),?\}", re.DOTALL)
 _ignores_blanks = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
 _glob_parts = re.compile(
-    r"\*\*/|\*\*|\*|\?|\{(?P<choices>[^{}]*)\}|\[(?P<without>[!^])?(?P<signs>[^\]]+)\]|.", re.DOTALL
+    r"\*\*/|\*\*|\*|\?|\{(?P<choices>[^{}]*)\}|\[(?P<without>[!^])?(?P<chars>[^\]]+)\]|.", re.DOTALL
 )
 
 Folder = Annotated[str, Field(description="the folder to begin at, relative to the working folder")]
@@ -61,7 +61,7 @@ Fits = Callable[[str], bool]
 
 
 class Entry(NamedTuple):
-    """What the walk met: the `path` from the root, the one `below` where it began, its `name` and `mode`."""
+    """An entry of a folder: its `path` from the root, its path `below` the start, its `name` and `mode`."""
 
     path: str
     below: str
@@ -70,26 +70,26 @@ class Entry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder, and no link to one."""
+        """True if it is a folder, not a link to one."""
         return stat.S_ISDIR(self.mode)
 
     @classmethod
     def at(cls, place: SandboxPath) -> Entry:
-        """Where the walk begins. Raises `TryAgain` where nothing is."""
+        """Return the entry at which a walk starts. Raises `TryAgain` if it does not exist."""
         if place.status is None:
             raise place.missing()
         name = place.path.rpartition("/")[2]
         return cls(place.path, "" if place.is_folder else name, name, place.status.st_mode)
 
     def inside(self, name: str, mode: int) -> Entry:
-        """What lies in this folder by that name."""
+        """Return an entry of this folder."""
         path = name if self.path == "." else f"{self.path}/{name}"
         return Entry(path, f"{self.below}/{name}" if self.below else name, name, mode)
 
 
 @dataclass(slots=True)
 class _Report:
-    """What is found, and what is not looked at. `is_over`: there is enough of it, or no time left."""
+    """The results of a walk. `is_over`: the reason why it ended early."""
 
     most: int
     context: ToolContext[Any]
@@ -100,40 +100,40 @@ class _Report:
     is_over: str = ""
 
     def add(self, line: str) -> None:
-        """One more to show."""
+        """Add a result."""
         if len(self.found) == self.most:
             self.is_over = f"there is more than these {self.most}; narrow it down to see the rest"
         else:
             self.found.append(line)
 
-    def skip(self, why: str) -> None:
-        """One more file or folder that is not looked into."""
-        self.skipped[why] = self.skipped.get(why, 0) + 1
+    def skip(self, reason: str) -> None:
+        """Count a file or folder that is skipped."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def goes_on(self) -> bool:
-        """Whether to look further. Raises `TurnCancelled` where nobody wants it any more."""
+        """Return whether to continue. Raises `TurnCancelled` after a cancellation."""
         self.context.check()
         if monotonic() > self.until:
             self.is_over = self.is_over or f"stopped after {_SECONDS:g} seconds; narrow it down to see the rest"
         return not self.is_over
 
     def text(self, nothing: str) -> str:
-        """All of it, in words for the model."""
+        """Return the results and notes as text; `nothing` if there are none."""
         notes = [self.is_over] if self.is_over else []
         if self.ignored:
-            notes.append(f"not looked into: {', '.join(sorted(self.ignored))}")
+            notes.append(f"not searched: {', '.join(sorted(self.ignored))}")
         notes += [f"skipped, {why}: {count}" for why, count in self.skipped.items()]
         return "\n".join([*(self.found or [nothing]), *(f"[{note}]" for note in notes)])
 
 
 class FileFinder:
-    """The files below a folder, to be found. Each public method is a tool."""
+    """A search for files below a folder. Each public method is a tool."""
 
     def __init__(self, root: SandboxRoot) -> None:
         self._root = root
 
     def list_files(self, context: ToolContext[Any], path: Folder = ".", pattern: str = "**/*") -> str:
-        """List the files in a folder and below it. Folders that are not gone into end in /, links in @.
+        """List the files in a folder and below it. Folders that are not entered end in /, links in @.
 
         Args:
             pattern: a glob for the paths below the folder: * stays within one folder, ** goes into all
@@ -154,22 +154,22 @@ class FileFinder:
         glob: str = "*",
         ignore_case: bool = False,
     ) -> str:
-        r"""Search the lines of text files for a regular expression. Each line that fits is told as `path:line: text`.
+        r"""Search the lines of text files for a regular expression. Matching lines are returned as `path:line: text`.
 
         Args:
-            pattern: the expression, as ripgrep reads it: no look-around, no backreferences, \{ for a brace
+            pattern: the expression, in the syntax of ripgrep: no look-around, no backreferences, \{ for a brace
             glob: which files: `*.py` wherever they are, `src/**/*.py` below src
-            ignore_case: take a and A for the same
+            ignore_case: match regardless of case
         """
         fits, is_wanted = pattern_fits(pattern, ignore_case), glob_fits(glob if "/" in glob else f"**/{glob}")
         report = _Report(MOST_HITS, context)
         for entry, _ in self._walk(path, report):
             if stat.S_ISREG(entry.mode) and is_wanted(entry.below):
-                self._look_into(entry, fits, report)
+                self._search(entry, fits, report)
         return report.text(f"nothing fits {pattern!r}")
 
     def _walk(self, path: str, report: _Report, depth: int | None = None) -> Iterator[tuple[Entry, bool]]:
-        """What lies below `path`, or the file there, each with whether the walk goes no further there."""
+        """Yield the entries below `path`, or the file itself, each with whether the walk ends there."""
         with self._root.at(path) as place:
             begin = Entry.at(place)
         waiting = self._inside(begin, report) if begin.is_folder else [begin]
@@ -186,19 +186,19 @@ class FileFinder:
                 waiting += inside
 
     def _inside(self, folder: Entry, report: _Report) -> list[Entry]:
-        """What lies in the folder, the first name last."""
+        """Return the entries of a folder, sorted by name in reverse."""
         try:
             with self._root.at(folder.path) as place:
                 names = place.names()
         except TryAgain:
-            if not folder.below:  # it was asked for itself
+            if not folder.below:  # it is the given path
                 raise
             report.skip("as they cannot be read")
             return []
         return [folder.inside(name, mode) for name, mode in reversed(names)]
 
-    def _look_into(self, entry: Entry, fits: Fits, report: _Report) -> None:
-        """Add the lines of a file that fit."""
+    def _search(self, entry: Entry, fits: Fits, report: _Report) -> None:
+        """Add the matching lines of a file."""
         if any(map(is_protected, entry.path.split("/"))):
             return report.skip("as protected")
         try:
@@ -215,7 +215,7 @@ class FileFinder:
 
 
 def pattern_fits(pattern: str, ignore_case: bool = False) -> Fits:
-    """Whether a regular expression fits somewhere in a text. Raises `TryAgain` for what is none."""
+    """Compile a regular expression to a search function. Raises `TryAgain` if it is invalid."""
     if len(pattern) > _LONGEST_PATTERN:
         raise TryAgain(f"the pattern is longer than {_LONGEST_PATTERN} characters")
     if _steps(pattern) > _MOST_STEPS:
@@ -224,17 +224,17 @@ def pattern_fits(pattern: str, ignore_case: bool = False) -> Fits:
     try:
         return SchemaValidator(schema, {"regex_engine": "rust-regex"}).isinstance_python
     except SchemaError as error:
-        why = str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ").removeprefix("SchemaError: ")
+        problem = str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ").removeprefix("SchemaError: ")
         raise TryAgain(
-            f"the pattern {pattern[:200]!r} cannot be read: {why}. It is read as ripgrep does; "
-            "a sign that means itself has \\ before it"
+            f"the pattern {pattern[:200]!r} is invalid: {problem}. It has the syntax of ripgrep; "
+            "escape special characters with \\"
         ) from error
 
 
 def _steps(pattern: str) -> int:
-    """How long the pattern is, at most, with its counts written out: that of a group repeats all that stands in it."""
+    """Return the maximum length of the pattern with its repetition counts expanded."""
     if _ignores_blanks.search(pattern):
-        raise TryAgain("the flag x is not read; write the pattern without blanks and comments")
+        raise TryAgain("the flag x is not supported; write the pattern without blanks and comments")
     times, steps = 1, len(pattern)
     for count in _count.finditer(pattern):
         most = min(int((count["most"] or "0")[:9]), _MOST_STEPS + 1)  # nothing: it is a character by its number
@@ -246,18 +246,18 @@ def _steps(pattern: str) -> int:
 
 
 def glob_fits(glob: str) -> Fits:
-    """Whether a glob fits a path as a whole: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` through folders."""
-    if len(glob) > _LONGEST_PATTERN:  # before it is taken apart
+    """Compile a glob for whole paths: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` across folders."""
+    if len(glob) > _LONGEST_PATTERN:  # before it is translated
         raise TryAgain(f"the glob is longer than {_LONGEST_PATTERN} characters")
     try:
         fits = pattern_fits(rf"(?s)\A(?:{_translated(glob.removeprefix('./'))})\z")
     except TryAgain:
-        raise TryAgain(f"the glob {glob[:200]!r} cannot be read; it is made of *, ?, [a-z], {{a,b}} and **") from None
+        raise TryAgain(f"the glob {glob[:200]!r} is invalid; use *, ?, [a-z], {{a,b}} and **") from None
     return lambda path: fits(path.encode(errors="replace").decode())  # a name may be no Unicode
 
 
 def _translated(glob: str) -> str:
-    """The regular expression of a glob."""
+    """Return the regular expression of a glob."""
     return _glob_parts.sub(_expression_of, glob)
 
 
@@ -267,10 +267,10 @@ def _expression_of(part: re.Match[str]) -> str:
         return _WILDCARDS[text]
     if part["choices"] is not None:
         return f"(?:{'|'.join(map(_translated, part['choices'].split(',')))})"
-    if part["signs"] is not None:
-        return f"[{'^/' if part['without'] else ''}{''.join(map(_itself, part['signs']))}]"
-    return _itself(text)
+    if part["chars"] is not None:
+        return f"[{'^/' if part['without'] else ''}{''.join(map(_escaped, part['chars']))}]"
+    return _escaped(text)
 
 
-def _itself(sign: str) -> str:
-    return sign if sign.isalnum() or sign in "-/" else f"\\x{{{ord(sign):x}}}"
+def _escaped(char: str) -> str:
+    return char if char.isalnum() or char in "-/" else f"\\x{{{ord(char):x}}}"

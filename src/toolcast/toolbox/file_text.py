@@ -1,7 +1,7 @@
-"""What a file holds, as text that a model reads and edits, and back into the same bytes.
+"""The text of a file, and its exact bytes after an edit.
 
-A byte order mark tells the encoding; without one it is UTF-8, and what is no UTF-8 is read as Latin-1, in which every
-byte is a character: so an edit elsewhere in the file changes none of the others. What has a NUL in it is no text.
+The encoding is that of a byte order mark, or UTF-8, or Latin-1 for bytes that are no UTF-8: there every byte is a
+character, so that an edit elsewhere in the file does not change it. A file with a NUL is not text.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class FileText(NamedTuple):
 
     @property
     def newline(self) -> str:
-        """How its lines end, most of them."""
+        """The line ending that most of its lines have."""
         windows = self.text.count("\r\n")
         return "\r\n" if windows * 2 > self.text.count("\n") else "\n"
 
     @property
     def lines(self) -> list[str]:
-        """Its lines, without their ends."""
+        """Its lines, without line endings."""
         return lines_of(self.text)
 
     def data(self, path: str) -> bytes:
-        """The bytes of the file. Raises `TryAgain` where the encoding lacks a character."""
+        """Return the bytes of the file. Raises `TryAgain` if the encoding lacks a character."""
         try:
             return self.mark + self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -47,7 +47,7 @@ class FileText(NamedTuple):
 
 
 def text_in(data: bytes, path: str) -> FileText:
-    """The text that the bytes of a file are. Raises `TryAgain` where they are none."""
+    """Decode the bytes of a file. Raises `TryAgain` if they are not text."""
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     try:
         text = FileText(data[len(mark) :].decode(encoding), encoding, mark)
@@ -59,6 +59,6 @@ def text_in(data: bytes, path: str) -> FileText:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, without their ends."""
+    """Return the lines of a text, without line endings."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]

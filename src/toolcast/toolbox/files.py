@@ -1,12 +1,11 @@
 """Tools that read, write and edit files below a folder; with those of file_search.py they are `file_tools`.
 
-A file is read by its lines, each with its number before it: so a model can speak of a line, find the one that a search
-told, and read on where it stopped. An edit names the text that is to go, exactly and without numbers, because text is
-what models copy faithfully; a text that occurs twice could mean either, so it is refused. A file is written beside the
-old one and then put in its place: nobody ever sees half of it.
+A file is read as numbered lines, so that a model can refer to a line, find the line of a search result, and continue
+where it stopped. An edit contains the text to replace, exactly and without numbers, as models copy text reliably; a
+text that occurs twice is ambiguous, and refused. A file is replaced atomically.
 
-The options of these tools are what `Permissions` go by: reading is `read_only`, writing and editing is neither that
-nor `destructive`, so that `accept_edits` lets it run with `file_tools=FILE_TOOLS`.
+`Permissions` use the options of these tools: reading is `read_only`; writing and editing is neither that nor
+`destructive`, so that the mode `accept_edits` allows it with `file_tools=FILE_TOOLS`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "sear
 """The names of `file_tools`, for `Permissions(file_tools=FILE_TOOLS)`."""
 
 READ_LIMIT: Final = 50_000
-"""Characters of a file that one call reads, about: it ends with the line that passes them."""
+"""The approximate number of characters that one call reads: it ends with the line that exceeds it."""
 
 _LONGEST_LINE = 2_000
 _NOTES = 500  # characters beside what was read
@@ -71,7 +70,7 @@ class Files:
         return "\n".join([*shown, *_notes(text, start_line - 1 + len(shown), len(found))])
 
     def write_file(self, path: Path, content: str) -> str:
-        """Write a text file as a whole. Its folders are made; a file that is there is overwritten.
+        """Write a whole text file. Missing folders are created; an existing file is overwritten.
 
         Args:
             content: all of the new text
@@ -84,7 +83,7 @@ class Files:
         return f"{done} {place.path}, {_counted(len(lines_of(content)), 'line')}"
 
     def edit_file(self, path: Path, old: str, new: str, all: bool = False) -> str:
-        """Put a new text in the place of an old one in a file. The old text must occur exactly once.
+        """Replace a text in a file. The old text must occur exactly once.
 
         Args:
             old: the text to replace, exactly as in the file, with its blanks, and without line numbers
@@ -110,9 +109,14 @@ class Files:
 
 
 def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
-    """The tools for files below `root`: read_file, write_file, edit_file, list_files, search_files.
+    """Return the tools read_file, write_file, edit_file, list_files and search_files.
 
-    Raises `ValueError` where `root` is no folder. Give `Permissions` the same `root`, if it is not the working folder.
+    Args:
+        root: The folder that their paths cannot leave. Pass it to `Permissions(root=...)` as well, if it is not the
+            working directory.
+
+    Raises:
+        ValueError: If `root` is no folder.
     """
     place = SandboxRoot(root)
     files, search = Files(place), FileFinder(place)
@@ -129,21 +133,21 @@ def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
-    """The lines from the `first` on, with their numbers, until there is enough."""
+    """Return the lines from `first` on, with their numbers, up to the limit."""
     shown: list[str] = []
-    room = READ_LIMIT
+    left = READ_LIMIT
     for number, line in enumerate(lines[first - 1 :], first):
-        if room <= 0:
+        if left <= 0:
             break
         surplus = len(line) - _LONGEST_LINE
         rest = f"... [{surplus} characters of this line left out]" if surplus > 0 else ""
         shown.append(f"{number}\t{line[:_LONGEST_LINE]}{rest}")
-        room -= len(shown[-1]) + 1
+        left -= len(shown[-1]) + 1
     return shown
 
 
 def _notes(text: FileText, last: int, count: int) -> list[str]:
-    """What there is to say of a file that was read up to the line `last` of `count`."""
+    """Return the notes on a file that was read up to line `last` of `count`."""
     more = f"[{count} lines in all; read on with start_line={last + 1}]"
     foreign = f"[its encoding is {text.encoding}]" if text.encoding != "utf-8" else ""
     return [note for note in (foreign, more if last < count else "") if note]
@@ -153,11 +157,13 @@ def _encoded(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError:
-        raise TryAgain("the content holds half of a surrogate pair, which no file can; write it without") from None
+        raise TryAgain(
+            "the content contains half of a surrogate pair, which cannot be encoded; write it without"
+        ) from None
 
 
 def _wanted(old: str, new: str) -> re.Pattern[str]:
-    """What finds the old text, however its lines end. Raises `TryAgain` where there is nothing to replace."""
+    """Compile a pattern for the old text, with any line endings. Raises `TryAgain` if nothing would change."""
     if not old:
         raise TryAgain("the old text is empty; give the text to replace, or write the file with write_file")
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
@@ -167,13 +173,13 @@ def _wanted(old: str, new: str) -> re.Pattern[str]:
 
 
 def _as_in(text: FileText, new: str, found: re.Match[str]) -> str:
-    """The new text, its lines ended as those of what was found, or else as most in the file."""
+    """Return the new text with the line endings of the match, or else those of the file."""
     newline = "\r\n" if "\r\n" in found[0] else "\n" if "\n" in found[0] else text.newline
     return new.replace("\r\n", "\n").replace("\n", newline)
 
 
 def _lines(text: FileText, wanted: re.Pattern[str]) -> str:
-    """The lines where it is found, in words: the first of them."""
+    """Return the numbers of the first matching lines, as text."""
     begins = (found.start() for found in wanted.finditer(text.text))
     numbers = dict.fromkeys(text.text.count("\n", 0, begin) + 1 for begin in islice(begins, _MOST_PLACES + 1))
     shown = ", ".join(map(str, [*numbers][:_MOST_PLACES]))
@@ -182,7 +188,7 @@ def _lines(text: FileText, wanted: re.Pattern[str]) -> str:
 
 
 def _near(text: FileText, old: str) -> str:
-    """Where something like the line of `old` stands that is the first to be missing, in words."""
+    """Return the lines most similar to the first missing line of `old`, as text."""
     lines = text.lines
     numbers = {line.strip()[:_COMPARED]: number for number, line in enumerate(lines[:_LOOKED_AT], 1)}
     given = [line for line in (_number.sub("", line).strip()[:_COMPARED] for line in lines_of(old)) if line]
@@ -193,10 +199,10 @@ def _near(text: FileText, old: str) -> str:
         compared.set_seq1(line)
         return compared.quick_ratio()
 
-    likely = nlargest(_LIKELY, filter(None, numbers), likeness)  # to compare each of them well would take minutes
+    likely = nlargest(_LIKELY, filter(None, numbers), likeness)  # an exact comparison of every line would take minutes
     close = get_close_matches(missing, likely, _MOST_NEAR)
     if not close:
-        return "; read it to see what it holds"
+        return "; read the file first"
     near = "".join(f"\n{numbers[each]}\t{lines[numbers[each] - 1][:_LONGEST_LINE]}" for each in close)
     return f"; give it exactly, without line numbers. Close to it are:{near}"
 

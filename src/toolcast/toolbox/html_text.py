@@ -1,9 +1,9 @@
-"""HTML as text that a model can read: headings, paragraphs, lists, tables, links with where they lead. No I/O.
+"""HTML as text that a model can read: headings, paragraphs, lists, tables, links with their URLs. No I/O.
 
-Pages are written by strangers, who must not be able to hold up the program that reads them. The parser of the standard
-library takes a minute for 80 kB of `<a ` in Python 3.11.7, and nothing else runs meanwhile. So here no pattern ever
-goes back to try another way (`*+`): a tag that does not end takes the rest of the page along, as in a browser.
-Scripts, styles and what else nobody sees are left out. No more is written than was asked for.
+Pages are not trusted, and must not block the program. The parser of the standard library takes a minute for 80 kB of
+`<a ` in Python 3.11.7, without releasing the GIL. So no pattern here ever backtracks (`*+`): a tag that does not end
+consumes the rest of the page, as in a browser. Scripts, styles and other invisible elements are left out. The output is
+limited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says. `cut`: there was more than was asked for."""
+    """The title and the text of a page. `cut`: the text was limited."""
 
     title: str
     text: str
@@ -26,9 +26,9 @@ class Page:
 
 
 def page_text(html: str, base: str, limit: int = 1_000_000) -> Page:
-    """The page that `html` is, read at the URL `base`: about `limit` characters of it, at most."""
+    """Convert the HTML of a page at the URL `base` to text of about `limit` characters at most."""
     writer = _Writer(base, limit)
-    for tag, text in _pieces(html):
+    for tag, text in _tokens(html):
         if tag is None:
             writer.text(text)
         else:
@@ -44,7 +44,7 @@ class _Tag(NamedTuple):
     closes: bool = False
 
 
-_PIECE = re.compile(
+_TOKEN = re.compile(
     r"""
     (?P<text> [^<]++)
   | <!--(?:>|->|.*?(?:--!?>|\Z))
@@ -60,10 +60,10 @@ _PIECE = re.compile(
 _RAW = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp", "textarea", "title"))
 
 
-def _pieces(html: str) -> Iterator[tuple[_Tag | None, str]]:
-    """Tags and texts in turn. With the tag of an element that is not HTML inside comes its content."""
+def _tokens(html: str) -> Iterator[tuple[_Tag | None, str]]:
+    """Yield tags and texts in turn. The tag of an element with raw text comes with its content."""
     at = 0
-    while (found := _PIECE.match(html, at)) is not None:
+    while (found := _TOKEN.match(html, at)) is not None:
         at = found.end()
         if found["name"] is None:
             yield None, found["text"] or found["sign"] or ""
@@ -81,7 +81,7 @@ _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(
 
 
 def _attribute(tag: _Tag, wanted: str) -> str:
-    """The value of an attribute, or nothing."""
+    """Return the value of an attribute, or an empty text."""
     for name, *values in _ATTRIBUTE.findall(tag.attributes):
         if name.lower() == wanted:
             return _plain("".join(values)).strip()
@@ -92,11 +92,11 @@ _LONG_NUMBER = re.compile(r"&#[xX]?[0-9a-fA-F]{9,}+;?")
 
 
 def _plain(text: str) -> str:
-    """`text` with what is written as `&amp;` and the like. Python refuses to read a number of thousands of digits."""
+    """Decode character references such as `&amp;`. Python refuses to parse a number of thousands of digits."""
     return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
-_UNSEEN = frozenset(("template", "svg", "math"))
+_INVISIBLE = frozenset(("template", "svg", "math"))
 _PARAGRAPHS = (
     "address", "article", "aside", "blockquote", "body", "details", "dialog", "div", "dl", "fieldset", "figcaption",
     "figure", "footer", "form", "header", "hgroup", "html", "main", "nav", "ol", "p", "pre", "search", "section",
@@ -111,12 +111,12 @@ _BREAKS: Mapping[str, str] = {
     "hr": "\n\n---\n\n",
 }
 _ENDS: Mapping[str, str] = dict.fromkeys((*_PARAGRAPHS, *_HEADINGS), "\n\n")
-_HELD = "\ue000"  # a space that stays where it is
+_NBSP_MARK = "\ue000"  # a space that stays where it is
 _LONGEST_LINK = 500
 
 
 class _Writer:
-    """What was read so far. `left` is how many characters more may be written."""
+    """The text written so far. `left` is the number of characters that may follow."""
 
     def __init__(self, base: str, limit: int) -> None:
         self.left: int = limit
@@ -125,39 +125,39 @@ class _Writer:
         self._written: list[str] = []
         self._link = ""
         self._link_begins = 0
-        self._unseen = ""
+        self._invisible = ""
         self._depth = 0
-        self._kept = 0
+        self._preformatted = 0
 
     def text(self, text: str) -> None:
-        """Write what stands between tags."""
-        if self._unseen:
+        """Write the text between tags."""
+        if self._invisible:
             return
-        text = _plain(text).replace(_HELD, " ")
-        if self._kept:
-            self._write(text.expandtabs(4).replace(" ", _HELD))
+        text = _plain(text).replace(_NBSP_MARK, " ")
+        if self._preformatted:
+            self._write(text.expandtabs(4).replace(" ", _NBSP_MARK))
         else:
             self._write(_SPACES.sub(" ", text))
 
     def tag(self, tag: _Tag, content: str) -> None:
-        """Write what a tag means."""
-        if self._unseen:
-            self._depth += 0 if tag.name != self._unseen else -1 if tag.closes else 1
-            self._unseen = self._unseen if self._depth else ""
-        elif tag.name in _UNSEEN and not tag.closes and not tag.attributes.endswith("/"):
-            self._unseen, self._depth = tag.name, 1
+        """Write the separators of a tag, and update the state."""
+        if self._invisible:
+            self._depth += 0 if tag.name != self._invisible else -1 if tag.closes else 1
+            self._invisible = self._invisible if self._depth else ""
+        elif tag.name in _INVISIBLE and not tag.closes and not tag.attributes.endswith("/"):
+            self._invisible, self._depth = tag.name, 1
         elif tag.closes:
             self._end(tag)
         else:
             self._begin(tag, content)
 
     def page(self) -> Page:
-        """All that was written."""
+        """Return the page."""
         self._end_link()
         text = "".join(self._written)
         for pattern, shown in _TIDY:
             text = pattern.sub(shown, text)
-        return Page(" ".join(self._title.split())[:300], text.replace(_HELD, " ").strip(), self.left < 0)
+        return Page(" ".join(self._title.split())[:300], text.replace(_NBSP_MARK, " ").strip(), self.left < 0)
 
     def _begin(self, tag: _Tag, content: str) -> None:
         self._write(_BREAKS.get(tag.name, ""))
@@ -174,7 +174,7 @@ class _Writer:
             case "td" | "th" if self._written and not self._written[-1].endswith("\n"):
                 self._write(" | ")
             case "pre":
-                self._kept += 1
+                self._preformatted += 1
             case "textarea" | "xmp":
                 self.text(content)
             case _:
@@ -184,7 +184,7 @@ class _Writer:
         if tag.name == "a":
             self._end_link()
         elif tag.name == "pre":
-            self._kept = max(self._kept - 1, 0)
+            self._preformatted = max(self._preformatted - 1, 0)
         self._write(_ENDS.get(tag.name, ""))
 
     def _write(self, text: str) -> None:
@@ -193,13 +193,13 @@ class _Writer:
             self.left -= len(text)
 
     def _end_link(self) -> None:
-        said = "".join(self._written[self._link_begins :]).strip() if self._link else ""
-        if said and said != self._link:
+        text = "".join(self._written[self._link_begins :]).strip() if self._link else ""
+        if text and text != self._link:
             self._write(f" ({self._link})")
         self._link = ""
 
     def _absolute(self, link: str) -> str:
-        """Where `link` leads, if that is another page and can be told in short."""
+        """Return the absolute URL of a link to another page, unless it is too long."""
         if not link or link.startswith("#") or len(link) > _LONGEST_LINK:
             return ""
         try:

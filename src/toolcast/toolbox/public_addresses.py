@@ -1,11 +1,10 @@
-"""Which addresses are public, and what host a URL really names: no I/O.
+"""Public IP addresses and the host of a URL, for protection against SSRF: no I/O.
 
-A model that fetches what it likes must not reach what only this machine can: its own services, its network, the
-address at which a cloud tells a machine its keys. So a host is read as browsers read it (the WHATWG URL standard):
-`127.1`, `0x7f000001`, `2130706433` and `127。0。0。1` are all 127.0.0.1, and what is read here is what is connected to.
-Of IPv4 everything is public that no table of special purposes names (IANA's, RFC 6890; `ipaddress` has most of it). Of
-IPv6 only what is in the allocated part is public (2000::/3: the rest is reserved). An IPv4 address inside an IPv6 one
-is checked as itself.
+A model that chooses URLs must not reach addresses that only this machine can: its own services, its network, the
+metadata service of a cloud, which returns keys. So a host is parsed as browsers do (WHATWG URL standard): `127.1`,
+`0x7f000001`, `2130706433` and `127。0。0。1` are all 127.0.0.1, and the connection goes to the parsed address. An IPv4
+address is public if no registry of special purposes lists it (IANA's, RFC 6890; `ipaddress` has most of it). An IPv6
+address is public only within 2000::/3; the rest is reserved. An IPv4 address inside an IPv6 one is checked as itself.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 def refusal(address: IPAddress) -> str | None:
-    """Return why `address` is not public, in words; None for one that is."""
+    """Return the reason why `address` is not public, as text; None if it is."""
     inner = _ipv4_in(address)
     if inner is not None:
-        return None if (why := refusal(inner)) is None else f"{address} stands for {why}"
+        return None if (reason := refusal(inner)) is None else f"{address} means {reason}"
     kinds = (what for property, what in _KINDS if getattr(address, property))
     lacking = (what for network, what in _LACKING if address in network)
     return next((f"{address}, which is {what}" for what in chain(lacking, kinds)), None)
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether `address` is one of the public internet."""
+    """Return whether `address` is public."""
     return refusal(address) is None
 
 
@@ -70,7 +69,7 @@ def _ipv4_in(address: IPAddress) -> IPv4Address | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL names. `host` is a name in ASCII, or an `address` as it is usually written; `path` has the query."""
+    """The target of a URL. `host` is a name in ASCII, or the normal form of an `address`; `path` has the query."""
 
     scheme: str
     host: str
@@ -80,17 +79,17 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """The host as it stands in a URL, with the port where it is not the usual one."""
+        """The host as in a URL, with the port if it is not the default."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The URL, in one certain spelling."""
+        """The URL in its normal form."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def at(self, address: IPAddress) -> str:
-        """The URL with `address` in place of the host."""
+        """Return the URL with `address` in place of the host."""
         shown = f"[{address}]" if address.version == 6 else address
         return f"{self.scheme}://{shown}:{self.port}{self.path}"
 
@@ -121,7 +120,7 @@ def target(url: str) -> Target:
     if "@" in parts.netloc:
         raise ValueError("a URL with a user name or a password in it is not fetched; leave that out")
     if port == 0:
-        raise ValueError("nobody listens on port 0")
+        raise ValueError("port 0 cannot be used in a URL")
     path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     name, address = _host(host, bracketed="[" in parts.netloc)
     return Target(parts.scheme, name, port or _PORTS[parts.scheme], path, address)
@@ -131,7 +130,7 @@ _SAFE = "%/:?@!$&'()*+,;=~[]|^"
 
 
 def _host(host: str, *, bracketed: bool) -> tuple[str, IPAddress | None]:
-    """The name, or the address and how it is written."""
+    """Return the host name, or the normal form of an address with the address."""
     if bracketed:
         try:
             address: IPAddress = IPv6Address(host)
@@ -150,9 +149,9 @@ def _host(host: str, *, bracketed: bool) -> tuple[str, IPAddress | None]:
 
 
 def _ascii(host: str) -> str:
-    """The name of a host in ASCII, without the dot that may stand at its end."""
+    """Return the host name in ASCII, without a dot at its end."""
     if _DOUBTFUL.search(host):
-        raise ValueError(f"{host!r} can be read in two ways: write it as xn--...")
+        raise ValueError(f"{host!r} is ambiguous: write it as xn--...")
     try:
         return host.encode("idna").decode("ascii").lower().removesuffix(".")
     except UnicodeError as error:
@@ -160,7 +159,7 @@ def _ascii(host: str) -> str:
 
 
 def _ipv4(name: str) -> IPv4Address:
-    """The address that one to four numbers are, the last of them for all that is left; 0x.. is hex, 0.. octal."""
+    """Parse one to four numbers as an address, the last one for all bytes left; 0x.. is hex, 0.. octal."""
     numbers = [_number(label) for label in name.split(".")]
     *first, last = numbers
     if len(numbers) > 4 or any(number > 255 for number in first) or last >= 256 ** (4 - len(first)):
@@ -171,7 +170,7 @@ def _ipv4(name: str) -> IPv4Address:
 
 def _number(label: str) -> int:
     try:
-        if len(label) > 20:  # leading zeros or not, it is no part of an address
+        if len(label) > 20:  # no part of an address, even with leading zeros
             raise ValueError
         if label.startswith("0x"):
             return int(label[2:] or "0", 16)

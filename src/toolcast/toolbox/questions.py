@@ -1,8 +1,8 @@
-"""`question_tool`: the model asks the person, and reads the answer.
+"""The tool `ask_user`: the model asks the user a question, and reads the answer.
 
-Either a function answers, or the question travels to whoever follows the turn: as the `data` of a `ToolProgress`
-event, a `Question`, which the thread that draws the user interface answers with `question.answer(...)` while the tool
-waits, no longer than the turn goes on. So who offers the tool without a function must look at the events.
+Either a function answers, or the question is emitted to the consumers of the turn: as the `data` of a `ToolProgress`
+event, a `Question`, which the user interface answers with `question.answer(...)` from any thread, while the tool waits
+at most until the turn ends. An application that offers the tool without a function must handle these events.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..errors import TryAgain
 from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
 
-_NOBODY: Final = "nobody is there to answer: go on without an answer, and say what you have assumed"
+_NO_USER: Final = "no user is available to answer: go on without an answer, and state your assumptions"
 
 Answered: TypeAlias = str | None
 Asking: TypeAlias = Callable[["Question"], Answered] | Callable[["Question"], Awaitable[Answered]]
-"""Gives the answer of the person. Nobody is there where it gives None, or raises `EOFError`."""
+"""A function that returns the answer of the user. None or an `EOFError` means that no user is available."""
 
 
 def question_tool(ask: Asking | None = None) -> CallableTool:
-    """The tool `ask_user{question, choices}`: `ask`, sync or async, answers, or else whoever follows the turn."""
-    # Two questions at once would be one too many for a person.
+    """Return the tool `ask_user`. Questions are answered by `ask`, sync or async, or by a consumer of the turn."""
+    # A user can answer only one question at a time.
     tool = CallableTool.from_function(_ask_user, "ask_user").with_(read_only=True, parallel=False)
     if ask is None:
         return replace(tool, async_function=_aask_user)
@@ -37,7 +37,7 @@ def question_tool(ask: Asking | None = None) -> CallableTool:
 
 
 class Question:
-    """What the model asks: its `text`, and the `choices` it offers, if any. Any thread may `answer` it."""
+    """A question of the model: its `text`, and its `choices`, if any. Any thread may `answer` it."""
 
     __slots__ = ("_given", "choices", "text", "waiters")
 
@@ -49,35 +49,35 @@ class Question:
 
     @property
     def answered(self) -> bool:
-        """Whether there is an answer, or will never be one."""
+        """True if there is an answer, or will never be one."""
         return bool(self._given)
 
     def answer(self, text: Answered) -> None:
-        """Give the answer; None where nobody is there to give one. Only the first counts.
+        """Set the answer; None if no user is available. Only the first call has an effect.
 
-        A choice may be named by its number, from 1, and in small letters. Any other answer is as good.
+        A choice may be given by its number, from 1, or in another case. Any other text is an answer as well.
         """
-        self._given.append(None if text is None else self._meant(text))
+        self._given.append(None if text is None else self._choice(text))
         self.waiters.wake()
 
     def read(self) -> str:
-        """The answer. Raises `TryAgain`, words for the model, where nobody is there to give one."""
+        """Return the answer. Raises `TryAgain`, a message to the model, if no user is available."""
         if not self._given or (first := self._given[0]) is None:
-            raise TryAgain(_NOBODY)
+            raise TryAgain(_NO_USER)
         return first
 
-    def _meant(self, text: str) -> str:
-        said = text.strip().casefold()
+    def _choice(self, text: str) -> str:
+        given = text.strip().casefold()
         numbered = {str(number): choice for number, choice in enumerate(self.choices, 1)}
         named = {choice.strip().casefold(): choice for choice in self.choices}
-        return (numbered | named).get(said, text)
+        return (numbered | named).get(given, text)
 
     def __repr__(self) -> str:
         return f"Question({self.text!r}, {self.choices!r})"
 
 
 def _ask_user(question: str, choices: Sequence[str] = (), *, context: ToolContext) -> str:
-    """Ask the person you work for, and wait for the answer: for what only they can know or decide.
+    """Ask the user a question, and wait for the answer: for what only they can know or decide.
 
     Args:
         question: The question, in full.
@@ -98,7 +98,7 @@ async def _aask_user(question: str, choices: Sequence[str] = (), *, context: Too
 
 
 def _emitted(question: Question, context: ToolContext) -> Question:
-    """`question`, which those who follow the turn have now. Outside of a turn there is nobody."""
+    """Emit the question to the consumers of the turn, and return it. Outside of a turn it has no answer."""
     if context.tell is None:
         question.answer(None)
     context.emit(question)

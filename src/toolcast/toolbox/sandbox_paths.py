@@ -1,22 +1,22 @@
-"""Paths that stay below a folder, whatever lies there and whoever changes it meanwhile.
+"""Paths that cannot leave a folder, whatever it contains, even while other processes change it.
 
-Strategy: a path is walked here, one name after the other, and not by the system. Each folder is opened from the one
-before it, and links are never followed by the opening: they are read, and what they say is walked like the rest. `..`
-goes back to the folder one came from. So nothing above the root is ever opened, and a link that is put in between
-does not lead out either: what was opened stays what it was.
+Strategy: a path is resolved here, name by name, and not by the system. Each folder is opened relative to the one before
+it, and without following links: those are read, and their targets resolved like the rest. `..` returns to the folder
+before. So nothing above the root is ever opened, and a link that another process puts in the way does not lead out
+either: an open folder stays the same.
 
-    a name          a file, folder or nothing: the next step, or the place itself
+    a name          a file, a folder or nothing: the next step, or the end
     a link          its text takes its place; at most 40 in a path
     `..`            the folder before; at the root: refused
     an absolute     from the root on if it begins with the root's path, otherwise refused
 
-Protected names (safe_paths.py) are the affair of `Permissions`, which look at the path before the call. A link may be
-another by then, so one that leads to such a name is refused here.
+`Permissions` check the path for protected names (protected_paths.py) before the call. A link may have changed since, so
+one that leads to such a name is refused here.
 
-What is no file or folder is never opened: a pipe would keep one waiting, a device do something. Where a system cannot
-open from open folders (Windows), the same walk is made by paths, and what was opened is looked at a second time.
+Only files and folders are opened: opening a pipe may block, opening a device may have effects. On systems that cannot
+open relative to a folder (Windows), the same steps use paths, and the opened file is checked again.
 
-Whatever goes wrong is a `TryAgain`: words for the model that wrote the path.
+Every failure is a `TryAgain`: a message to the model that wrote the path.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from ..agents.permissions.protected_paths import protected_name
 from ..errors import TryAgain
 
 LARGEST: Final = 20_000_000
-"""Bytes of a file that is read, at most."""
+"""The maximum size of a file that is read, in bytes."""
 
 _MOST_LINKS = 40
-_MOST_FOLDERS = 100  # below each other: each of them is open on the way
+_MOST_FOLDERS = 100  # nested: each of them is open
 _FROM_FOLDERS = {os.open, os.stat, os.readlink, os.mkdir, os.rename, os.unlink} <= os.supports_dir_fd
 _SAFELY = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "NOCTTY", "BINARY"))
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
-_replacing = Lock()  # so that of two calls at once the second sees what the first has done
+_replacing = Lock()  # so that of two concurrent calls the second sees the change of the first
 _KINDS = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
@@ -54,7 +54,7 @@ _KINDS = (
 
 
 class OpenDirectory:
-    """An open folder below the root. What is done with a name is done in it, wherever its path leads by now."""
+    """An open folder below the root. Operations by name take place in it, even if its path changes."""
 
     __slots__ = ("_fd", "_path", "_root")
 
@@ -63,22 +63,22 @@ class OpenDirectory:
 
     @classmethod
     def at_root(cls, root: str) -> OpenDirectory:
-        """The root itself, open."""
+        """Open the root itself."""
         return cls(root, root, os.open(root, _FOLDER) if _FROM_FOLDERS else None)
 
     def status(self, name: str) -> os.stat_result | None:
-        """What lies there, links not followed; None: nothing."""
+        """Return the status of `name`, links not followed; None if it does not exist."""
         try:
             return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def target(self, name: str) -> str:
-        """What the link says."""
+        """Return the target of a link."""
         return os.readlink(self._at(name), dir_fd=self._fd)
 
     def folder(self, name: str) -> OpenDirectory:
-        """The folder of that name, open."""
+        """Open a folder in this one."""
         path = self._path if name == "." else os.path.join(self._path, name)  # noqa: PTH118  # a text is wanted
         if self._fd is not None:
             return OpenDirectory(self._root, path, os.open(name, _FOLDER, dir_fd=self._fd))
@@ -86,48 +86,48 @@ class OpenDirectory:
         return OpenDirectory(self._root, path, None)
 
     def make_folder(self, name: str) -> None:
-        """Make a folder of that name, if it is not there."""
+        """Create a folder in this one, unless it exists."""
         with suppress(FileExistsError):
             os.mkdir(self._at(name), dir_fd=self._fd)
 
     def read(self, name: str, most: int) -> tuple[bytes, os.stat_result]:
-        """The first `most` bytes of the file of that name, and what the file is."""
+        """Return the first `most` bytes of a file, and its status."""
         fd = os.open(self._at(name), os.O_RDONLY | _SAFELY, dir_fd=self._fd)
         with os.fdopen(fd, "rb") as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError("it was exchanged while it was opened")
+                raise OSError("it was replaced while it was opened")
             if self._fd is None:
                 self._look_again(self._at(name), status)
             return file.read(most), status
 
     def write(self, name: str, data: bytes, old: os.stat_result | None) -> None:
-        """Put `data` in the place of the `old` file of that name, whole or not at all; it keeps the mode."""
+        """Replace the `old` file with `data` atomically, and keep its mode."""
         new = f".{uuid4().hex}.tmp"
         fd = os.open(self._at(new), _NEW, 0o666 if old is None else 0o600, dir_fd=self._fd)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
                 if old is not None and hasattr(os, "fchmod"):
-                    os.fchmod(fd, old.st_mode & 0o777)  # what is new runs with nobody's rights
+                    os.fchmod(fd, old.st_mode & 0o777)  # without setuid and setgid bits
                 file.flush()
                 os.fsync(fd)
             with _replacing:
                 if _version(self.status(name)) != _version(old):
-                    raise OSError("somebody else changed it meanwhile; read it again")
+                    raise OSError("it was changed by another process; read it again")
                 os.replace(self._at(new), self._at(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except BaseException:
             os.unlink(self._at(new), dir_fd=self._fd)
             raise
 
     def names(self) -> list[tuple[str, int]]:
-        """What lies in it: names and modes, links not followed, sorted by name."""
+        """Return the names and modes of its entries, links not followed, sorted by name."""
         with os.scandir(self._path if self._fd is None else self._fd) as entries:
             found = [(entry.name, _mode_of(entry)) for entry in entries]
         return sorted([(name, mode) for name, mode in found if mode is not None])
 
     def close(self) -> None:
-        """Close it."""
+        """Close the folder."""
         if self._fd is not None:
             os.close(self._fd)
 
@@ -135,19 +135,19 @@ class OpenDirectory:
         return name if self._fd is not None else os.path.join(self._path, name)  # noqa: PTH118  # a text is wanted
 
     def _look_again(self, path: str, opened: os.stat_result | None = None) -> None:
-        """Raise where `path` leads out of the root, or is not what was opened."""
+        """Raise `OSError` if `path` leads out of the root, or is not the opened file."""
         real = os.path.realpath(path)
         if not PurePath(real).is_relative_to(self._root):
             raise OSError("it leads out of the working folder")
         if opened is not None and not os.path.samestat(opened, Path(real).stat()):
-            raise OSError("it was exchanged while it was opened")
+            raise OSError("it was replaced while it was opened")
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxPath:
-    """Where a path leads: a `name` in an open `folder`; `path` is the way there from the root, links resolved.
+    """A resolved path: a `name` in an open `folder`; `path` is relative to the root, links resolved.
 
-    `status` is what lies there; None: nothing.
+    `status` is None where nothing exists.
     """
 
     path: str
@@ -157,30 +157,30 @@ class SandboxPath:
 
     @property
     def is_folder(self) -> bool:
-        """Whether a folder lies there."""
+        """True if it is a folder."""
         return self.status is not None and stat.S_ISDIR(self.status.st_mode)
 
     def data(self) -> bytes:
-        """The bytes of the file that lies there. Raises `TryAgain` where none does, or too large a one."""
+        """Return the bytes of the file. Raises `TryAgain` if there is none, or it is too large."""
         if self._file() is None:
             raise self.missing()
         data, status = self.folder.read(self.name, LARGEST + 1)
         if len(data) > LARGEST:
             raise TryAgain(
                 f"{self.path} has {status.st_size:,} bytes, and only files of up to {LARGEST:,} are read; "
-                "take what is needed out of it with a command"
+                "extract the relevant part with a command"
             )
         return data
 
     def put(self, data: bytes) -> None:
-        """Put a file with these bytes there, or in the place of the one there; it keeps its mode."""
+        """Create or replace the file; a replaced one keeps its mode."""
         status = self._file()
         if status is not None and not status.st_mode & 0o222:
             raise TryAgain(f"{self.path} is write-protected")
         self.folder.write(self.name, data, status)
 
     def names(self) -> list[tuple[str, int]]:
-        """What lies in the folder there: names and modes, sorted by name."""
+        """Return the names and modes of the folder's entries, sorted by name."""
         if not self.is_folder:
             raise TryAgain(f"{self.path} is no folder") if self.status else self.missing()
         folder = self.folder.folder(self.name)
@@ -190,18 +190,18 @@ class SandboxPath:
             folder.close()
 
     def missing(self) -> TryAgain:
-        """The error of a place where nothing lies."""
+        """Return the error of a path at which nothing exists."""
         return _missing(self.path)
 
     def _file(self) -> os.stat_result | None:
         if self.status is not None and not stat.S_ISREG(self.status.st_mode):
-            hint = "; list_files tells what is in it" if self.is_folder else ""
+            hint = "; list_files shows its contents" if self.is_folder else ""
             raise TryAgain(f"{self.path} is {kind_of(self.status.st_mode)}, and no file{hint}")
         return self.status
 
 
 class SandboxRoot:
-    """A folder below which everything stays. Raises `ValueError` where there is none at `path`."""
+    """A folder that paths cannot leave. Raises `ValueError` if `path` is no folder."""
 
     __slots__ = ("_names", "path")
 
@@ -213,23 +213,23 @@ class SandboxRoot:
 
     @contextmanager
     def at(self, path: str, *, make_folders: bool = False) -> Generator[SandboxPath, None, None]:
-        """The place that `path` leads to, while its folder is open. `make_folders`: those on the way are made.
+        """Resolve `path`, with its folder open in the `with` block. `make_folders`: missing folders are created.
 
-        Raises `TryAgain` for what leads out, and for what the system refuses, in the `with` block too.
+        Raises `TryAgain` if the path leads out, and for errors of the system, also those in the `with` block.
         """
         walk = _Walk(self, path, make_folders)
         try:
             yield walk.place()
         except (OSError, ValueError) as error:  # a ValueError: no system has names like this
-            words = getattr(error, "strerror", None) or error
-            raise TryAgain(f"{path[:200]!r} cannot be used: {words}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise TryAgain(f"{path[:200]!r} cannot be used: {reason}") from error
         finally:
             walk.close()
 
     def steps(self, path: str) -> tuple[bool, list[str]]:
-        """Whether `path` begins at the root, and its names, the first of them last. Raises `TryAgain` for others."""
+        """Return whether `path` is absolute, and its names below the root, reversed. Raises `TryAgain` outside."""
         pure = PurePath(path)
-        if pure.parts[:1] == ("~",):  # it means another place; nobody wants a folder of this name, least of all a shell
+        if pure.parts[:1] == ("~",):  # shells expand it: a folder of this name would be a trap
             raise leads_out(path)
         if not pure.anchor:
             return False, [*reversed(pure.parts)]
@@ -240,7 +240,7 @@ class SandboxRoot:
 
 
 class _Walk:
-    """The way to one place: the folders that are open, from the root on, their names, and the steps still ahead."""
+    """The resolution of one path: the open folders from the root on, and their names."""
 
     def __init__(self, root: SandboxRoot, path: str, make_folders: bool) -> None:
         self._root, self._path, self._make_folders = root, path, make_folders
@@ -249,7 +249,7 @@ class _Walk:
         self._links = 0
 
     def place(self) -> SandboxPath:
-        """Walk to the end."""
+        """Resolve the path to its end."""
         self._folders.append(OpenDirectory.at_root(self._root.path))
         _, ahead = self._root.steps(self._path)
         while ahead:
@@ -273,7 +273,7 @@ class _Walk:
 
     def _found(self, path: str, name: str, status: os.stat_result | None) -> SandboxPath:
         if self._links and any(map(is_protected, path.split("/"))):
-            raise TryAgain(f"{self._path!r} leads to what is protected")
+            raise TryAgain(f"{self._path!r} leads to a protected name")
         return SandboxPath(path, self._folders[-1], name, status)
 
     def _back(self) -> None:
@@ -304,38 +304,38 @@ class _Walk:
         try:
             is_absolute, steps = self._root.steps(self._folders[-1].target(link))
         except TryAgain:
-            raise leads_out(self._path) from None  # without what the link says
+            raise leads_out(self._path) from None  # without the target of the link
         while is_absolute and self._names:
             self._back()
         return steps
 
 
 def is_protected(name: str) -> bool:
-    """Whether a file or folder of this name is one that no agent should look into."""
+    """Return whether this is the name of a protected file or folder."""
     return protected_name(name, braces=False) is not None
 
 
 def leads_out(path: str) -> TryAgain:
-    """The error of a path that leads out of the root."""
+    """Return the error of a path that leads out of the root."""
     return TryAgain(f"{path[:200]!r} leads out of the working folder; give a path in it, relative to it")
 
 
 def _missing(path: str) -> TryAgain:
-    return TryAgain(f"there is no {path}; list_files tells what there is")
+    return TryAgain(f"there is no {path}; list_files shows the files")
 
 
 def _version(status: os.stat_result | None) -> tuple[int, ...]:
-    """What tells a file from the one that is there once somebody has changed it."""
+    """Return values that change whenever the file changes."""
     return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _mode_of(entry: os.DirEntry[str]) -> int | None:
-    """The mode of what lies in a folder; None where it has gone since the folder was read."""
+    """Return the mode of an entry; None if it was deleted since the folder was read."""
     with suppress(FileNotFoundError):
         return entry.stat(follow_symlinks=False).st_mode
     return None
 
 
 def kind_of(mode: int) -> str:
-    """What lies where something has this mode, in words."""
-    return next((words for is_one, words in _KINDS if is_one(mode)), "a device")
+    """Return the kind of file with this mode, as text."""
+    return next((kind for is_one, kind in _KINDS if is_one(mode)), "a device")

@@ -1,18 +1,18 @@
-"""A tool that runs commands in a shell, in a folder.
+"""The tool `run_command`, which runs shell commands in a folder.
 
-A command gets a session and process group of its own, nothing to read, and one pipe for all it says, so that errors
-stand where they happened. What it says is shown at once (`ToolContext.emit`) and kept, of a long output the beginning
-and the end. Three threads look after it:
+A command has a session and process group of its own, no input, and one pipe for stdout and stderr, so that they stay
+in order. Its output is emitted at once (`ToolContext.emit`) and stored; of a long one the beginning and the end. Three
+threads are at work:
 
-    the caller's    waits for news: the shell has ended, the call was cancelled, or no news in time
-    one reads       what the command says, until nobody holds the other end of the pipe
-    one waits       for the shell to end
+    the caller's    waits for an event: the shell has ended, the call was cancelled, or the timeout
+    a reader        reads the output, until all writers have closed the pipe
+    a waiter        waits for the shell to end
 
-However it ends, the whole group ends with it: SIGTERM, at a cancellation in the very moment, and SIGKILL for what is
-still there after two seconds. So nothing stays behind in the background, but for what left the group of its own will.
+However the command ends, its whole group is ended: SIGTERM, at once when the call is cancelled, and SIGKILL for
+processes that are alive two seconds later. Only processes that have left the group stay behind.
 
-A command is a program like any other: it can do whatever its user can. What keeps it in bounds is who is asked before
-it runs (permissions.py), not this file; the environment it gets is without what looks like a key.
+A command can do whatever its user can. The safeguard is the approval before it runs (agents/permissions), not this
+module; its environment is without variables that look like secrets.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ SECRET_VARIABLES: Final = (
     *("*CREDENTIALS*", "*_PAT", "*_PASS", "*_PWD", "*_AUTH", "*_AUTH_CONFIG", "*_JWT", "*_COOKIE"),
     *("*_DSN", "DATABASE_URL", "*_DATABASE_URL"),
 )
-"""Globs for the names of variables, in upper case, that commands do not get by themselves."""
+"""Globs for the names of variables, in upper case, that commands do not inherit."""
 
 OUTPUT_LIMIT: Final = 30_000
-"""Characters of what a command says that a model reads."""
+"""The maximum number of characters of output that the model reads."""
 
 _GRACE = 2.0  # seconds from SIGTERM to SIGKILL
 _SHOWN_LIVE = 1_000_000  # characters of one command
-_PIECE = 65_536
+_CHUNK = 65_536
 _NOTES = 500  # characters beside the output
 _has_password = re.compile(r"://[^/\s:@]*:[^/\s@]+@").search
 
 
 class Excerpt:
-    """The beginning and the end of a text that comes in pieces, at most `limit` characters of it."""
+    """The beginning and the end of a text that arrives in chunks: at most `limit` characters."""
 
     __slots__ = ("_head", "_left_out", "_limit", "_tail")
 
@@ -64,11 +64,11 @@ class Excerpt:
         self._head = self._tail = ""
         self._left_out = 0
 
-    def add(self, piece: str) -> None:
-        """One more piece."""
-        room = self._limit // 2 - len(self._head)
-        self._head += piece[:room]
-        self._tail += piece[room:]
+    def add(self, chunk: str) -> None:
+        """Add a chunk."""
+        left = self._limit // 2 - len(self._head)
+        self._head += chunk[:left]
+        self._tail += chunk[left:]
         surplus = len(self._tail) - (self._limit - self._limit // 2)
         if surplus > 0:
             self._tail = self._tail[surplus:]
@@ -76,49 +76,49 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """What is kept, and how much was left out between."""
+        """The stored text, with a note on the number of characters left out."""
         if not self._left_out:
             return self._head + self._tail
         return f"{self._head}\n[... {self._left_out:,} characters left out ...]\n{self._tail}"
 
 
 class _Command:
-    """A command that runs: its process, what it has said, and the news of its end."""
+    """A running command: its process, its output, and the event of its end."""
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, limit: int, emit: Callable[[str], None]) -> None:
-        self.said = Excerpt(limit)
+        self.output = Excerpt(limit)
         self._process, self._reading, self._emit = process, reading, emit
         self._left_to_show = _SHOWN_LIVE
         self._sent: set[str] = set()
-        self._news: SimpleQueue[str] = SimpleQueue()
+        self._events: SimpleQueue[str] = SimpleQueue()
         self._threads = [Thread(target=work, daemon=True, name="run_command") for work in (self._read, self._wait)]
         for thread in self._threads:
             thread.start()
 
-    def news(self, seconds: float | None) -> str:
+    def wait(self, seconds: float | None) -> str:
         """Wait for the end: `ended`, `cancelled`, or `late` where none comes in `seconds`."""
         try:
-            return self._news.get(timeout=seconds)
+            return self._events.get(timeout=seconds)
         except Empty:
             return "late"
 
     def cancel(self) -> None:
-        """Have it end."""
+        """Begin to end the command; `wait` returns `cancelled`."""
         self._send("SIGTERM")
-        self._news.put("cancelled")
+        self._events.put("cancelled")
 
     def end(self) -> int | None:
-        """End all that still runs of it, and wait for what it said last. Gives the exit code, None if there is none."""
+        """End all processes of the command, read the rest of its output, and return its exit code, if there is one."""
         for name in ("SIGTERM", "SIGKILL"):
             self._send(name)
             until = monotonic() + _GRACE
             for thread in self._threads:
                 thread.join(max(0.0, until - monotonic()))
-        self._left_to_show = 0  # nobody follows the call any longer, though what left the group may go on
+        self._left_to_show = 0  # the call is over, though processes that left the group may go on writing
         return self._process.poll()
 
     def _send(self, name: str) -> None:
-        """Send a signal to the group, once; where there are no groups, end the shell."""
+        """Send a signal to the group, once; without process groups, kill the shell."""
         if not hasattr(os, "killpg"):
             self._process.kill()
         elif name not in self._sent:
@@ -127,22 +127,22 @@ class _Command:
                 os.killpg(self._process.pid, getattr(signal, name))
 
     def _wait(self) -> None:
-        if hasattr(os, "waitid"):  # it leaves the process there, so that its number is no other group's until `end`
-            with suppress(ChildProcessError):  # the program around us lets the system clear them away
+        if hasattr(os, "waitid"):  # it keeps the process id reserved until `end`
+            with suppress(ChildProcessError):  # the embedding program ignores SIGCHLD
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
-        self._news.put("ended")
+        self._events.put("ended")
 
     def _read(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         with os.fdopen(self._reading, "rb", buffering=0) as pipe:
-            while piece := pipe.read(_PIECE):
-                self._take(decoder.decode(piece))
+            while chunk := pipe.read(_CHUNK):
+                self._take(decoder.decode(chunk))
         self._take(decoder.decode(b"", final=True))
 
     def _take(self, text: str) -> None:
-        self.said.add(text)
+        self.output.add(text)
         shown = text[: self._left_to_show]
         self._left_to_show -= len(shown)
         if shown:
@@ -151,7 +151,7 @@ class _Command:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A shell that runs commands in a folder. Its method is the tool."""
+    """A shell in a folder. Its method is the tool."""
 
     root: SandboxRoot
     timeout: float | None
@@ -160,20 +160,20 @@ class Shell:
     shell: str
 
     def run_command(self, command: str, context: ToolContext[Any]) -> ToolOutput:
-        """Run a command in a shell, in the working folder. Gives what it says, and its exit code."""
+        """Run a command in a shell, in the working folder. Returns its output and its exit code."""
         context.check()
         running = self._started(command, context.emit)
         forget = context.cancellation.then(running.cancel)
         try:
-            news = running.news(self.timeout)
+            event = running.wait(self.timeout)
         finally:
             forget()
             code = running.end()
         context.check()
-        ending = f"stopped: it took longer than {self.timeout:g} seconds" if news == "late" else _told(code)
-        said = running.said.text
-        between = "" if not said or said.endswith("\n") else "\n"
-        return ToolOutput(f"{said}{between}[{ending}]", context.tool, raw_output=code, is_error=news == "late")
+        ending = f"stopped: it took longer than {self.timeout:g} seconds" if event == "late" else _ending(code)
+        output = running.output.text
+        between = "" if not output or output.endswith("\n") else "\n"
+        return ToolOutput(f"{output}{between}[{ending}]", context.tool, raw_output=code, is_error=event == "late")
 
     def _started(self, command: str, emit: Callable[[str], None]) -> _Command:
         reading, writing = os.pipe()
@@ -203,35 +203,42 @@ def command_tool(
     environment: Mapping[str, str] | None = None,
     shell: str = "/bin/sh",
 ) -> CallableTool:
-    """The tool run_command: a command, run by `shell` in the folder `root`, for at most `timeout` seconds.
+    """Return the tool `run_command`.
 
-    The model reads `output_limit` characters of what it says. `environment` is all that it gets of variables; None:
-    those of this process, without what looks like a secret. Raises `ValueError` where `root` is no folder.
+    Args:
+        root: The folder in which commands run.
+        timeout: The limit of one command in seconds; None: no limit.
+        output_limit: The maximum number of characters of output that the model reads.
+        environment: The variables of commands; None: those of this process, without those that look like secrets.
+        shell: The program that runs a command: `shell -c COMMAND`.
+
+    Raises:
+        ValueError: If `root` is no folder, or a limit is out of range.
     """
     check_timeout(timeout)
     check_output_limit(output_limit)
     within = "" if timeout is None else f" It has {timeout:g} seconds."
     tool = CallableTool.from_function(Shell(SandboxRoot(root), timeout, output_limit, environment, shell).run_command)
     return tool.with_(
-        description=f"{tool.description}{within} It can ask nobody, and what it leaves in the background ends with it.",
+        description=f"{tool.description}{within} It has no input, and background processes end with it.",
         destructive=True,
-        timeout=None if timeout is None else timeout + 3 * _GRACE,  # so that the model reads what was said until then
+        timeout=None if timeout is None else timeout + 3 * _GRACE,  # so that the model reads the output until then
         output_limit=output_limit + _NOTES,
     )
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """The variables of this process, but for what looks like keys and tokens, and for addresses with a password."""
+    """Return the variables of this process, without keys, tokens, and URLs with a password."""
     return {name: value for name, value in os.environ.items() if not (is_secret(name) or _has_password(value))}
 
 
 def is_secret(variable: str) -> bool:
-    """Whether a variable of this name looks like a secret."""
+    """Return whether a variable of this name looks like a secret."""
     return any(fnmatchcase(variable.upper(), glob) for glob in SECRET_VARIABLES)
 
 
-def _told(code: int | None) -> str:
-    """How a shell ended, in words."""
+def _ending(code: int | None) -> str:
+    """Return how a shell ended, as text."""
     if code is None or code >= 0:
         return f"exit code {code}"
     return f"ended by the signal {-code}, {signal.strsignal(-code)}"

@@ -283,7 +283,7 @@ def test_what_is_no_shell_can_be_said() -> None:
 def test_a_text_that_is_too_long_is_denied() -> None:
     permissions = Permissions("bypass", [Rule("bash", "deny", {"command": "rm"})])
     assert permissions.decide(KINDS["edits"], {"path": "a/" * 100_000}).reason.startswith("a path is longer than 16384")
-    assert "it is longer than 16384 signs" in permissions.decide(BASH, {"command": "a;" * 100_000}).reason
+    assert "it is longer than 16384 characters" in permissions.decide(BASH, {"command": "a;" * 100_000}).reason
     content = {"files": {"a.py": "x" * 20_000}}
     assert verdict(Permissions("bypass"), KINDS["edits"], content) == "allow"
 
