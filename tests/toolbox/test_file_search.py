@@ -118,14 +118,14 @@ def test_the_time_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_folder_that_goes_away_meanwhile_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = file_search.Place.names
+    look = file_search.SandboxPath.names
 
     def gone(place: Any) -> Any:
         if place.path == "src/deep":
             raise OSError(13, "Permission denied")
         return look(place)
 
-    monkeypatch.setattr(file_search.Place, "names", gone)
+    monkeypatch.setattr(file_search.SandboxPath, "names", gone)
     assert listed(folder, path="src") == ["src/app.py", "src/deep/", "[skipped, as they cannot be read: 1]"]
     with pytest.raises(TryAgain, match="Permission denied"):
         listed(folder, path="src/deep")

@@ -112,7 +112,7 @@ def test_a_file_is_created_and_overwritten(tools: Tools) -> None:
 
 def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(TryAgain, match="half of a surrogate pair"):
-        files.Files(files.Root(tmp_path)).write_file("a.txt", "\ud800")
+        files.Files(files.SandboxRoot(tmp_path)).write_file("a.txt", "\ud800")
     assert not names(tmp_path)
 
 
