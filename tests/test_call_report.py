@@ -133,7 +133,7 @@ class Rude:
 
 def test_an_output_that_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     account().end(Usage(), output=Rude())
-    assert "  its result cannot be shown: RuntimeError" in written(capsys)
+    assert "  the result cannot be shown, as its __repr__ raised RuntimeError" in written(capsys)
 
 
 def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,14 +104,14 @@ def test_a_dict_is_the_message_that_it_says(data: dict[str, Any], message: Messa
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ({}, "is no message: expected a 'role'"),
-        ({"role": "robot", "content": "x"}, "is no message"),
-        ({"role": ["user"], "content": "x"}, "is no message"),
+        ({}, "is not a message: expected 'role'"),
+        ({"role": "robot", "content": "x"}, "is not a message"),
+        ({"role": ["user"], "content": "x"}, "is not a message"),
         ({"role": "user"}, "'content' or 'tool_calls'"),
         ({"role": "user", "content": 5}, "content: expected str or a list of parts, got int"),
-        ({"role": "user", "content": [5]}, "5 is no part"),
+        ({"role": "user", "content": [5]}, "5 is not a part"),
         ({"role": "user", "content": [{"type": "video", "video": {}}]}, "expected a type of text, refusal, image_url"),
-        ({"role": "user", "content": [{"type": ["text"]}]}, "is no part"),
+        ({"role": "user", "content": [{"type": ["text"]}]}, "is not a part"),
         ({"role": "user", "content": [{"type": "text"}]}, "has no 'text'"),
         (
             {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "?", "format": "wav"}}]},
@@ -120,11 +120,11 @@ def test_a_dict_is_the_message_that_it_says(data: dict[str, Any], message: Messa
         ({"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}, "has no 'file_data'"),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": "?"}]}, "has no 'data'"),
         ({"role": "user", "content": [{"type": "file", "file": {"file_data": "data:x;base64,é"}}]}, "is not base64"),
-        ({"role": "assistant", "tool_calls": [{"name": "x"}]}, "is no tool call"),
-        ({"role": "assistant", "tool_calls": ["x"]}, "is no tool call"),
+        ({"role": "assistant", "tool_calls": [{"name": "x"}]}, "is not a tool call"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "is not a tool call"),
         (
             {"role": "tool", "content": [{"type": "file", "file": {"file_data": PNG}}]},
-            "a tool result takes text and images",
+            "a tool result: expected text and images",
         ),
     ],
 )

@@ -1,7 +1,6 @@
-"""The `Accumulator`: events in, one response out.
+"""`Accumulator`: the sum of the events of a response, as one `ChatResponse`.
 
-Each event is folded into the part that it belongs to, at a cost that does not depend on what came before it. Parts keep
-the order in which they began.
+The cost of an event does not depend on the number of earlier ones. Parts are in the order in which they began.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .usage import NO_USAGE, Usage
 
 
 class Accumulator:
-    """Folds events into one `ChatResponse`. Parts keep the order in which they began."""
+    """The sum of the events of one call, as a `ChatResponse`."""
 
     def __init__(self) -> None:
         self._parts: list[_Text | _Thought | _Call] = []
@@ -42,50 +41,56 @@ class Accumulator:
         self.finish: Finish | None = None
 
     def apply(self, event: Event) -> None:
-        """Take in one event."""
+        """Add one event."""
         fold = self._folds.get(type(event))
         if fold is not None:
             fold(self, event)
 
-    def share(self, id: str, pieces: TextBuffer) -> None:
-        """From now on `pieces` hold the arguments of the call `id`, and somebody else adds to them."""
+    def share(self, id: str, buffer: TextBuffer) -> None:
+        """Use `buffer`, which the caller fills, for the arguments of the call `id` from now on."""
         call = self._begun(id)
-        call.pieces, call.shared = pieces, True
+        call.buffer, call.shared = buffer, True
 
     @property
     def usage(self) -> Usage:
-        """What the whole call has cost so far, re-asked answers included."""
+        """The tokens of the call so far, with those of repeated requests."""
         return self._before + self._usage
 
     @property
     def has_content(self) -> bool:
-        """Whether anything but usage has arrived."""
+        """True if anything but usage has arrived."""
         return bool(self._parts)
 
     def call(self, id: str) -> ToolCallPart | None:
-        """The call `id` so far; None where it has not begun."""
+        """Return the tool call `id` so far, or None before its start."""
         begun = self._calls.get(id)
         return None if begun is None else begun.frozen()
 
     def message(self) -> Message:
-        """The assistant message so far."""
+        """Return the assistant message so far."""
         return Message("assistant", tuple(part.frozen() for part in self._parts))
 
     def response(
         self, *, provider: str | None = None, model: str | None = None, request_id: str | None = None
     ) -> ChatResponse:
-        """The response so far. What events do not tell is given: the provider, the model that was asked for."""
+        """Return the response so far.
+
+        Args:
+            provider: The provider of the request; `Routing` events replace it.
+            model: The model of the request, for responses that do not name theirs.
+            request_id: The service's id of the request.
+        """
         finish = self.finish or Finish("other")
         if self._routed is not None:
             provider, model = self._routed.provider, self._routed.model
-        known = (finish.model or model, provider, request_id)
-        return ChatResponse(self.message(), finish.stop_reason, self.usage, *known)
+        origin = (finish.model or model, provider, request_id)
+        return ChatResponse(self.message(), finish.stop_reason, self.usage, *origin)
 
     def _text(self, event: TextDelta) -> None:
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Text):
             self._parts.append(last := _Text())
-        last.pieces.add(event.text)
+        last.buffer.add(event.text)
 
     def _thinking(self, event: ThinkingDelta) -> None:
         last = self._parts[-1] if self._parts else None
@@ -101,17 +106,17 @@ class Accumulator:
     def _delta(self, event: ToolCallDelta) -> None:
         call = self._begun(event.id)
         if not call.shared:
-            call.pieces.add(event.arguments)
+            call.buffer.add(event.arguments)
 
     def _reset(self, event: ToolCallReset) -> None:
         call = self._begun(event.id)
-        call.pieces, call.shared = TextBuffer(), False
+        call.buffer, call.shared = TextBuffer(), False
 
     def _begun(self, id: str) -> _Call:
         try:
             return self._calls[id]
         except KeyError:
-            raise MalformedEvent(f"a piece of the tool call {id!r} came without its ToolCallStart") from None
+            raise MalformedEvent(f"a chunk of the tool call {id!r} came before its ToolCallStart") from None
 
     def _done(self, event: ToolCallDone) -> None:
         if event.id not in self._calls:
@@ -154,20 +159,20 @@ class Accumulator:
 
 
 class _Text:
-    __slots__ = ("pieces",)
+    __slots__ = ("buffer",)
 
     def __init__(self) -> None:
-        self.pieces: TextBuffer = TextBuffer()
+        self.buffer: TextBuffer = TextBuffer()
 
     def frozen(self) -> Part:
-        return TextPart(self.pieces.whole())
+        return TextPart(self.buffer.whole())
 
 
 class _Thought:
-    __slots__ = ("opaque", "pieces", "redacted", "signature")
+    __slots__ = ("buffer", "opaque", "redacted", "signature")
 
     def __init__(self) -> None:
-        self.pieces: TextBuffer = TextBuffer()
+        self.buffer: TextBuffer = TextBuffer()
         self.signature: str | None = None
         self.redacted: str | None = None
         self.opaque: Mapping[str, Any] | None = None
@@ -177,25 +182,25 @@ class _Thought:
         return (self.signature or self.redacted or self.opaque) is not None
 
     def take(self, event: ThinkingDelta) -> None:
-        self.pieces.add(event.text)
+        self.buffer.add(event.text)
         self.signature, self.redacted, self.opaque = event.signature, event.redacted, event.opaque
 
     def frozen(self) -> Part:
-        return ThinkingPart(self.pieces.whole(), self.signature, self.redacted, self.opaque)
+        return ThinkingPart(self.buffer.whole(), self.signature, self.redacted, self.opaque)
 
 
 class _Call:
-    __slots__ = ("done", "id", "name", "pieces", "shared")
+    __slots__ = ("buffer", "done", "id", "name", "shared")
 
     def __init__(self, id: str, name: str) -> None:
         self.id = id
         self.name = name
-        self.pieces: TextBuffer = TextBuffer()
+        self.buffer: TextBuffer = TextBuffer()
         self.shared = False
         self.done: ToolCallDone | None = None
 
     def frozen(self) -> ToolCallPart:
         done = self.done
         if done is None:
-            return ToolCallPart(self.id, self.name, self.pieces.whole(), truncated=True)
+            return ToolCallPart(self.id, self.name, self.buffer.whole(), truncated=True)
         return ToolCallPart(self.id, done.name, done.arguments, done.truncated, done.opaque)

@@ -1,4 +1,4 @@
-"""What is written about a call when it has ended: one line in the log, and with `verbose=True` an account on stderr."""
+"""The report of a finished call: one log line, and with `verbose=True` a readable account on stderr."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ _MESSAGES: Final = 10
 
 
 class Account:
-    """The account of one call, written once: by the first `end`.
+    """The account of one call, written once, by the first `end`.
 
-    `name` says which call it is, `known` returns the provider and model that it is made with, and `now` the time in
-    seconds. `messages` are shown if it is `verbose`.
+    Args:
+        name: The name of the call.
+        origin: Returns the provider and the model.
+        now: Returns the time in seconds.
+        messages: The messages that are shown with `verbose`.
+        verbose: Write the account on stderr.
     """
 
     __slots__ = ("_began", "_ended", "_messages", "_name", "_now", "_origin", "_verbose")
@@ -54,7 +58,7 @@ class Account:
         error: BaseException | None = None,
         output: Any = NO_OUTPUT,
     ) -> None:
-        """Write the account: the call has ended with `output`, or because of `error`, or was closed."""
+        """Write the account of a call that ended with `output` or `error`, or was closed without either."""
         if self._ended:
             return
         self._ended = True
@@ -75,26 +79,26 @@ class Account:
     def _lines(self, attempts: Sequence[Attempt], result: Any) -> list[str]:
         lines = [_shown(message) for message in self._messages[-_MESSAGES:]]
         try:
-            lines += [f"attempt {each.number}: {_in_a_line(_told(each.error), _OUTPUT)}" for each in attempts[:-1]]
-            lines.append(_in_a_line(_told(result), _OUTPUT))
+            lines += [f"attempt {each.number}: {_one_line(_describe(each.error), _OUTPUT)}" for each in attempts[:-1]]
+            lines.append(_one_line(_describe(result), _OUTPUT))
         except Exception as error:  # the user's output or error, shown: what fails is written instead
-            # The output and the error may be of the user's own types, and fail when they are shown.
-            lines.append(f"its result cannot be shown: {type(error).__name__}")
+            # The output and the error may be of the user's own types, whose __repr__ may raise.
+            lines.append(f"the result cannot be shown, as its __repr__ raised {type(error).__name__}")
         return lines
 
 
 def _shown(message: Message) -> str:
     others = [f"[{part.type}]" for part in message.parts if part.type != "text"]
-    return _in_a_line(" ".join([f"{message.role}:", message.text, *others]), _MESSAGE)
+    return _one_line(" ".join([f"{message.role}:", message.text, *others]), _MESSAGE)
 
 
-def _told(result: Any) -> str:
+def _describe(result: Any) -> str:
     if result is NO_OUTPUT:
         return "closed before its end"
     return f"{type(result).__name__}: {result}" if isinstance(result, BaseException) else f"result: {result!r}"
 
 
-def _in_a_line(text: str, limit: int) -> str:
+def _one_line(text: str, limit: int) -> str:
     line = visible(" ".join(text[: 2 * limit].split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 

@@ -1,11 +1,11 @@
-"""Whether something was cancelled, and what is to happen at once when it is.
+"""`Cancellation`: a flag with callbacks, which is cancelled from any thread.
 
-A turn has one, each tool of it sees it, and what a tool starts (a sub-agent for example) has one whose parent it
-is. `cancel()` may come from any thread; what was registered with `then` runs in that thread, once.
+A turn has one, which its tools see. A sub-agent that a tool starts has its own, with the turn's as its parent. The
+callbacks registered with `then` run once, in the thread that calls `cancel()`.
 
-There is no lock, because `cancel()` may also come from a signal or a garbage collection, in the middle of anything
-here. Who registers a call looks at the flag afterwards, who cancels raises it before: so one of the two sees the
-other, and whoever takes a call out of the dict, which is one atomic step, is the one to make it.
+There is no lock, because a signal handler or a garbage collection may call `cancel()` in the middle of any method here.
+`then` reads the flag after it has registered, `cancel` sets it before it reads the callbacks: so one of the two sees
+the other's change. Taking a callback out of the dict is one atomic step, so each runs once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Callback = Callable[[], object]
 
 
 class Cancellation:
-    """A flag that is raised once, for itself and for all below it."""
+    """A flag that is set once, for itself and for its children."""
 
     __slots__ = ("__weakref__", "_then", "cancelled", "forget_parent")
 
@@ -27,13 +27,13 @@ class Cancellation:
         self.forget_parent: Callback = _nothing if parent is None else parent.then(self.cancel)
 
     def cancel(self) -> None:
-        """Raise the flag, and have done what was registered, in its order. Harmless when repeated."""
+        """Set the flag and run the callbacks in the order of their registration. Idempotent."""
         self.cancelled = True
         if self._then:
             self._make_calls()
 
     def then(self, call: Callback) -> Callback:
-        """Have `call` made when this is cancelled: at once, if it is already. Returns what takes that back."""
+        """Register `call`, or run it now if this is cancelled already. Return a function that unregisters it."""
         key = object()
         self._then[key] = call
         if self.cancelled:
@@ -41,7 +41,7 @@ class Cancellation:
         return lambda: self._then.pop(key, None)
 
     def _make_calls(self) -> None:
-        """Make all calls, also those behind one that raises. The last is taken out first, and made last."""
+        """Run all callbacks, even if one raises. The stack reverses the order of `popitem`."""
         with ExitStack() as calls, suppress(KeyError):
             while True:
                 calls.callback(self._then.popitem()[1])

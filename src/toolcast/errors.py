@@ -1,25 +1,25 @@
-"""Every error toolcast raises, as one tree.
+"""The exceptions of toolcast, as one tree.
 
     ToolcastError
     ├── MissingLLMError (AssertionError)      no LLM was given and Configs.llm is not set
     ├── UnsupportedLLMError (ValueError)      the LLM cannot call functions
     ├── PromptError (ValueError)              a template or its values are wrong; nothing was sent
-    ├── OutputTypeError (TypeError)           output_cls is nothing a model could be asked for
+    ├── OutputTypeError (TypeError)           output_cls has no JSON Schema that a model can fill in
     ├── MissingOutputError (AttributeError)   there is no tool output to take a result from
-    ├── StreamClosed                          a stream was used after it had been closed
+    ├── StreamClosed                          a stream was used after it was closed
     ├── StreamBusy                            a second view was begun on one stream
-    ├── WouldSuspend (RuntimeError)           a synchronous call met code that waits for an event loop
+    ├── WouldSuspend (RuntimeError)           a sync call awaited code that needs an event loop
     ├── IllegalState                          an engine, a session or an elf cannot do this in the state it is in
     ├── SessionLocked                          the session is open elsewhere
     ├── PermissionDenied                      a tool may not run
     ├── ToolTimeout                           a tool took longer than it may
-    ├── MCPError                              an MCP server could not be started, was lost, or is closed
-    ├── MCPToolError                          a tool of an MCP server says that it failed
+    ├── MCPError                              an MCP server did not start, lost its connection, or is closed
+    ├── MCPToolError                          a tool of an MCP server returned an error
     ├── TurnCancelled                         the turn was cancelled
     ├── TurnStopped                           a limit of the engine ended the turn
     │   └── RoundsExceeded  BudgetExceeded  RepeatedCall
-    └── CallError (ValueError)                a call was made and did not end in a result
-        ├── LLMError                          the service, or the way to it, failed
+    └── CallError (ValueError)                a call was sent and has no result
+        ├── LLMError                          the service or the connection to it failed
         │   ├── ConnectFailed  Timeout  RateLimited  QuotaExceeded  Overloaded  ServerError
         │   ├── AuthFailed  BadRequest  NotFound  ContextTooLong  ContentBlocked  Refused
         │   └── EmptyResponse  StreamInterrupted  StreamTruncated  MalformedEvent  LimitExceeded
@@ -28,7 +28,7 @@
         ├── ValidationError                   the arguments do not fit the output type
         └── OutputTruncated                   max_tokens cut the arguments off
 
-A `CallError` says what happened, what came back, and what to try. It never holds an API key.
+The message of a `CallError` names the problem, the response and a next step. It never contains an API key.
 """
 
 from __future__ import annotations
@@ -47,46 +47,46 @@ if TYPE_CHECKING:
 
 
 class ToolcastError(Exception):
-    """The base of every error of this library."""
+    """The base class of all exceptions of toolcast."""
 
 
 class MissingLLMError(ToolcastError, AssertionError):
-    """No LLM: none was passed and `Configs.llm` is not set."""
+    """The error for a call without an LLM: none was passed and `Configs.llm` is not set."""
 
 
 class UnsupportedLLMError(ToolcastError, ValueError):
-    """The LLM's model cannot call functions, which a structured call needs."""
+    """The error for an LLM whose model cannot call functions, which a structured call needs."""
 
 
 class PromptError(ToolcastError, ValueError):
-    """A prompt template or the values for its holes are wrong. Nothing was sent."""
+    """The error for a wrong prompt template, or wrong values for its variables. Nothing was sent."""
 
 
 class OutputTypeError(ToolcastError, TypeError):
-    """The output type is nothing a model can be asked to fill in."""
+    """The error for an output type without a JSON Schema that a model can fill in."""
 
 
 class MissingOutputError(ToolcastError, AttributeError):
-    """A tool result was asked for where no tool has run."""
+    """The error for reading the output of a response in which no tool was called."""
 
 
 class StreamClosed(ToolcastError):
-    """The stream was closed before it reached its end."""
+    """The error for reading a stream that was closed before its end."""
 
 
 class StreamBusy(ToolcastError):
-    """Another view of this stream has begun and owns it."""
+    """The error for a second reader of a stream: one view or task reads it already."""
 
 
 class WouldSuspend(ToolcastError, RuntimeError):
-    """A synchronous call met code that waits for an event loop, such as the `_events` of a custom LLM.
+    """The error for code that awaits an event loop in a sync call, such as the `_events` of a custom LLM.
 
     The async method of the same name (`acall`, `astream`, `achat`, ...) can run it.
     """
 
 
 class IllegalState(ToolcastError):
-    """An engine, a session or an elf cannot do this in the `state` it is in."""
+    """The error for an operation that an engine, a session or an elf does not allow in its current `state`."""
 
     def __init__(self, message: str = "", *, state: str = "") -> None:
         super().__init__(message)
@@ -94,27 +94,27 @@ class IllegalState(ToolcastError):
 
 
 class SessionLocked(ToolcastError):
-    """The session is open elsewhere: in another process, or in another object of this one."""
+    """The error for opening a session that another process, or another object of this one, has open."""
 
 
 class PermissionDenied(ToolcastError):
-    """A tool may not run. The model reads why."""
+    """The error for a tool call that the permissions deny. The model reads its message."""
 
 
 class ToolTimeout(ToolcastError):
-    """A tool took longer than it may. What it gives later is discarded."""
+    """The error for a tool that exceeded its time limit. Its later result is discarded."""
 
 
 class MCPError(ToolcastError):
-    """An MCP server could not be started, was lost, did not understand, or is closed."""
+    """The error for an MCP server that did not start, lost its connection, broke the protocol, or is closed."""
 
 
 class MCPToolError(ToolcastError):
-    """A tool of an MCP server says that it failed. The message is what it says."""
+    """The error for a tool of an MCP server that returned an error, with the server's message."""
 
 
 class _EndedTurn(ToolcastError):
-    """A turn that ended without its answer; `turn` is what there is of it."""
+    """A turn that ended without a final answer; `turn` is the unfinished turn."""
 
     def __init__(self, message: str = "", *, turn: Turn[Any] | None = None) -> None:
         super().__init__(message)
@@ -122,17 +122,17 @@ class _EndedTurn(ToolcastError):
 
 
 class TurnCancelled(_EndedTurn):
-    """The turn was cancelled. `turn` is what there is of it."""
+    """The error for a cancelled turn; `turn` is the unfinished turn."""
 
 
 class TurnStopped(_EndedTurn):
-    """A limit of the engine ended the turn. `turn` is what there is of it, and the history can be gone on with."""
+    """The error for a turn that a limit of the engine ended; `turn` is the unfinished turn, which can be continued."""
 
 
 class TurnFailed(_EndedTurn):
-    """A tool ended the turn: it raised `FailTurn`, or any other error where `tool_errors="raise"`.
+    """The error for a turn that a tool ended: by `FailTurn`, or by any error with `tool_errors="raise"`.
 
-    `turn` is what there is of the turn, `tool_name` the tool, and `__cause__` what it raised.
+    `turn` is the unfinished turn, `tool_name` the tool, and `__cause__` the tool's exception.
     """
 
     def __init__(self, message: str = "", *, tool_name: str = "", turn: Turn[Any] | None = None) -> None:
@@ -141,11 +141,11 @@ class TurnFailed(_EndedTurn):
 
 
 class RoundsExceeded(TurnStopped):
-    """The model wanted another round, and `max_rounds` were used up."""
+    """The error for a turn that needs more model requests than `max_rounds`."""
 
 
 class BudgetExceeded(TurnStopped):
-    """A budget is used up. `limit` is which: `tokens`, `usd`, `seconds` or `tool_calls`."""
+    """The error for an exhausted budget; `limit` is `tokens`, `usd`, `seconds` or `tool_calls`."""
 
     def __init__(self, message: str = "", *, limit: str = "", turn: Turn[Any] | None = None) -> None:
         super().__init__(message, turn=turn)
@@ -153,27 +153,27 @@ class BudgetExceeded(TurnStopped):
 
 
 class RepeatedCall(TurnStopped):
-    """The model made the same call again and again."""
+    """The error for a model that repeats the same tool call."""
 
 
 class TryAgain(Exception):
-    """Raise in a validator or tool to have the model asked again, with your words as the reason.
+    """The exception by which a validator or tool asks the model again, with its message as the reason.
 
-    Not a `ToolcastError`: it is a message to the library. Within `max_attempts` it is answered by a new
-    request; after that it reaches the caller as the cause of a `ValidationError`.
+    Not a `ToolcastError`, as it is a message to the library. Within `max_attempts` it leads to another
+    request; after that it is the cause of the `ValidationError` that the caller gets.
     """
 
 
 class FailTurn(Exception):
-    """Raise in a tool to end the turn of an agent as failed, with your words as the reason.
+    """The exception by which a tool ends the turn of an agent as failed, with its message as the reason.
 
-    The model is not asked again, and `Engine.submit` raises `TurnFailed`. Not a `ToolcastError`, as `TryAgain` is none.
+    The model gets no further request, and `Engine.submit` raises `TurnFailed`. Like `TryAgain`, not a `ToolcastError`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request of a call: its number from 1, and the error that ended it (None: it succeeded)."""
+    """One request of a call: its number, from 1, and the error that ended it, or None for a success."""
 
     number: int
     error: Exception | None = None
@@ -182,13 +182,20 @@ class Attempt:
 
 
 class CallError(ToolcastError, ValueError):
-    """A call that was made and ended without a result.
+    """The error for a call that was sent and has no result.
 
-    Attributes: `provider` and `model` as named by the LLM; `request_id` as the service gave it;
-    `attempts`, one entry per request; `retryable`, whether the same call may succeed later;
-    `partial`, what had arrived, if anything; `response`, the `ChatResponse` it was read from;
-    `call_id`, `tool_name` and `arguments` (JSON text) of the tool call that it is about, if it is about one;
-    `advice`, what people can try, until it was tried. A model that reads the `message` does not read that.
+    Attributes:
+        provider: The provider, as the LLM names it.
+        model: The model, as the LLM names it.
+        request_id: The service's id of the request.
+        attempts: One entry for each request of the call.
+        retryable: True if the same call may succeed later.
+        partial: The partial result, or None.
+        response: The `ChatResponse` that the error was found in, or None.
+        call_id: The id of the tool call that caused the error, or None.
+        tool_name: The name of that tool, or None.
+        arguments: The JSON text of that call's arguments.
+        advice: A next step for a person. It is not part of `message`, which models read.
     """
 
     retryable: bool = False
@@ -217,7 +224,7 @@ class CallError(ToolcastError, ValueError):
 
     @property
     def message(self) -> str:
-        """What happened, without the name of the service."""
+        """The error message without the provider, the model and the advice."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
@@ -234,10 +241,12 @@ def _printable(text: str) -> str:
 
 
 class LLMError(CallError):
-    """The service, or the way to it, failed.
+    """The error for a failure of the service or of the connection to it.
 
-    `status` is the HTTP status, if there was one; `retry_after` the seconds the service asked to wait;
-    `rate_limits` the answer's headers on rate limits, as the service sent them, by their names in lower case.
+    Attributes:
+        status: The HTTP status, or None without a response.
+        retry_after: The seconds that the service asks to wait, or None.
+        rate_limits: The response headers about rate limits, by name in lower case.
     """
 
     def __init__(
@@ -259,13 +268,13 @@ class LLMError(CallError):
 
 
 class ConnectFailed(LLMError):
-    """No connection: refused, no such host, or a certificate that does not hold."""
+    """The error for a connection that was not established: refused, unknown host, or an invalid certificate."""
 
     retryable = True
 
 
 class Timeout(LLMError):
-    """A time limit passed. `phase` is `connect`, `first_token`, `idle` or `total`."""
+    """The error for an exceeded time limit; `phase` is `connect`, `first_token`, `idle` or `total`."""
 
     retryable = True
 
@@ -275,97 +284,97 @@ class Timeout(LLMError):
 
 
 class RateLimited(LLMError):
-    """Too many requests just now (429)."""
+    """The error for too many requests in a time window (HTTP 429)."""
 
     retryable = True
 
 
 class QuotaExceeded(LLMError):
-    """The account has no credit or quota left. Waiting does not help."""
+    """The error for an account without credit or quota. Waiting does not help."""
 
 
 class Overloaded(LLMError):
-    """The service has more work than it can take (503, 529)."""
+    """The error for an overloaded service (HTTP 503, 529)."""
 
     retryable = True
 
 
 class ServerError(LLMError):
-    """The service failed (5xx)."""
+    """The error for a failure of the service (HTTP 5xx)."""
 
     retryable = True
 
 
 class AuthFailed(LLMError):
-    """The key is missing, wrong, or may not do this (401, 403)."""
+    """The error for an API key that is missing, wrong, or without the permission (HTTP 401, 403)."""
 
 
 class BadRequest(LLMError):
-    """The service does not take this request, or toolcast knows that it would not."""
+    """The error for a request that the service rejects, or that toolcast rejects before it is sent."""
 
 
 class NotFound(LLMError):
-    """No such model or address (404)."""
+    """The error for an unknown model or URL (HTTP 404)."""
 
 
 class ContextTooLong(LLMError):
-    """The messages do not fit into the model's context window."""
+    """The error for messages that exceed the model's context window."""
 
 
 class ContentBlocked(LLMError):
-    """A content filter of the service stopped the answer."""
+    """The error for a response that a content filter of the service stopped."""
 
 
 class Refused(LLMError):
-    """The model declined to answer."""
+    """The error for a model that refuses to answer."""
 
 
 class EmptyResponse(LLMError):
-    """An answer without text, thinking or tool calls, where one was expected."""
+    """The error for a response without text, thinking or tool calls."""
 
     retryable = True
     advice = "Send the request again. If it stays empty, check the model's name and base_url."
 
 
 class StreamInterrupted(LLMError):
-    """The connection broke in the middle of an answer."""
+    """The error for a connection that was lost during a response."""
 
     retryable = True
 
 
 class StreamTruncated(LLMError):
-    """The answer ended without the protocol's end marker."""
+    """The error for a response that ended without the protocol's end marker."""
 
     retryable = True
 
 
 class MalformedEvent(LLMError):
-    """What came back is not what the protocol allows."""
+    """The error for a response that violates the protocol."""
 
 
 class LimitExceeded(LLMError):
-    """A limit on size or number was passed: of an event, a body, or the calls in one answer."""
+    """The error for an exceeded limit on the size of an event or a body, or on the calls in one response."""
 
 
 class NoToolCallError(CallError):
-    """The model answered without calling a tool. `response.message.text` is what it wrote."""
+    """The error for a response without a tool call; `response.text` is the model's text."""
 
     advice = "Ask again with max_attempts=2, or try another model."
 
 
 class UnknownToolError(CallError):
-    """The model called a tool that it was not offered."""
+    """The error for a call of a tool that the request did not offer."""
 
 
 class OutputTruncated(CallError):
-    """The arguments were cut off by `max_tokens`. `partial` is what had arrived."""
+    """The error for arguments that `max_tokens` cut off; `partial` is the partial object."""
 
 
 class ValidationError(CallError):
-    """The arguments do not fit the output type.
+    """The error for arguments that do not match the output type.
 
     `.errors()` and `.error_count()` are Pydantic's, `.tool_name` the tool, `.arguments` the raw text,
-    `__cause__` the Pydantic error. `.partial` holds what did validate.
+    `__cause__` the Pydantic error, and `.partial` the results that are valid.
     """
 
     advice = "max_attempts=2 lets the model correct itself"
@@ -376,12 +385,12 @@ class ValidationError(CallError):
         self.arguments = arguments
 
     def errors(self) -> Sequence[ErrorDetails]:
-        """The single faults, each with `loc`, `msg`, `type` and `input`, as Pydantic lists them."""
+        """Return Pydantic's list of errors, each with `loc`, `msg`, `type` and `input`."""
         cause = self._pydantic
         return cause.errors() if cause is not None else []
 
     def error_count(self) -> int:
-        """The number of single faults."""
+        """Return the number of Pydantic's errors."""
         cause = self._pydantic
         return cause.error_count() if cause is not None else 0
 

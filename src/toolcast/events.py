@@ -1,10 +1,10 @@
-"""What arrives while a model speaks; accumulator.py folds it into one response.
+"""The events of a streamed response, and `ChatResponse`, to which accumulator.py adds them up.
 
-Every wire translates its service's bytes into these events. For each tool call: one `ToolCallStart`, any number
-of `ToolCallDelta`, one `ToolCallDone` whose arguments are complete and have the last word. `UsageReport` is
-cumulative within one request: the last one counts. `Finish` comes once, last.
+Every provider's decoder emits these events. A tool call is one `ToolCallStart`, any number of `ToolCallDelta`, and one
+`ToolCallDone`, whose complete arguments replace those of the deltas. `UsageReport` is cumulative within one request,
+so the last one counts. `Finish` comes once, last.
 
-A turn of an engine is told with the same events, round after round, and with those of `AgentEvent` besides.
+The turn of an engine emits the same events for each of its requests, and the others of `AgentEvent`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T", default=Any)
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of the answer."""
+    """A chunk of the response's text."""
 
     text: str
 
@@ -47,7 +47,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """More of what the model thinks; `signature`, `redacted` and `opaque` end the thought they belong to."""
+    """A chunk of the model's reasoning; `signature`, `redacted` and `opaque` end the block that they belong to."""
 
     text: str = ""
     signature: str | None = None
@@ -57,7 +57,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStart:
-    """A tool call begins. `id` is never empty and unique in this response; `name` is the tool's own."""
+    """The start of a tool call. `id` is not empty, and unique in the response; `name` is the tool's."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """More JSON text of the arguments of the call `id`."""
+    """A chunk of the JSON arguments of the call `id`."""
 
     id: str
     arguments: str
@@ -77,14 +77,14 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallReset:
-    """All deltas of the call `id` so far are void: the service had been repeating itself. Fresh ones follow."""
+    """A notice that all deltas of the call `id` so far are void, as the service sends them again."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDone:
-    """The call `id` is complete; `arguments` is all of its JSON text. Cut off by a limit if `truncated`."""
+    """The end of the call `id`; `arguments` is its complete JSON text, cut off by a limit if `truncated`."""
 
     id: str
     name: str
@@ -95,14 +95,14 @@ class ToolCallDone:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What this request has cost so far. The last report counts."""
+    """The tokens of this request so far. The last report counts."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The model is asked again: what came before in this call is void. `attempt` counts requests from 1."""
+    """A notice that the request is repeated, so that earlier events of the call are void. `attempt` counts from 1."""
 
     attempt: int
     reason: str
@@ -110,7 +110,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The model that is asked, where there are several: what follows is its answer."""
+    """The model that the following events come from, where there are several."""
 
     provider: str
     model: str
@@ -118,7 +118,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """This model failed before it said anything, in a way that may pass; another is asked."""
+    """A notice that this model failed before its first content with a retryable error, and the next one follows."""
 
     provider: str
     model: str
@@ -127,9 +127,12 @@ class Failover:
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """Something the wire passes through unread. `damaged`: it could not be decoded, and was skipped.
+    """Data of the service that has no event of its own.
 
-    `repeated`: what it held comes again, so that nothing of the answer is lost with it.
+    Attributes:
+        data: The data, as the service sent it.
+        damaged: True if it could not be decoded and was skipped.
+        repeated: True if the protocol repeats its content, so that nothing is lost.
     """
 
     data: Any
@@ -139,15 +142,15 @@ class RawEvent:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The answer is complete. `raw` is the service's own word for the stop reason."""
+    """The end of a response. `raw` is the service's value of the stop reason."""
 
     stop_reason: StopReason
     model: str | None = None
     raw: str | None = None
 
 
-# One of these two comes with nearly every chunk. Their slots set directly: half the price of what a frozen dataclass
-# is given for an `__init__`.
+# One of these two comes with nearly every chunk. Setting their slots directly takes half the time of the `__init__`
+# that a frozen dataclass generates.
 _slots: Any = TextDelta
 _set_text = _slots.text.__set__
 _slots = ToolCallDelta
@@ -171,7 +174,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool is about to run: from here on it may have had its effect."""
+    """The start of a tool's run: from here on it may have had its effect."""
 
     call_id: str
     name: str
@@ -179,7 +182,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """What a running tool says of itself: the `data` it gave to `ToolContext.emit`."""
+    """Progress of a running tool: the `data` that it passed to `ToolContext.emit`."""
 
     call_id: str
     name: str
@@ -188,7 +191,7 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A call is answered: `content` is what the model reads, `output` the object that the tool returned."""
+    """The result of a tool call: `content` is the text for the model, `output` the object that the tool returned."""
 
     call_id: str
     name: str
@@ -199,14 +202,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class OutputDelta(Generic[T]):
-    """The typed result of the turn as far as it has arrived: a snapshot that never changes."""
+    """The partial typed result of the turn: an immutable snapshot."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """The turn ended with this error. It comes last."""
+    """The error that ended the turn. It comes last."""
 
     error: BaseException
 
@@ -214,18 +217,25 @@ class ErrorEvent:
 AgentEvent: TypeAlias = (
     Event | ToolStarted | ToolProgress | ToolResult | PermissionRequest | OutputDelta[T] | ErrorEvent
 )
-"""The events of a turn. `AgentEvent[Album]` are those of a turn with an `Album` as its typed output."""
+"""The events of a turn; `AgentEvent[Album]` for one with an `Album` as its typed output."""
 
 LIBRARY_EVENTS: frozenset[type] = frozenset((Restarted, Routing, Failover))
-"""What no service sends: the library's own words about a call."""
+"""The events that the library emits itself, and no service sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatResponse:
-    """One whole answer of a model.
+    """The complete response of a model.
 
-    `raw` is the body as the service sent it, where it came in one piece. `repairs` lists every change that
-    was needed to read the answer as an object.
+    Attributes:
+        message: The assistant message.
+        stop_reason: The reason of its end.
+        usage: The tokens of the call.
+        model: The model that answered, as the service names it.
+        provider: The provider.
+        request_id: The service's id of the request.
+        raw: The body as the service sent it, if it was not streamed.
+        repairs: Every change that was needed to read the response as an object.
     """
 
     message: Message
@@ -239,5 +249,5 @@ class ChatResponse:
 
     @property
     def text(self) -> str:
-        """The text of the answer."""
+        """The text of the message."""
         return self.message.text

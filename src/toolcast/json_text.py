@@ -1,7 +1,7 @@
-"""JSON text of values that a model, a tool or a file supplied.
+"""Serialization to JSON text of values that a model, a tool or a file supplied.
 
-Such values hold what JSON or UTF-8 cannot: half of a surrogate pair, as in `"\\ud800"`. It is written as U+FFFD, in one
-way everywhere: in requests, tool results, sessions and logs.
+Such values may contain a lone surrogate, as in `"\\ud800"`, which UTF-8 cannot encode. It is written as U+FFFD
+everywhere: in requests, tool results, sessions and logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 
 def replace_surrogates(text: str) -> str:
-    """Return `text` with U+FFFD for each half of a surrogate pair; two halves become the character that they mean."""
+    """Return `text` with U+FFFD for each lone surrogate; a surrogate pair becomes its character."""
     if text.isascii():
         return text
     try:
@@ -33,28 +33,31 @@ def json_text(
 ) -> str:
     """Return `value` as JSON text: see `pydantic_core.to_json` for the options."""
 
-    def written(what: Any) -> str:
-        text = to_json(what, by_alias=by_alias, round_trip=round_trip, bytes_mode=bytes_mode, fallback=fallback)
+    def serialize(value: Any) -> str:
+        text = to_json(value, by_alias=by_alias, round_trip=round_trip, bytes_mode=bytes_mode, fallback=fallback)
         return text.decode()
 
     try:
-        return written(value)
+        return serialize(value)
     except ValueError as error:
         try:
-            sound = _sound(value, by_alias=by_alias)
-        except RecursionError:  # a value that holds itself
+            replaced = _replace_surrogates(value, by_alias=by_alias)
+        except RecursionError:  # a value that contains itself
             raise error from None
-    return written(sound)
+    return serialize(replaced)
 
 
-def _sound(value: Any, *, by_alias: bool) -> Any:
-    """Return `value` with `sound_text` for each text and key in it."""
-    given: Any = value  # of no known type, whatever the tests below find
+def _replace_surrogates(value: Any, *, by_alias: bool) -> Any:
+    """Return `value` with lone surrogates replaced in each text and key in it."""
+    given: Any = value  # typed as Any, so that isinstance below does not narrow it to Unknown
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {_sound(key, by_alias=by_alias): _sound(item, by_alias=by_alias) for key, item in given.items()}
+        return {
+            _replace_surrogates(key, by_alias=by_alias): _replace_surrogates(item, by_alias=by_alias)
+            for key, item in given.items()
+        }
     if isinstance(value, (Sequence, AbstractSet)) and not isinstance(value, (bytes, bytearray, memoryview)):
-        return [_sound(item, by_alias=by_alias) for item in given]
+        return [_replace_surrogates(item, by_alias=by_alias) for item in given]
     dump = getattr(given, "model_dump", None)
-    return _sound(dump(by_alias=by_alias), by_alias=by_alias) if callable(dump) else given
+    return _replace_surrogates(dump(by_alias=by_alias), by_alias=by_alias) if callable(dump) else given

@@ -1,13 +1,13 @@
-"""Messages that are dicts, in the form of OpenAI's chat completions or as `Message.to_dict` writes them.
+"""Conversion of dicts to messages: in the form of OpenAI's chat completions, or of `Message.to_dict`.
 
     {"role": "user", "content": "Hi"}
     {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {...}}]}
     {"role": "assistant", "content": None, "tool_calls": [{"id": ..., "type": "function", "function": {...}}]}
     {"role": "tool", "tool_call_id": ..., "content": "391"}
 
-Also read: the role `developer` (system), `thinking` and `reasoning_content`, and what Ollama writes: tool calls without
-ids, with an object as their arguments. Other keys, such as `name` and `annotations`, have no place in a `Message` and
-are left out; content of an unknown type is an error.
+Also accepted: the role `developer` (system), `thinking` and `reasoning_content`, and Ollama's tool calls without ids,
+with an object as their arguments. Other keys, such as `name` and `annotations`, have no place in a `Message` and are
+left out; content of an unknown type is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .messages import (
     ToolResultPart,
 )
 
-_MAPPING: Any = Mapping  # typed as Any, so that what is inside of an Any stays one
+_MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _ROLES: Final[Mapping[Any, Role]] = {
     "system": "system",
     "developer": "system",
@@ -43,7 +43,7 @@ _CONTENTS = ("content", "parts", "tool_calls", *_THINKING)
 
 
 def is_message_dict(value: Any) -> bool:
-    """Return whether `value` is a dict with a role and something that a message holds."""
+    """Return whether `value` is a dict with a role and content."""
     if not isinstance(value, _MAPPING):
         return False
     role: Any = value.get("role")
@@ -51,10 +51,10 @@ def is_message_dict(value: Any) -> bool:
 
 
 def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Return the message that `data` is. Raises `ValueError` if it is none, or holds what no message can."""
+    """Return the message from a dict. Raise `ValueError` if it is not a message, or has unsupported content."""
     if not is_message_dict(data):
         raise ValueError(
-            f"{dict(data)!r:.200} is no message: expected a 'role' ({', '.join(_ROLES)}) and 'content' or 'tool_calls'"
+            f"{dict(data)!r:.200} is not a message: expected 'role' ({', '.join(_ROLES)}) and 'content' or 'tool_calls'"
         )
     role = _ROLES[data["role"]]
     if "parts" in data:
@@ -73,7 +73,7 @@ def _result(data: Mapping[str, Any]) -> ToolResultPart:
     images = tuple(part for part in parts if isinstance(part, ImagePart))
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(images) + len(texts) < len(parts):
-        raise ValueError("a tool result takes text and images")
+        raise ValueError("a tool result: expected text and images")
     name = data.get("tool_name") or data.get("name") or ""
     return ToolResultPart(str(data.get("tool_call_id") or ""), "\n".join(texts), str(name), images=images)
 
@@ -81,7 +81,7 @@ def _result(data: Mapping[str, Any]) -> ToolResultPart:
 def _call(call: Any, number: int) -> ToolCallPart:
     function: Any = call.get("function") if isinstance(call, _MAPPING) else None
     if not isinstance(function, _MAPPING):
-        raise ValueError(f"{call!r:.200} is no tool call: expected a 'function' with 'name' and 'arguments'")
+        raise ValueError(f"{call!r:.200} is not a tool call: expected a 'function' with 'name' and 'arguments'")
     arguments: Any = function.get("arguments") or {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCallPart(str(call.get("id") or f"call_{number}"), str(function.get("name") or ""), text)
@@ -103,7 +103,7 @@ def _part(part: Any) -> Part:
     kind: Any = part.get("type") if isinstance(part, _MAPPING) else None
     read = _PARTS.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise ValueError(f"{part!r:.200} is no part of a message: expected a type of {', '.join(_PARTS)}")
+        raise ValueError(f"{part!r:.200} is not a part of a message: expected a type of {', '.join(_PARTS)}")
     value = part.get(kind)
     if value is None:
         raise ValueError(f"{part!r:.200} has no {kind!r}")
@@ -116,7 +116,7 @@ def _text(value: Any) -> TextPart:
 
 def _image(value: Any) -> ImagePart:
     image: Any = value if isinstance(value, _MAPPING) else {"url": value}
-    url, detail = _given(image, "url"), image.get("detail")
+    url, detail = _text_of(image, "url"), image.get("detail")
     if not url.startswith("data:"):
         return ImagePart(url=url, detail=detail)
     data, media_type = _data(url)
@@ -124,15 +124,15 @@ def _image(value: Any) -> ImagePart:
 
 
 def _audio(value: Any) -> AudioPart:
-    return AudioPart(data=_decoded(_given(value, "data")), media_type=f"audio/{_given(value, 'format')}")
+    return AudioPart(data=_decoded(_text_of(value, "data")), media_type=f"audio/{_text_of(value, 'format')}")
 
 
 def _file(value: Any) -> DocumentPart:
-    data, media_type = _data(_given(value, "file_data"))
+    data, media_type = _data(_text_of(value, "file_data"))
     return DocumentPart(data=data, media_type=media_type or "application/pdf", name=value.get("filename"))
 
 
-def _given(value: Any, key: str) -> str:
+def _text_of(value: Any, key: str) -> str:
     found: Any = value.get(key) if isinstance(value, _MAPPING) else None
     if not isinstance(found, str) or not found:
         raise ValueError(f"{value!r:.200} has no {key!r}")

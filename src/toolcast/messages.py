@@ -1,7 +1,7 @@
-"""What is said: messages and their parts.
+"""Messages and their parts: text, media, reasoning, tool calls and tool results.
 
-A message is a role and a tuple of parts. Parts are frozen values; what a service must get back byte for byte
-(signatures, encrypted reasoning) rides along in `signature`, `redacted` and `opaque`.
+A message is a role and a tuple of parts. Parts are frozen values. Data that a service must get back byte for byte
+(signatures, encrypted reasoning) is in `signature`, `redacted` and `opaque`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Text."""
+    """A text part."""
 
     text: str
     type: Literal["text"] = "text"
@@ -32,7 +32,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class _Media:
-    """Something given by `url` (passed to the service, never fetched here) or by its bytes, `data`."""
+    """Media by `url` (passed to the service, never fetched here) or by its bytes, `data`."""
 
     url: str | None = None
     data: bytes | None = None
@@ -41,46 +41,46 @@ class _Media:
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.data is None):
-            raise ValueError(f"{type(self).__name__} takes either url= or data=, and exactly one of them")
+            raise ValueError(f"{type(self).__name__}: expected exactly one of url= and data=")
         if self.data is not None and self.media_type is None:
             raise ValueError(f"{type(self).__name__}(data=...) needs media_type=, for example 'image/png'")
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image. `detail` (`low`, `high`, `auto`) goes to services that know it."""
+    """An image. `detail` (`low`, `high`, `auto`) is sent to services that support it."""
 
     detail: str | None = None
     type: Literal["image"] = "image"
 
     @classmethod
     def from_file(cls, path: str | Path) -> ImagePart:
-        """The image in the file at `path`, its type told by the name's ending."""
+        """Return the image in the file at `path`, its media type by the file extension."""
         return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
-    """Sound."""
+    """An audio recording."""
 
     type: Literal["audio"] = "audio"
 
     @classmethod
     def from_file(cls, path: str | Path) -> AudioPart:
-        """The sound in the file at `path`, its type told by the name's ending."""
+        """Return the recording in the file at `path`, its media type by the file extension."""
         return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart(_Media):
-    """A document, a PDF for example."""
+    """A document, for example a PDF."""
 
     name: str | None = None
     type: Literal["document"] = "document"
 
     @classmethod
     def from_file(cls, path: str | Path) -> DocumentPart:
-        """The document in the file at `path`, its type told by the name's ending."""
+        """Return the document in the file at `path`, its media type by the file extension."""
         path = Path(path)
         return cls(data=path.read_bytes(), media_type=_media_type(path), name=path.name)
 
@@ -88,15 +88,15 @@ class DocumentPart(_Media):
 def _media_type(path: str | Path) -> str:
     guessed, _ = mimetypes.guess_type(str(path))
     if guessed is None:
-        raise ValueError(f"cannot tell the type of {str(path)!r} by its ending; pass data= and media_type=")
+        raise ValueError(f"{str(path)!r}: the file extension has no known media type; pass data= and media_type=")
     return guessed
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """What the model thought. `signature`, `redacted` and `opaque` are the service's, returned unchanged.
+    """Reasoning of the model. `signature`, `redacted` and `opaque` are the service's, and are returned unchanged.
 
-    What `opaque` says to be a `model`'s goes to no other: it is signed or encrypted, and others refuse it.
+    Where `opaque` names a `model`, it is sent to that one alone: it is signed or encrypted, and others reject it.
     """
 
     text: str = ""
@@ -108,7 +108,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """A call the model made. `arguments` is its JSON text as it came; `truncated` marks one that was cut off."""
+    """A tool call of the model. `arguments` is its JSON text, unchanged; `truncated` marks one that was cut off."""
 
     id: str
     name: str
@@ -120,7 +120,7 @@ class ToolCallPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """The answer to the call with the id `call_id`."""
+    """The result of the tool call `call_id`."""
 
     call_id: str
     content: str
@@ -136,14 +136,14 @@ _PARTS: Final = get_args(Part)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation: a role and its parts."""
+    """A message of a conversation: a role and its parts."""
 
     role: Role
     parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in ("system", "user", "assistant", "tool"):
-            raise ValueError(f"unknown role {self.role!r}: use system, user, assistant or tool")
+            raise ValueError(f"role={self.role!r}: expected system, user, assistant or tool")
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
         object.__setattr__(self, "parts", tuple([TextPart(p) if isinstance(p, str) else p for p in parts]))
 
@@ -158,13 +158,13 @@ class Message:
         return tuple([part for part in self.parts if isinstance(part, ToolCallPart)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data; bytes become base64 text."""
+        """Return JSON-compatible data, with bytes as base64 text."""
         plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
         return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """The message that `to_dict` made `data` from."""
+        """Return the message from the data of `to_dict`."""
         return _adapter().validate_json(json.dumps(data))
 
 
@@ -176,26 +176,26 @@ def _adapter() -> TypeAdapter[Message]:
 
 
 def system(*parts: Part | str) -> Message:
-    """A system message."""
+    """Return a system message."""
     return Message("system", _parts(parts))
 
 
 def user(*parts: Part | str) -> Message:
-    """A user message of text and media."""
+    """Return a user message of text and media."""
     return Message("user", _parts(parts))
 
 
 def assistant(*parts: Part | str) -> Message:
-    """An assistant message."""
+    """Return an assistant message."""
     return Message("assistant", _parts(parts))
 
 
 TAKEN = "OK"
-"""The result of a call whose arguments were all that was wanted of it."""
+"""The tool result for a call whose arguments are the output themselves."""
 
 
 def tool_result(call: ToolCallPart | str, content: str, *, name: str = "", is_error: bool = False) -> Message:
-    """The message that answers `call`, a tool call or its id."""
+    """Return the message with the result of `call`, a tool call or its id."""
     id, named = (call.id, call.name) if isinstance(call, ToolCallPart) else (call, "")
     return Message("tool", (ToolResultPart(id, content, name or named, is_error),))
 

@@ -1,4 +1,4 @@
-"""Checks of the types of arguments that users pass, so that a wrong one is an error where it is passed."""
+"""Type checks of public arguments, which raise `TypeError` where a wrong one is passed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 
 def require(name: str, value: object, kinds: type[Any] | tuple[type[Any], ...], expected: str) -> None:
-    """Raise `TypeError` if `value` is of none of these types.
+    """Raise `TypeError` if `value` is not an instance of `kinds`.
 
-    The message has its type and not the value, which may be a secret.
+    The message has the type and not the value, which may be a secret.
     """
     if not isinstance(value, kinds):
         raise _wrong(name, value, expected)
 
 
 def require_optional(name: str, value: object, kinds: type[Any] | tuple[type[Any], ...], expected: str) -> None:
-    """Raise `TypeError` if `value` is neither None nor of one of these types."""
+    """Raise `TypeError` if `value` is neither None nor an instance of `kinds`."""
     if value is not None:
         require(name, value, kinds, f"{expected} or None")
 
@@ -28,18 +28,18 @@ def require_callable(name: str, value: object, expected: str) -> None:
 
 
 def require_flag(name: str, value: object) -> None:
-    """Raise `TypeError` if `value` is no boolean: the text "no" would count as true."""
+    """Raise `TypeError` if `value` is not a bool: the text "no" would count as true."""
     require(name, value, bool, "True or False")
 
 
 def require_number(name: str, value: object, *, whole: bool = False) -> None:
-    """Raise `TypeError` if `value` is neither None nor a number, of any library."""
+    """Raise `TypeError` if `value` is neither None nor a number of `numbers` (numpy's are too)."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Integral if whole else Real)):
         raise _wrong(name, value, "a whole number or None" if whole else "a number or None")
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise `TypeError` if `value` is neither None nor a text."""
+    """Raise `TypeError` if `value` is neither None nor a str."""
     require_optional(name, value, str, "str")
 
 

@@ -1,9 +1,9 @@
-"""When to try again, and after how long. Pure: the clock and the dice are arguments.
+"""The retry policy of requests: exponential backoff with full jitter, and `Retry-After`. Without I/O, clock or
+randomness.
 
-A failure is tried again if it says so itself (`LLMError.retryable`), while retries and time remain. The
-service's own wish (`Retry-After`) is a lower bound for the wait; one that is too long is not waited for at
-all, so that the caller hears of it at once. Without such a wish the wait is drawn between nothing and a bound
-that doubles (full jitter): many clients that failed together do not come back together.
+An error is retried if it is `retryable`, while retries and time remain. The service's `Retry-After` is a lower bound of
+the wait; above `longest_retry_after` the error is raised at once. Without it the wait is random between 0 and a bound
+that doubles, so that clients which failed together do not retry together.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .errors import LLMError
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently a failed request is sent again; the waits in seconds.
+    """The number of retries of a failed request and the limits of the waits between them, in seconds.
 
-    The n-th own wait is drawn from 0 to `initial` x 2^n, at most `maximum`. A service that asks for more than
+    The n-th wait is random between 0 and `initial` x 2^n, at most `maximum`. A `Retry-After` above
     `longest_retry_after` is not waited for.
     """
 
@@ -31,8 +31,8 @@ class RetryPolicy:
     longest_retry_after: float = 60.0
 
     def bound(self, retries_used: int) -> float:
-        """The longest own wait before the next request, `retries_used` of them having been made."""
-        # 2.0**1024 overflows; long before that the maximum holds.
+        """Return the upper bound of the wait after `retries_used` retries."""
+        # 2.0**1024 overflows; the maximum applies long before that.
         return min(self.initial * 2.0 ** min(retries_used, 64), self.maximum)
 
 
@@ -45,7 +45,7 @@ def next_wait(
     deadline: float | None,
     chance: float,
 ) -> float | None:
-    """The seconds to wait before the request is sent again, or None: give up and raise `failure`.
+    """Return the seconds to wait before the next attempt, or None if `failure` is to be raised.
 
     `now` and `deadline` are readings of one monotonic clock, `chance` is a random number from 0 to 1.
     """
@@ -57,17 +57,16 @@ def next_wait(
     elif asked > policy.longest_retry_after:
         return None
     else:
-        # Never sooner than asked, and not all at once: jitter on top, as far as the cap leaves room for it.
+        # Not before the service's time, and not all clients at once: jitter on top of it, up to the limit.
         wait = min(asked + chance * policy.bound(0), policy.longest_retry_after)
     return None if deadline is not None and now + wait >= deadline else wait
 
 
 def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
-    """The seconds that a failed answer's headers ask to wait, or None where they ask nothing sensible.
+    """Return the seconds that the headers of an error response ask to wait, or None.
 
-    Header names are in lower case. Read are `retry-after-ms`, then `retry-after`, in seconds or as an HTTP
-    date (RFC 9110, 10.2.3); a date is held against the service's own `date`, and only without one against
-    `wall_now`.
+    Header names are in lower case. `retry-after-ms` comes before `retry-after`, which is in seconds or an HTTP
+    date (RFC 9110, 10.2.3). A date is relative to the service's own `date` header, without one to `wall_now`.
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
@@ -82,14 +81,14 @@ def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
-    """What the service says in `x-should-retry`: True, False, or None where it says nothing."""
+    """Return the value of the header `x-should-retry`, or None without it."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
 
 
 def wait_in_text(text: str) -> float | None:
-    """The seconds that an error's words, in lower case, ask to wait; None where they ask nothing.
+    """Return the seconds that an error message, in lower case, asks to wait, or None.
 
-    Read are Google's `"retrydelay": "34.4s"`, and `try again in 7m12s`, `retry after 20 seconds` and the like.
+    It finds Google's `"retrydelay": "34.4s"`, and `try again in 7m12s`, `retry after 20 seconds` and the like.
     """
     asked = re.search(_ASKED, text)  # compiled when the first error comes
     if asked is None:
@@ -123,5 +122,5 @@ def _date(text: str | None) -> float | None:
     try:
         return parsedate_to_datetime(text).timestamp() if text else None
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
-        # The parser of the standard library is written for well-meant dates.
+        # The parser of the standard library raises any of these for malformed dates.
         return None

@@ -1,4 +1,4 @@
-"""How a call is made: one frozen value instead of twenty parameters."""
+"""`Settings` and `Timeouts`: sampling parameters and limits of a call, as one frozen value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from .option_types import require_number, require_optional
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits in seconds; `None` is no limit.
+    """Time limits in seconds; `None` is no limit.
 
-    `connect` until the connection stands, `first_token` until the first event, `idle` between two
-    pieces of an answer, `total` for the whole call with its retries and re-asks.
+    Attributes:
+        connect: Limit for establishing the connection.
+        first_token: Limit until the first event of a response.
+        idle: Limit between two chunks of a response.
+        total: Limit for the whole call with its retries.
     """
 
     connect: float | None = 10.0
@@ -37,7 +40,7 @@ _USUAL = Timeouts()
 
 
 class SettingsChanges(TypedDict, total=False):
-    """The fields of `Settings`, for `with_`."""
+    """The keyword arguments of `Settings.with_`."""
 
     temperature: float | None
     top_p: float | None
@@ -52,12 +55,12 @@ class SettingsChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Sampling, limits and time. `None` means: not sent, or taken from the next place down.
+    """Sampling parameters and limits of a call. `None` is not sent, or taken from the next lower settings.
 
     The settings passed with a call beat the LLM's own, which beat `Configs.settings`, field by field.
     `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens; `"none"` and a
-    budget of nothing are `False`.
-    `timeout` is seconds in total, or `Timeouts`. `extra` goes into the request body as it is.
+    budget of 0 mean `False`.
+    `timeout` is seconds in total, or `Timeouts`. `extra` is merged into the request body unchanged.
     """
 
     temperature: float | None = None
@@ -84,18 +87,18 @@ class Settings:
         elif self.stop is not None:
             object.__setattr__(self, "stop", tuple(self.stop))
         if self.thinking == "none" or (isinstance(self.thinking, int) and self.thinking <= 0):
-            object.__setattr__(self, "thinking", False)  # each service's way to say so is one
+            object.__setattr__(self, "thinking", False)  # one value for all services
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens={self.max_tokens} must be at least 1")
         if self.timeout is not None and not isinstance(self.timeout, Timeouts):
             Timeouts(total=self.timeout)
 
     def with_(self, **changes: Unpack[SettingsChanges]) -> Settings:
-        """A changed copy."""
+        """Return a changed copy."""
         return replace(self, **changes)
 
     def over(self, base: Settings | None) -> Settings:
-        """These settings where they are set, `base` where they are not."""
+        """Return these settings, with the values of `base` for unset fields."""
         if base is None:
             return self
         mine = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
@@ -103,7 +106,7 @@ class Settings:
 
     @property
     def timeouts(self) -> Timeouts:
-        """The four limits that `timeout` stands for."""
+        """The time limits of `timeout`, with the defaults for None."""
         if isinstance(self.timeout, Timeouts):
             return self.timeout
         return _USUAL if self.timeout is None else Timeouts(total=self.timeout)

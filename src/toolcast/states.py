@@ -1,8 +1,7 @@
-"""The states that calls, turns, sessions and elves walk through, as tables, and the `Trace` that walks them.
+"""The state machines of calls, turns, sessions and elves, as transition tables, and the `Trace` of one call.
 
-Everything that moves one of them from a state to the next is an event in these tables; the diagrams in the
-documentation are drawn from them. The first state of a table is where it begins. A trace that nobody observes
-costs one attribute per item.
+Each table maps a state and an event to the next state; its first state is the initial one. The diagrams of the
+documentation are generated from the tables. A trace without an observer costs one attribute per item.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ORCHESTRATOR: Table = {
     "updating_prompt": {"prompt_updated": "ready", "failed": "ready"},
     "error": {},
 }
-"""A `ToolOrchestratingLLM` itself. Its calls, any number of them at once, have states of their own."""
+"""A `ToolOrchestratingLLM` itself. Each of its concurrent calls has its own states."""
 
 CALL: Table = {
     "ready": {"called": "creating_tool"},
@@ -42,7 +41,7 @@ CALL: Table = {
     "error": {},
     "closed": {},
 }
-"""A whole call: `make_album(...)` and `acall`."""
+"""A call without streaming: `make_album(...)` and `acall`."""
 
 TOOL_CALL: Table = {
     "executing_tools": {"forked": "execute_tool"},
@@ -54,7 +53,7 @@ TOOL_CALL: Table = {
     "error": {},
     "closed": {},
 }
-"""One of the tool calls of an answer with `allow_parallel_tool_calls`: each is forked from the call, and all join."""
+"""One of several tool calls of a response (`allow_parallel_tool_calls`), forked from the call and joined again."""
 
 STREAM: Table = {
     "ready": {"called": "creating_tool"},
@@ -141,13 +140,13 @@ REPL: Table = {
     "error": {"recovered": "idle", "skipped": "streaming_response", **_STOPS},
     "terminated": {},
 }
-"""The loop of `toolcast chat`. Asking a person about a call is part of `tool_execution`."""
+"""The loop of `toolcast chat`. An approval prompt is part of `tool_execution`."""
 
 _numbers = count(1)
 
 
 class Trace:
-    """Where one call is. `observer(call_id, state)` hears of every state."""
+    """The current state of one call. `observer(call_id, state)` is called for every state."""
 
     __slots__ = ("_observer", "_table", "call_id", "observed", "state")
 
@@ -159,14 +158,14 @@ class Trace:
         self._observer = observer
 
     def step(self, *events: str) -> None:
-        """Move along `events`, each of which the table must allow in the state it finds."""
+        """Apply `events` in order. Raise `KeyError` for one that the table does not allow in the current state."""
         for event in events:
             self.state = self._table[self.state][event]
             if self.observed:
-                self._tell()
+                self._notify()
 
     def fork(self, count: int) -> tuple[Trace, ...]:
-        """Return the traces of so many tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
+        """Return the traces of `count` tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
         if self._observer is None:
             return ()
         forks = tuple([Trace(TOOL_CALL, self._observer) for _ in range(count)])
@@ -174,18 +173,18 @@ class Trace:
             fork.call_id = f"{self.call_id}.{number}"
         return forks
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._observer is None:
             return
         try:
             self._observer(self.call_id, self.state)
         except Exception:  # the user's observer: logged, none of the call's business
-            # An observer is the user's own code: its faults are shown, and are none of the call's.
+            # An observer is the user's own code: its errors are logged and do not end the call.
             logger.exception("the observer failed in state %s of %s", self.state, self.call_id)
 
 
 def mermaid(table: Table) -> str:
-    """The state diagram of `table`, as Mermaid text."""
+    """Return the state diagram of `table` as Mermaid text."""
     lines = ["stateDiagram-v2", f"    [*] --> {next(iter(table))}"]
     for state, moves in table.items():
         lines += [f"    {state} --> {target}: {event}" for event, target in moves.items()]

@@ -1,7 +1,7 @@
-"""Text of a model, a tool or a server, made fit for a terminal.
+"""Escaping of untrusted text (of a model, a tool or a server) for a terminal.
 
-`visible` is for prose: it shows what a terminal would act on. `exposed` is for what a person decides on, such as the
-arguments of a tool call: it also shows each character that cannot be seen, or that looks like a blank and is none.
+`visible` is for prose: it escapes the characters that control a terminal. `exposed` is for text that a person approves,
+such as the arguments of a tool call: it also escapes invisible characters and those that only look like a blank.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 
 _ACTING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"  # tags spell out hidden words
+    # tag characters, which can encode hidden text
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-"""Characters that control a terminal, end a line, turn the direction of the text around them, or hide words."""
+"""The characters that control a terminal, end a line, change the direction of text, or hide text."""
 
 _UNSEEN = re.compile(
-    # Unicode's Default_Ignorable_Code_Point, and what is as empty: the braille blank, marks of annotations
+    # Unicode's Default_Ignorable_Code_Point, and other empty ones: the braille blank, annotation marks
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     # controls, halves of surrogate pairs, private use
@@ -25,14 +26,14 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """Return `text` with nothing in it that a terminal would act on: such a character is shown by its number."""
+    """Return `text` with each character that controls a terminal as an escape sequence."""
     return _ACTING.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def exposed(text: str) -> str:
-    """Return `text` with each character that is not what it looks like shown by its number, as JSON writes it.
+    """Return `text` with each invisible or misleading character as a JSON escape sequence.
 
-    So the text of a JSON document still means the same.
+    A JSON document keeps its value.
     """
     return _UNSEEN.sub(lambda found: _escaped(found[0]), text)
 

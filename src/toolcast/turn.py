@@ -1,4 +1,4 @@
-"""What a turn gave: the messages it added, what it cost, how it ended."""
+"""`Turn`: the result of one turn of an agent, with its messages, usage and end."""
 
 from __future__ import annotations
 
@@ -28,16 +28,21 @@ TurnEnd: TypeAlias = Literal[
     "stopped",
     "error",
 ]
-"""How a turn ended: as the model's last answer did, with the typed `output`, with an `empty` answer to tool results,
-waiting for `approval`, `cancelled`, `stopped` by a limit, or with an `error`."""
+"""The end of a turn: the stop reason of the model's last response, or `output` (a typed result), `empty` (an empty
+response to tool results), `approval` (calls wait for one), `cancelled`, `stopped` (by a limit), or `error`."""
 
 
 @dataclass(frozen=True)  # not with slots: Python 3.11 could not make a `Turn[Album](...)` then
 class Turn(Generic[T_co]):
-    """What a turn gave. `messages` are those it added to the history after what was said to it.
+    """The result of one turn of an agent.
 
-    `rounds` counts the requests. `pending` are the calls that wait for an answer, where `end` is `approval`.
-    `output` is the typed result of a turn that was asked for one.
+    Attributes:
+        messages: The messages that the turn added to the history after the user's.
+        usage: The tokens of all its requests.
+        rounds: The number of model requests.
+        end: The reason of its end.
+        output: The typed result, if one was requested.
+        pending: The calls that wait for approval, where `end` is `approval`.
     """
 
     messages: tuple[Message, ...] = ()
@@ -49,10 +54,10 @@ class Turn(Generic[T_co]):
 
     @property
     def text(self) -> str:
-        """The text of the last answer."""
-        return next((said.text for said in reversed(self.messages) if said.role == "assistant"), "")
+        """The text of the last assistant message."""
+        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
 
     @property
     def truncated(self) -> bool:
-        """Whether the last answer was cut off by `max_tokens`."""
+        """True if `max_tokens` cut the last response off."""
         return self.end == "max_tokens"

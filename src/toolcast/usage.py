@@ -1,4 +1,4 @@
-"""What calls cost: tokens, prices, budgets, and what was spent of them."""
+"""Token usage, prices, budgets, and the tracking of what a budget has left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class Usage:
     """Tokens of one request, or summed over several with `+`.
 
-    `input_tokens` and `output_tokens` are totals: cached input and thinking are inside them.
+    `input_tokens` and `output_tokens` are totals, which include cached input and thinking.
     """
 
     input_tokens: int = 0
@@ -22,7 +22,7 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -36,12 +36,12 @@ class Usage:
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Plain JSON-ready data."""
+        """Return JSON-compatible data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, int]) -> Usage:
-        """The usage that `to_dict` made `data` from."""
+        """Return the usage from the data of `to_dict`."""
         return cls(**data)
 
 
@@ -50,7 +50,7 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars for a million tokens. Cached input costs what other input does, where it is not said otherwise."""
+    """US dollars per million tokens. Cached input has the price of other input by default."""
 
     input: float
     output: float
@@ -58,7 +58,7 @@ class Prices:
     cache_creation: float | None = None
 
     def cost(self, usage: Usage) -> float:
-        """What `usage` costs, in dollars."""
+        """Return the cost of `usage` in US dollars."""
         read = self.input if self.cache_read is None else self.cache_read
         creation = self.input if self.cache_creation is None else self.cache_creation
         plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_creation_tokens, 0)
@@ -68,9 +68,9 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent: tokens, dollars (which need `prices`), seconds of work, tool calls. None is no limit.
+    """Limits on tokens, US dollars (which need `prices`), seconds of work and tool calls. None is no limit.
 
-    Sub-agents spend from the budget of who started them, all tokens at its prices.
+    Sub-agents share the budget of their parent, at its prices.
     """
 
     tokens: int | None = None
@@ -85,14 +85,14 @@ class Budget:
             if value is not None and not value > 0:
                 raise ValueError(f"budget {name}={value!r} must be above 0, or None for no limit")
         if self.usd is not None and self.prices is None:
-            raise ValueError("a budget in dollars needs prices: Budget(usd=1, prices=Prices(input=3, output=15))")
+            raise ValueError("a budget in usd needs prices: Budget(usd=1, prices=Prices(input=3, output=15))")
 
 
 LIMITS = ("tokens", "usd", "seconds", "tool_calls")
 
 
 class BudgetTracker:
-    """What was spent of a budget, here and in all that was started from here. Any thread may add to it."""
+    """The amount spent of a budget, by an agent and its sub-agents. Thread-safe."""
 
     __slots__ = ("_began", "_lock", "_seconds", "_working", "budget", "parent", "tool_calls", "usage")
 
@@ -105,13 +105,13 @@ class BudgetTracker:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: nothing was spent here. What it was started from remembers it."""
+        """Set what is spent to zero. The parent keeps its own amount."""
         self.usage: Usage = NO_USAGE
         self.tool_calls: int = 0
         self._seconds = 0.0
 
     def begin(self, now: float) -> None:
-        """Work begins, here and above. Of works at the same time, the time counts once."""
+        """Start counting time, here and in the parents. Concurrent work counts once."""
         with self._lock:
             self._working += 1
             if self._working == 1:
@@ -120,7 +120,7 @@ class BudgetTracker:
             self.parent.begin(now)
 
     def end(self, now: float) -> None:
-        """Work that was begun ends. Nothing, if none was."""
+        """Stop counting time for one `begin`. Do nothing without one."""
         with self._lock:
             if not self._working:
                 return
@@ -131,44 +131,44 @@ class BudgetTracker:
             self.parent.end(now)
 
     def seconds(self, now: float | None = None) -> float:
-        """How long it was worked, until now; or without `now`, in works that have ended."""
+        """Return the seconds of work until `now`, or without it those of finished work."""
         with self._lock:
             return self._seconds + (now - self._began if self._working and now is not None else 0.0)
 
     def add(self, usage: Usage) -> None:
-        """Count the tokens of a request."""
+        """Add the tokens of a request, here and in the parents."""
         with self._lock:
             self.usage += usage
         if self.parent is not None:
             self.parent.add(usage)
 
     def count(self, tool_calls: int) -> None:
-        """Count tool calls."""
+        """Add tool calls, here and in the parents."""
         with self._lock:
             self.tool_calls += tool_calls
         if self.parent is not None:
             self.parent.count(tool_calls)
 
     def exceeded(self, now: float) -> tuple[str, str] | None:
-        """The name of a limit that is reached, here or above, and what is to be said of it.
+        """Return the name of an exhausted limit, here or in a parent, with the error message; None if there is none.
 
-        Tool calls are counted before they are made, all else afterwards: so of calls the last one allowed is made.
+        Tool calls are counted before they run, all else afterwards: so the last allowed call still runs.
         """
         found = None if self.budget is None else self._exceeded(self.budget, now)
         return found or (None if self.parent is None else self.parent.exceeded(now))
 
     def left(self, now: float) -> float | None:
-        """Return the seconds until a budget's time is used up, here or above; None where no budget limits the time."""
+        """Return the seconds until a budget's time is used up, here or in a parent; None without a limit."""
         own = None if self.budget is None or self.budget.seconds is None else self.budget.seconds - self.seconds(now)
         above = None if self.parent is None else self.parent.left(now)
         return min((each for each in (own, above) if each is not None), default=None)
 
     def to_dict(self, now: float | None = None) -> dict[str, Any]:
-        """What was spent, until now, as plain JSON-ready data; without `now`, not what goes on."""
+        """Return the amount spent until `now` as JSON-compatible data, or without `now` that of finished work."""
         return {"usage": self.usage.to_dict(), "tool_calls": self.tool_calls, "seconds": self.seconds(now)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Have spent what `to_dict` made `data` from. Nothing above this is told."""
+        """Restore the amount from the data of `to_dict`. The parents do not change."""
         self.usage = Usage.from_dict(data["usage"])
         self.tool_calls = data["tool_calls"]
         self._seconds = data["seconds"]

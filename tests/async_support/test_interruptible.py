@@ -229,7 +229,7 @@ def test_whoever_was_interrupted_is_not_cancelled() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_an_early_interruption_strikes_the_next_call(backend: str) -> None:
+def test_an_early_interruption_ends_the_next_call(backend: str) -> None:
     async def main() -> None:
         interruptible, called = Interruptible(), list[bool]()
 
@@ -433,11 +433,11 @@ def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
     assert interruptible.wanted
 
 
-def test_a_strike_that_comes_too_late_strikes_nobody() -> None:
+def test_an_interruption_after_the_end_of_the_call_has_no_effect() -> None:
     interruptible = Interruptible()
-    interruptible._strike()
+    interruptible._cancel_call()
     interruptible.interrupt()
-    interruptible._strike()
+    interruptible._cancel_call()
     assert interruptible.wanted
 
 

@@ -85,7 +85,7 @@ def test_an_error_comes_out_of_a_call_apart() -> None:
 
 @pytest.mark.fault(103)
 def test_a_call_apart_that_will_not_end_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shielding, "_PATIENCE", 2)
+    monkeypatch.setattr(shielding, "_MAX_CANCELLATIONS", 2)
 
     async def main() -> None:
         gate = asyncio.Event()
@@ -227,13 +227,13 @@ def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
     rung = asyncio.Semaphore(0)
 
     class Heard(Deadline):
-        def _ring(self) -> None:
+        def _fire(self) -> None:
             rung.release()
-            super()._ring()
+            super()._fire()
 
     async def main() -> None:
         timeouts = CallTimeouts(current_loop())
-        timeouts._alarm = Heard(current_loop())
+        timeouts._deadline = Heard(current_loop())
         nothing = partial(asyncio.sleep, 0)
         await timeouts.run(nothing, 0.01)
         with pytest.raises(TimeoutError):
@@ -256,8 +256,8 @@ def test_a_cancellation_is_no_time_limit() -> None:
         timeouts = CallTimeouts(asyncio.get_running_loop())
         task = asyncio.create_task(timeouts.run(anyio.sleep_forever, 5.0))
         await ticks(2)
-        timeouts._alarm._until = 0.0
-        timeouts._alarm._ring()
+        timeouts._deadline._until = 0.0
+        timeouts._deadline._fire()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

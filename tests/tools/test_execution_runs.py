@@ -879,7 +879,7 @@ async def test_a_tool_that_will_not_end_is_left(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_whoever_is_cancelled_again_and_again_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_jobs, "_PATIENCE", 1)
+    monkeypatch.setattr(background_jobs, "_MAX_CANCELLATIONS", 1)
 
     async def main() -> None:
         release, stopping = asyncio.Event(), asyncio.Event()

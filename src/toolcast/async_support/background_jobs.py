@@ -1,8 +1,8 @@
-"""Work that goes on beside its caller: a task where an event loop runs, else a daemon thread without one.
+"""Background jobs: a task of the running event loop, or without one a daemon thread.
 
-Whatever ends a job is kept in its `error`, and nowhere else: no event loop prints it and none ends by it. Only Ctrl-C
-and `sys.exit` go on to asyncio as well, as they do from any task. `main` always begins: a job that is cancelled before
-its first step is cancelled where it first waits, so that its cleanup is never left out.
+The exception that ends a job is stored in its `error` and not raised in the event loop. Only KeyboardInterrupt and
+SystemExit reach asyncio as well, as from any task. `main` always starts: a job that is cancelled before its first step
+is cancelled at its first await, so that its cleanup always runs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
-_PATIENCE = 8  # cancellations
+_MAX_CANCELLATIONS = 8
 _tasks: set[asyncio.Task[None]] = set()
 
 
 def start_job(main: Main, *, concurrent: bool, name: str) -> BackgroundJob:
-    """`main`, begun: `concurrent` as a task of the event loop that runs here, else in a thread of its own.
+    """Start `main` as a task of the running event loop if `concurrent`, else in its own thread.
 
-    `main` is expected to deal with its own exceptions; what escapes is the job's `error`. It sees the context
-    variables of this moment.
+    An exception that `main` does not handle is the job's `error`. `main` runs in a copy of the current context.
     """
     job = BackgroundJob(name)
     if not concurrent:
@@ -50,30 +49,33 @@ def start_job(main: Main, *, concurrent: bool, name: str) -> BackgroundJob:
 
 
 class Joinable(Protocol):
-    """Something whose end can be waited for."""
+    """A job whose end can be awaited."""
 
     async def join(self) -> None: ...
 
 
 async def join_all(jobs: Sequence[Joinable], seconds: float) -> None:
-    """Wait until all `jobs` have ended, for so many `seconds`, through the cancellations of who waits."""
+    """Wait up to `seconds` until all `jobs` have ended, and raise a cancellation of the caller afterwards."""
     import anyio
 
-    held: BaseException | None = None
-    for _ in range(_PATIENCE):
+    cancelled: BaseException | None = None
+    for _ in range(_MAX_CANCELLATIONS):
         try:
             with anyio.move_on_after(seconds, shield=True):
                 for job in jobs:
                     await job.join()
             break
-        except anyio.get_cancelled_exc_class() as error:  # asyncio's own, which no shield keeps out
-            held = held or error
-    if held is not None:
-        raise held
+        except anyio.get_cancelled_exc_class() as error:  # by task.cancel() of asyncio, which no shield stops
+            cancelled = cancelled or error
+    if cancelled is not None:
+        raise cancelled
 
 
 class BackgroundJob:
-    """What has been begun. `error` is what ended it, if it did not end well; `cancelled`: that was asked for."""
+    """A running or finished job.
+
+    `error` is the exception that ended it, or None; `cancelled` is True once `cancel` was called.
+    """
 
     __slots__ = ("__weakref__", "_cancel", "_waiters", "cancelled", "done", "error", "name", "thread")
 
@@ -87,7 +89,7 @@ class BackgroundJob:
         self._waiters = Waiters()
 
     def cancel(self) -> None:
-        """Have the job cancelled. From any thread; one that runs in a thread can only look at `cancelled` itself."""
+        """Cancel the job, from any thread. A job in a thread has to check `cancelled` itself."""
         self.cancelled = True
         cancel = self._cancel
         if cancel is not None:
@@ -95,20 +97,20 @@ class BackgroundJob:
                 cancel()
 
     async def join(self) -> None:
-        """Wait for the end, in any event loop. Being cancelled here cancels nothing but the waiting."""
+        """Wait for the end, in any event loop. A cancellation of the caller does not cancel the job."""
         await self._waiters.suspend(self._is_done)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the end, or for `timeout` seconds. Gives whether the job has ended.
+        """Block this thread until the end, or for `timeout` seconds. Return whether the job has ended.
 
-        Raises `RuntimeError` in the job's own thread, where the end would never come.
+        Raise `RuntimeError` in the job's own thread, which would wait for itself.
         """
         if not self.done and get_ident() == self.thread:
             raise RuntimeError(f"{self.name} runs in the thread that would wait for it; await its join() instead")
         return self._waiters.block(self._is_done, timeout)
 
     async def work(self, main: Main) -> None:
-        """Run `main`, and keep what ends it."""
+        """Run `main` and store the exception that ends it."""
         self.thread = get_ident()
         try:
             await main()
@@ -116,13 +118,13 @@ class BackgroundJob:
             self.error = error
 
     def end(self) -> None:
-        """Have everybody know that it is over."""
+        """Mark the job as done and wake its waiters."""
         self._cancel = None
         self.done = True
         self._waiters.wake()
 
     def cancel_by(self, cancel: Callable[[], object]) -> None:
-        """Have `cancel` called when the job is to be cancelled."""
+        """Set the function by which `cancel` cancels the job."""
         self._cancel = cancel
 
     def _is_done(self) -> bool:
@@ -140,9 +142,9 @@ def _run(job: BackgroundJob, main: Main) -> None:
 
 def _begin_in_asyncio(job: BackgroundJob, main: Main, loop: asyncio.AbstractEventLoop) -> None:
     job.thread = get_ident()
-    task = loop.create_task(_Begun(_in_asyncio(job, main, loop)), name=job.name)
+    task = loop.create_task(_StartedCoroutine(_in_asyncio(job, main, loop)), name=job.name)
     if not task.done():
-        _tasks.add(task)  # a loop holds its tasks weakly
+        _tasks.add(task)  # an event loop references its tasks weakly
         task.add_done_callback(_tasks.discard)
         job.cancel_by(lambda: loop.call_soon_threadsafe(task.cancel))
 
@@ -160,8 +162,8 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-class _Begun(Coroutine[Any, Any, None]):
-    """A coroutine for a task of asyncio that begins even if it is cancelled before."""
+class _StartedCoroutine(Coroutine[Any, Any, None]):
+    """A coroutine for an asyncio task that starts even if the task is cancelled before its first step."""
 
     def __init__(self, own: Coroutine[Any, Any, None]) -> None:
         self._own = own

@@ -1,8 +1,7 @@
-"""What one turn has told so far, for any number of readers, in any threads and event loops.
+"""`Broadcast`: a log of items with any number of subscribers, in any threads and event loops.
 
-A channel is a log, not a queue: each reader has a place of its own and begins with the oldest item that is kept. The
-writer never waits for anybody. So no more than `limit` items are kept; a reader that fell behind goes on with the
-oldest of them.
+Each subscription has its own position and starts with the oldest stored item. The writer never waits. Therefore at most
+`limit` items are stored; a subscription that fell behind continues with the oldest of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LIMIT = 100_000
 
 
 class Broadcast(Generic[T]):
-    """A log that grows until it is closed. `dropped` counts the items that are no longer kept."""
+    """A log that grows until it is closed. `dropped` is the number of items that were removed."""
 
     __slots__ = ("_items", "_limit", "_lock", "closed", "dropped", "waiters")
 
@@ -31,20 +30,20 @@ class Broadcast(Generic[T]):
         self.waiters: Waiters = Waiters()
         self._items: deque[T] = deque()
         self._limit = limit
-        # One that a finalizer may take again, should it tell something in the middle of all this.
+        # Reentrant, as a finalizer may put an item while this thread has the lock.
         self._lock = RLock()
 
     def __len__(self) -> int:
-        """How many items are kept."""
+        """Return the number of stored items."""
         return len(self._items)
 
     @property
     def total(self) -> int:
-        """How many items there have been."""
+        """The number of items so far, with the removed ones."""
         return self.dropped + len(self._items)
 
     def put(self, item: T) -> None:
-        """Tell all readers `item`. From any thread; after the end it is dropped silently."""
+        """Send `item` to all subscriptions, from any thread. It is ignored after `close`."""
         with self._lock:
             if self.closed:
                 return
@@ -55,21 +54,21 @@ class Broadcast(Generic[T]):
         self.waiters.wake()
 
     def close(self) -> None:
-        """There will be no more items. From any thread; harmless when repeated."""
+        """End all subscriptions after the stored items, from any thread. Idempotent."""
         with self._lock:
             self.closed = True
         self.waiters.wake()
 
     def iterate(self) -> Subscription[T]:
-        """All that is kept and all that will come, until the channel is closed. The thread waits."""
+        """Iterate over the stored items and all later ones until the end, blocking this thread."""
         return Subscription(self)
 
     def aiterate(self) -> AsyncSubscription[T]:
-        """All that is kept and all that will come, until the channel is closed. The task waits, on any event loop."""
+        """Iterate over the stored items and all later ones until the end, in any event loop."""
         return AsyncSubscription(self)
 
     def after(self, place: int) -> tuple[int, list[T]]:
-        """The item at `place`, or the oldest that is kept, alone in a list, and the place that follows; or none."""
+        """Return the next position, and a list with the item at `place` or the oldest stored one; empty at the end."""
         with self._lock:
             place = max(place, self.dropped)
             index = place - self.dropped
@@ -77,7 +76,7 @@ class Broadcast(Generic[T]):
 
 
 class _Place(Generic[T]):
-    """How far one reader has come."""
+    """The position of one subscription."""
 
     __slots__ = ("_channel", "_over", "_place")
 
@@ -101,7 +100,7 @@ class _Place(Generic[T]):
 
 
 class Subscription(_Place[T]):
-    """An iterator over a channel, for one thread at a time."""
+    """An iterator over a `Broadcast`, for one thread at a time."""
 
     __slots__ = ()
 
@@ -110,7 +109,7 @@ class Subscription(_Place[T]):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all that was told is read: the next item is one to wait for."""
+        """True if all items so far are read, so that the next one has to be waited for."""
         return not self._ready()
 
     def __next__(self) -> T:
@@ -120,12 +119,12 @@ class Subscription(_Place[T]):
         raise StopIteration
 
     def close(self) -> None:
-        """Read no further; whoever waits for the next item is told that there is none. From any thread."""
+        """End this subscription and wake its reader, from any thread."""
         self._end()
 
 
 class AsyncSubscription(_Place[T]):
-    """An async iterator over a channel, for one task at a time."""
+    """An async iterator over a `Broadcast`, for one task at a time."""
 
     __slots__ = ()
 
@@ -140,5 +139,5 @@ class AsyncSubscription(_Place[T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Read no further; whoever waits for the next item is told that there is none."""
+        """End this subscription and wake its reader."""
         self._end()

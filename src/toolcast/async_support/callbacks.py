@@ -31,9 +31,10 @@ def is_async(function: Function) -> bool:
 async def call_function(
     function: Function, *args: Any, concurrent: bool, cancellation: Cancellation | None = None
 ) -> Any:
-    """What `function` returns. Under an event loop a sync one runs in a worker thread, which may be left behind.
+    """Call a sync or async `function` and return its result.
 
-    Without one, an async function is cancelled by the `cancellation`.
+    Under an event loop (`concurrent`) a sync function runs in a worker thread, which is abandoned on cancellation.
+    Without one, an async function runs in an event loop of its own, and `cancellation` cancels it.
     """
     if not concurrent:
         result = function(*args)

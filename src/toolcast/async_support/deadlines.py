@@ -1,7 +1,7 @@
-"""Time limits of many short waits, at the price of one timer.
+"""`Deadline`: time limits of many short waits with a single asyncio timer.
 
-Under asyncio a timer for each wait would cost as much as the wait. So there is one for all of them: when it rings
-before the limit of the wait that is then on, it is wound up again.
+A timer for each wait would cost as much as the wait. So there is one for all of them: when it fires before the limit of
+the current wait, it is scheduled again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import inf
 
 
 class Deadline:
-    """The time limits of waits that come one after the other, in one event loop of asyncio."""
+    """The time limits of successive waits in one asyncio event loop."""
 
     __slots__ = ("_call", "_loop", "_timer", "_until")
 
@@ -23,36 +23,36 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, limit: float | None, call: Callable[[], object]) -> None:
-        """A wait begins. If it is not over after `limit` seconds, there will be a `call`."""
+        """Start a wait. Run `call` if it is not over after `limit` seconds."""
         self._call = call
         if limit is None:
             self._until = inf
             return
         self._until = until = self._loop.time() + limit
         if self._timer is None or until < self._timer.when():
-            self._wind(until)
+            self._schedule(until)
 
     def rest(self) -> None:
-        """The wait is over."""
+        """End the current wait."""
         self._until = inf
         self._call = None
 
     def stop(self) -> None:
-        """There will be no more waits."""
+        """Cancel the timer after the last wait."""
         self.rest()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _wind(self, until: float) -> None:
+    def _schedule(self, until: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(until, self._ring)
+        self._timer = self._loop.call_at(until, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         if self._call is None or self._until == inf:
             return
         if self._loop.time() < self._until:
-            self._wind(self._until)
+            self._schedule(self._until)
         else:
             self._call()

@@ -1,4 +1,4 @@
-"""Undo the exception groups that trio's nurseries make of a cancellation.
+"""Unwrapping of the exception groups that trio's nurseries raise for a cancellation.
 
 A nursery with strict exception groups, trio's default, raises `BaseExceptionGroup([Cancelled])` where it was only
 cancelled: `except trio.Cancelled` misses it. `trio.open_tcp_stream` has such a nursery, so every request that is
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def collapse_groups(call: Callable[[], Awaitable[T]]) -> T:
-    """Await `call()`. A group of nothing but trio's `Cancelled` is raised as one `Cancelled`."""
+    """Await `call()`. Raise a group of nothing but trio's `Cancelled` as one `Cancelled`."""
     try:
         return await call()
     except BaseExceptionGroup as group:
@@ -31,7 +31,7 @@ async def collapse_groups(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def only_cancelled(group: BaseExceptionGroup[Any]) -> BaseException | None:
-    """Return a `Cancelled` of `group`, at any depth, if it holds nothing else."""
+    """Return a `Cancelled` of `group`, at any depth, if there is nothing else in it."""
     trio = sys.modules.get("trio")
     if trio is None or group.split(trio.Cancelled)[1] is not None:
         return None

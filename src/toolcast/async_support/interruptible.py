@@ -1,13 +1,13 @@
-"""A wait that can be ended from outside, without anybody being cancelled.
+"""`Interruptible`: an await that another thread or task can end, without a cancellation of the task.
 
-A cancellation belongs to whoever asked for it: `task.cancel()`, a timeout, a cancel scope. An interruption must not be
-taken for one, nor one for it. Under trio a cancel scope of its own keeps them apart. Under asyncio it is one more
-`task.cancel()`, taken back in the end: what comes out is an interruption only if there was no other, and a task that
-is being cancelled is not struck a second time while it cleans up. So where both come, the cancellation wins. anyio
-tells the tasks of a cancelled scope in its own time, and that is waited for.
+A cancellation belongs to its source: `task.cancel()`, a timeout, a cancel scope. An interruption must not be confused
+with one. Under trio it has a cancel scope of its own. Under asyncio it is one more `task.cancel()`, which `uncancel`
+takes back at the end: the result is an interruption only if there was no other cancellation, and a task that is being
+cancelled is not cancelled a second time while it cleans up. So where both come, the cancellation wins. anyio delivers
+the cancellation of a scope in a later step, which is awaited.
 
 Under asyncio only a call that suspends needs any of this, so its first step is made by hand. One that never suspends
-is merely called, which is why the sync face may use this too.
+is merely called, so the sync API can use this too.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """A wait was interrupted: what it waited for has been cancelled, and has cleaned up."""
+    """The error for an interrupted wait, after its call was cancelled and has cleaned up."""
 
 
 class Interruptible:
-    """Awaits one call after the other, each of which may be interrupted.
+    """A runner of successive calls, each of which can be interrupted.
 
-    An interruption that finds nothing to interrupt strikes the next call, before it begins; so does one that its
-    call survived. `reset` forgets it.
+    An interruption between two calls, or one that its call suppressed, interrupts the next call before it starts.
+    `reset` discards it.
     """
 
-    __slots__ = ("_before", "_scope", "_struck", "_task", "_token", "wanted")
+    __slots__ = ("_before", "_scope", "_sent_cancel", "_task", "_token", "wanted")
 
     def __init__(self) -> None:
         self.wanted: bool = False
-        self._token: Any = None  # where a call is awaited, with trio
+        self._token: Any = None  # trio: the loop of the current call
         self._scope: Any = None
-        self._task: asyncio.Task[Any] | None = None  # which awaits a call, with asyncio
+        self._task: asyncio.Task[Any] | None = None  # asyncio: the task of the current call
         self._before = 0
-        self._struck = False
+        self._sent_cancel = False
 
     def interrupt(self) -> None:
-        """Have the call that is awaited end with `Interrupted`. From any thread; harmless when repeated."""
+        """End the current call with `Interrupted`. From any thread; idempotent."""
         self.wanted = True
         task, token = self._task, self._token
         with suppress(RuntimeError):  # the event loop is closed
             if task is not None:
-                task.get_loop().call_soon_threadsafe(self._strike)
+                task.get_loop().call_soon_threadsafe(self._cancel_call)
             elif token is not None:
-                token.run_sync_soon(self._strike)
+                token.run_sync_soon(self._cancel_call)
 
     def reset(self) -> None:
-        """Forget an interruption that has not struck."""
+        """Discard an interruption that has not ended a call."""
         self.wanted = False
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of `call()`, which is awaited in this task. Raises `Interrupted`."""
+        """Return the result of `call()`, awaited in this task. Raise `Interrupted` if it is interrupted."""
         if self.wanted:
             raise self._interruption()
         trio = sys.modules.get("trio")
@@ -79,7 +79,7 @@ class Interruptible:
         with trio.CancelScope() as scope:
             self._scope = scope
             self._token = trio.lowlevel.current_trio_token()
-            self._strike()
+            self._cancel_call()
             try:
                 return await call()
             finally:
@@ -88,19 +88,19 @@ class Interruptible:
 
     @coroutine
     def _in_asyncio(self, step: Generator[Any, Any, T], wanted: Any) -> Generator[Any, Any, T]:
-        """The result of a call whose first `step` waits for what is `wanted`."""
+        """Return the result of a call whose first `step` awaits `wanted`."""
         asyncio = sys.modules["asyncio"]
         task = asyncio.current_task()
         self._before = task.cancelling()
-        self._struck = False
+        self._sent_cancel = False
         self._task = task
         try:
             while True:
                 if self.wanted:
-                    self._strike()
+                    self._cancel_call()
                 try:
                     sent = yield wanted
-                except BaseException as error:  # whatever is thrown into a task is handed to what it awaits
+                except BaseException as error:  # an exception thrown into a task goes to the awaitable
                     wanted = step.throw(error)
                 else:
                     wanted = step.send(sent)
@@ -108,7 +108,7 @@ class Interruptible:
             result: T = end.value
             return result
         except asyncio.CancelledError:
-            if not self._struck or self._is_cancelled(task):
+            if not self._sent_cancel or self._is_cancelled(task):
                 raise
         finally:
             self._task = None
@@ -120,27 +120,27 @@ class Interruptible:
         self.wanted = False
         return Interrupted("the wait was interrupted")
 
-    def _strike(self) -> None:
-        """Cancel the call, once. In its event loop, where it may be over."""
+    def _cancel_call(self) -> None:
+        """Cancel the call, once. Runs in its event loop, where the call may be over."""
         if not self.wanted:
             return
         if self._scope is not None:
             self._scope.cancel()
-        elif (task := self._task) is not None and not self._struck and not self._is_cancelled(task):
-            self._struck = True
+        elif (task := self._task) is not None and not self._sent_cancel and not self._is_cancelled(task):
+            self._sent_cancel = True
             task.cancel()
 
     def _take_back(self, task: asyncio.Task[Any]) -> None:
-        if self._struck:
+        if self._sent_cancel:
             task.uncancel()
 
     def _is_cancelled(self, task: asyncio.Task[Any]) -> bool:
-        """Whether anybody else has cancelled the task since the call began."""
-        return task.cancelling() > self._before + self._struck
+        """Return whether the task was cancelled by another source since the call began."""
+        return task.cancelling() > self._before + self._sent_cancel
 
 
 async def _outer_scopes() -> None:
-    """Wait to be cancelled, if this stands in a cancel scope of anyio that is cancelled and has not said so yet."""
+    """Wait for the cancellation of an enclosing anyio scope that is cancelled and has not delivered it yet."""
     anyio = sys.modules.get("anyio")
     if anyio is not None and anyio.current_effective_deadline() == -inf:
         await anyio.sleep_forever()

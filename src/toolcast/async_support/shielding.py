@@ -1,15 +1,14 @@
-"""Async reading and closing that a cancellation cannot leave half done, and that no event loop claims.
+"""Shielding of async reads and closes: a cancellation cannot end them halfway, and no loop registers them.
 
 httpx and httpcore clean up inside the task that is cancelled, behind a shield that holds against anyio's and
 trio's cancellation but not against a second `task.cancel()` of asyncio: that one ends the cleanup in the
-middle, and the connection is never given back. And they read a body through nested async generators, which a
-loop claims for itself and closes (asyncio) or warns about (trio) in its own time. Three small drivers keep
-both away:
+middle, and the connection is never released. And they read a body through nested async generators, which a
+loop registers and closes (asyncio) or warns about (trio) later. Three small drivers avoid both:
 
-    apart       one call in a task of its own: cancelled once, waited for, however often the caller is
-    unbroken    one step of an async generator: cancelled once, or not at all; unclaimed by the loop. `CallTimeouts`
-                is the same within a limit
-    hand_over   a last call given to another loop, by somebody who cannot wait for it
+    run_or_undo       one call in a task of its own: cancelled once and awaited, however often the caller is cancelled
+    run_shielded      one step of an async generator: cancelled once, or not at all; not registered with the loop.
+                      `CallTimeouts` does the same with a time limit
+    schedule_in_loop  a last call in another loop, which the caller does not wait for
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ Loop: TypeAlias = Any
 """An `asyncio.AbstractEventLoop` or a `trio.lowlevel.TrioToken`."""
 
 GRACE = 1.0
-"""Seconds that a cleanup may take when somebody waits to be cancelled."""
+"""The time limit of a cleanup that delays a cancellation, in seconds."""
 
-_PATIENCE = 8
+_MAX_CANCELLATIONS = 8
 _log = logging.getLogger("toolcast")
-_handed_over: set[asyncio.Task[None]] = set()
+_scheduled: set[asyncio.Task[None]] = set()
 
 
 def current_loop() -> Loop:
-    """What stands for the event loop that is running here."""
+    """Return the running asyncio event loop, or trio's token of it."""
     return sys.modules["trio"].lowlevel.current_trio_token() if _in_trio() else asyncio.get_running_loop()
 
 
@@ -55,9 +54,9 @@ def _in_trio() -> bool:
 async def run_or_undo(
     call: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Awaitable[None]], limit: float | None
 ) -> T:
-    """The result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises.
+    """Return the result of `call`. If the caller is cancelled, `call` has ended or is undone when this raises.
 
-    `TimeoutError` after `limit` seconds, likewise.
+    The same holds for the `TimeoutError` after `limit` seconds.
     """
     if _in_trio():
         with anyio.fail_after(limit):
@@ -77,7 +76,7 @@ async def run_or_undo(
 
 async def _ended(task: asyncio.Task[T]) -> None:
     """Wait for `task`, at most `GRACE` seconds, through further cancellations."""
-    for _ in range(_PATIENCE):
+    for _ in range(_MAX_CANCELLATIONS):
         try:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((task,), timeout=GRACE)
@@ -87,9 +86,9 @@ async def _ended(task: asyncio.Task[T]) -> None:
 
 
 async def run_shielded(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
-    """Await `call()`, letting `forward` cancellations through; later ones wait until it has ended.
+    """Await `call()`, passing on `forward` cancellations; later ones are raised after its end.
 
-    They do not wait for ever: what is cancelled again and again is broken off after all.
+    After `_MAX_CANCELLATIONS` of them, further ones are passed on as well.
     """
     try:
         step, wanted = _begun(call)
@@ -100,24 +99,24 @@ async def run_shielded(call: Callable[[], Awaitable[T]], forward: int = 0) -> T:
 
 
 class CallTimeouts:
-    """How long each of several calls, made one after the other, may take.
+    """The time limits of successive calls.
 
-    Under asyncio one alarm serves all of them, and only where a call does not end at once.
+    Under asyncio one timer serves all of them, and it is only used where a call does not end at once.
     """
 
-    __slots__ = ("_alarm", "_begun", "_loop", "_over", "_task")
+    __slots__ = ("_begun", "_deadline", "_loop", "_over", "_task")
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._alarm = Deadline(loop)
+        self._deadline = Deadline(loop)
         self._task: asyncio.Task[Any] | None = None
         self._over = False
         self._begun = False
 
     async def run(self, call: Callable[[], Awaitable[T]], limit: float | None) -> T:
-        """`unbroken`, with one cancellation let through. `TimeoutError` after `limit` seconds.
+        """Await `call()` as `run_shielded` with one cancellation passed on. Raise `TimeoutError` after `limit` seconds.
 
-        The first step of the first call is the one in which a generator could be claimed.
+        Only in the first step of the first call could an event loop register a generator.
         """
         if limit is not None and not isinstance(self._loop, asyncio.AbstractEventLoop):
             with anyio.fail_after(limit):
@@ -138,7 +137,7 @@ class CallTimeouts:
         self._task = task = asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()
-        self._alarm.wait(limit, self._give_up)
+        self._deadline.wait(limit, self._give_up)
         try:
             return await _finished(step, wanted, 1)
         except asyncio.CancelledError:
@@ -146,12 +145,12 @@ class CallTimeouts:
                 raise TimeoutError from None
             raise
         finally:
-            self._alarm.rest()
+            self._deadline.rest()
             self._task = None
 
     def end(self) -> None:
-        """There will be no more calls."""
-        self._alarm.stop()
+        """Cancel the timer after the last call."""
+        self._deadline.stop()
 
     def _give_up(self) -> None:
         assert self._task is not None
@@ -160,7 +159,7 @@ class CallTimeouts:
 
 
 def _begun(call: Callable[[], Awaitable[T]]) -> tuple[Generator[Any, Any, T], Any]:
-    """The first step of `call()`, which no event loop may claim, and what it waits for."""
+    """Start `call()` without the loop's generator hooks. Return its iterator, and the future that it awaits."""
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
@@ -172,32 +171,32 @@ def _begun(call: Callable[[], Awaitable[T]]) -> tuple[Generator[Any, Any, T], An
 
 @coroutine
 def _finished(step: Generator[Any, Any, T], wanted: Any, forward: int) -> Generator[Any, Any, T]:
-    held: BaseException | None = None
-    patience = _PATIENCE
+    delayed: BaseException | None = None
+    cancellations_left = _MAX_CANCELLATIONS
     while True:
         try:
             try:
                 sent = yield wanted
             except BaseException as error:  # a foreign close that failed after its caller was cancelled
-                if forward or not patience or isinstance(error, GeneratorExit):
+                if forward or not cancellations_left or isinstance(error, GeneratorExit):
                     forward = max(forward - 1, 0)
                     wanted = step.throw(error)
                 else:
-                    patience -= 1
-                    held = held or error
+                    cancellations_left -= 1
+                    delayed = delayed or error
                     wanted = next(step)
             else:
                 wanted = step.send(sent)
         except StopIteration as end:
-            if held is not None:
-                raise held from None
+            if delayed is not None:
+                raise delayed from None
             result: T = end.value
             return result
 
 
 def schedule_in_loop(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Have `loop` run `call`, if it still can. From any thread, and while garbage is collected."""
-    # A closed loop says RuntimeError, of which trio's RunFinishedError is one; nothing is open there.
+    """Run `call` in `loop` if it still runs. From any thread, also during garbage collection."""
+    # A closed loop raises RuntimeError, of which trio's RunFinishedError is one; nothing is open there.
     with suppress(RuntimeError):
         if isinstance(loop, asyncio.AbstractEventLoop):
             loop.call_soon_threadsafe(_spawn, loop, call)
@@ -209,7 +208,7 @@ def _spawn_in_trio(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         sys.modules["trio"].lowlevel.spawn_system_task(_alone, call)
     except RuntimeError:
-        # In its last moments trio takes no new tasks. What waits for nothing can be closed all the same.
+        # At its end trio starts no more tasks. A close that awaits nothing can run without one.
         with suppress(WouldSuspend):
             sync_driver.run(_alone(call))
 
@@ -218,12 +217,12 @@ async def _alone(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         await call()
     except Exception as error:  # a foreign transport's close, for which nobody waits any more
-        # A foreign transport's close: nobody waits for it, and trio would take its error for trio's own.
-        _log.debug("closing a forsaken connection failed: %s", type(error).__name__)
+        # The close of a foreign transport: no caller waits for it, and trio would treat its error as an internal one.
+        _log.debug("closing an abandoned connection failed: %s", type(error).__name__)
 
 
 def _spawn(loop: asyncio.AbstractEventLoop, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    # A loop holds its tasks weakly.
+    # An event loop references its tasks weakly.
     task = loop.create_task(_alone(call))
-    _handed_over.add(task)
-    task.add_done_callback(_handed_over.discard)
+    _scheduled.add(task)
+    task.add_done_callback(_scheduled.discard)

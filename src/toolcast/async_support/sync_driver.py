@@ -1,15 +1,13 @@
-"""Drive async syntax for a caller who has no event loop.
+"""Running of coroutines without an event loop, for the sync API.
 
-Logic that needs I/O is written once, as coroutines that await only what they are given. Given shells that
-never suspend, such a coroutine runs to its end at the first `send(None)`: no loop, no thread, and it works
-inside a loop that is already running. What it awaits must not suspend; a coroutine that does is closed and
-reported.
+Logic that needs I/O is written once, as coroutines that await only their arguments. With a sync backend, which never
+suspends, such a coroutine runs to its end at the first `send(None)`: without a loop or a thread, also inside a loop
+that is already running. A coroutine that does suspend is closed, and `WouldSuspend` is raised.
 
-An async generator belongs to whoever's hooks it sees at its first step. Inside a running loop those are the
-loop's, which would then close an abandoned generator in a later task (asyncio) or warn about it (trio). So
-there are no hooks while a step is driven, and an abandoned generator runs its `finally` when it is collected,
-like any other. The hooks are read when `__anext__()` is called, so that call belongs inside the coroutine
-that is driven.
+An async generator is registered with the hooks that are set at its first step. Inside a running loop those are the
+loop's, which would close an abandoned generator in a later task (asyncio) or warn about it (trio). So no hooks are
+set while a step runs, and an abandoned generator runs its `finally` when it is collected. The hooks are read when
+`__anext__()` is called, so that call belongs inside the coroutine.
 """
 
 from __future__ import annotations
@@ -25,25 +23,25 @@ T = TypeVar("T")
 
 
 _ADVICE = (
-    "a synchronous call met code that waits for an event loop, such as a custom LLM whose _events awaits I/O; "
+    "a sync call awaited code that needs an event loop, such as a custom LLM whose _events awaits I/O; "
     "await the async method instead: acall, astream, achat, asubmit, ..."
 )
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of `coroutine`, driven here and now. Raises `WouldSuspend` if it waits for an event loop."""
+    """Run `coroutine` and return its result. Raise `WouldSuspend` if it awaits an event loop."""
     first, final = get_asyncgen_hooks()
     claimed = first is not None or final is not None
     try:
         if claimed:
             set_asyncgen_hooks(None, None)
         coroutine.send(None)
-        _refuse(coroutine)
+        _raise_would_suspend(coroutine)
     except StopIteration as end:
         result: T = end.value
         return result
     except RuntimeError as error:
-        if _asks_for_a_loop(error):
+        if _is_missing_loop(error):
             raise WouldSuspend(_ADVICE) from error
         raise
     finally:
@@ -51,8 +49,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             set_asyncgen_hooks(first, final)
 
 
-def _refuse(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
-    """Raise `WouldSuspend` where `coroutine` waits, so that it cleans up and an async generator it awaits ends."""
+def _raise_would_suspend(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Raise `WouldSuspend` inside `coroutine`, so that it and its async generators clean up, and then here."""
     error = WouldSuspend(_ADVICE)
     with suppress(StopIteration):
         coroutine.throw(error)
@@ -60,6 +58,6 @@ def _refuse(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
     raise error
 
 
-def _asks_for_a_loop(error: RuntimeError) -> bool:
-    """Whether this is how asyncio or anyio say that no event loop is running."""
+def _is_missing_loop(error: RuntimeError) -> bool:
+    """Return whether `error` is asyncio's or anyio's for a missing event loop."""
     return str(error).startswith(("no running event loop", "Not currently running on any asynchronous event loop"))

@@ -1,8 +1,8 @@
-"""Who waits for something to happen: threads, and tasks of any event loop, all woken from any thread.
+"""`Waiters`: threads, and tasks of any event loop, that wait for a condition and are woken from any thread.
 
-There is no lock. Whoever waits takes a place in the list first and looks again then; whoever makes something happen
-does that first and looks at the list then. So one of the two always sees the other. What was woken looks for itself
-whether it has come true.
+There is no lock. A waiter enters the list first and checks the condition again afterwards; the code that changes
+the condition does so first and reads the list afterwards. So one of the two always sees the other. A woken waiter
+checks the condition itself.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from time import monotonic
 Ready = Callable[[], bool]
 
 SLICE = 0.5
-"""Seconds that a thread sleeps at a time: a Ctrl-C that comes just as it falls asleep is not seen before it wakes."""
+"""The longest sleep of a thread, in seconds: a Ctrl-C just before it is only handled after it."""
 
 
 class Waiters:
-    """Those who wait. Empty, it takes next to no memory."""
+    """The waiting threads and tasks of one condition."""
 
     __slots__ = ("_calls",)
 
@@ -27,14 +27,14 @@ class Waiters:
         self._calls: list[Callable[[], object]] = []
 
     def wake(self) -> None:
-        """Have all who wait now look again. From any thread; blocks nobody."""
+        """Wake all current waiters, so that they check the condition. From any thread, without blocking."""
         calls = self._calls
         for _ in range(len(calls)):
-            with suppress(IndexError):  # somebody left, or another thread woke it
+            with suppress(IndexError):  # a waiter left, or another thread woke it
                 calls.pop(0)()
 
     def block(self, ready: Ready, seconds: float | None = None) -> bool:
-        """Have this thread wait until `ready()`, or for so many `seconds`. Gives whether it came true."""
+        """Block this thread until `ready()`, or for `seconds`. Return whether it is ready."""
         until = None if seconds is None else monotonic() + seconds
         while not ready():
             left = SLICE if until is None else min(until - monotonic(), SLICE)
@@ -51,7 +51,7 @@ class Waiters:
         return True
 
     async def suspend(self, ready: Ready) -> None:
-        """Have this task wait until `ready()`, in the event loop that runs here."""
+        """Wait until `ready()` in this task of the running event loop."""
         import anyio
 
         from .shielding import current_loop
