@@ -43,8 +43,10 @@ ELSEWHERE = ("project", "typing", "docs", "sdks", "browser")  # folders of tests
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
 PARALLEL = ("-n", "logical")
 APPS = "*/toolcast/apps/*"
+WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine
+IN_STEPS = os.environ.get("TOOLCAST_IN_STEPS") == "1"
+"""Whether `nox -s tests` measures what it covers, and `nox -s tests-full` runs only the tests that it left out."""
 COVERED = ROOT / ".nox" / "coverage-of-tests"
-"""What `nox -s tests` covers, which it measures in CI; there `nox -s tests-full` runs only the tests that are left."""
 AIMOCK = "@copilotkit/aimock@1.43.0"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
@@ -153,7 +155,7 @@ def tests(session: nox.Session) -> None:
     """
     env = Environment(session, "tests", lock="tests")
     fast = ("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
-    if session.posargs or not os.environ.get("CI"):
+    if session.posargs or not IN_STEPS:
         env.run(*fast)
         return
     for command in (("erase",), ("run", "-m", *fast), ("combine", "-q")):
@@ -171,9 +173,9 @@ def tests_full(session: nox.Session) -> None:
         env.run("pytest", *session.posargs)
         return
     env.run("coverage", "erase")
-    covered = [str(COVERED)] if os.environ.get("CI") and COVERED.is_file() else []
+    covered = [str(COVERED)] if IN_STEPS and COVERED.is_file() else []
     suite = "slow" if covered else "all"
-    env.run("coverage", "run", "-m", "pytest", f"--suite={suite}", *PARALLEL, *SUITE)
+    env.run("coverage", "run", "-m", "pytest", f"--suite={suite}", *WHOLE, *SUITE)
     env.run("coverage", "combine", "-q", ".", *covered)
     # All of it is reached; a tenth of a percent is left for lines that only a race between two threads leads to.
     env.run("coverage", "report", "--fail-under=99.9", f"--omit={APPS}")
@@ -287,7 +289,7 @@ def flakes(session: nox.Session) -> None:
     """The whole suite in ten random orders, or as many as TOOLCAST_ORDERS says; the first failure ends it."""
     env = Environment(session, "tests", lock="tests")
     for seed in range(int(os.environ.get("TOOLCAST_ORDERS", "10"))):
-        env.run("pytest", "-x", *PARALLEL, f"--shuffle={seed}", *(session.posargs or SUITE))
+        env.run("pytest", "-x", *WHOLE, f"--shuffle={seed}", *(session.posargs or SUITE))
 
 
 @nox.session
@@ -300,7 +302,7 @@ def matrix(session: nox.Session) -> None:
             session.warn(f"Python {version} is not installed: NOT TESTED")
             continue
         env = Environment(session, f"matrix/{version}", lock="tests", python=python)
-        env.run("pytest", *PARALLEL, *(session.posargs or SUITE))
+        env.run("pytest", *WHOLE, *(session.posargs or SUITE))
 
 
 @nox.session

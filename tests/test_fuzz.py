@@ -32,6 +32,8 @@ from toolcast.tool_spec import NamedTool, ToolSpec
 
 RUNS = 7_500
 
+pytestmark = pytest.mark.slow
+
 ALBUM = ToolSpec("Album", "An album.", {"type": "object", "properties": {"title": {"type": "string"}}})
 FORCED = RequestInput("m", (), (ALBUM,), NamedTool("Album"))
 TEXT = SEA.model_dump_json()

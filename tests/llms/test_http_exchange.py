@@ -676,6 +676,7 @@ def test_an_answer_that_says_nothing(face: Face, text: str) -> None:
     assert given_back(network)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(65, 68)
 def test_a_string_of_ten_megabytes(face: Face) -> None:
     sea = SEA.model_copy(update={"title": "\x00 é" + "Sea of Glass" * 850_000})
