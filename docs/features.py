@@ -40,7 +40,7 @@ from toolcast.llms.http_llm import ServiceLLM
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
-from toolcast.providers.model_features import everything
+from toolcast.providers.model_features import all_capabilities
 
 Rows: TypeAlias = Iterable[Sequence[str]]
 
@@ -65,7 +65,7 @@ _COLUMNS = {
 def features() -> Iterator[Sequence[str]]:
     """What each provider can do with any of its models."""
     yield ("provider", *_COLUMNS, "a forced tool is asked for by")
-    for provider, models, known in everything():
+    for provider, models, known in all_capabilities():
         if models == "*":
             yield (f"`{provider}`", *_facts(known), f"`{best_mode(known, forced=True, thinking=False)}`")
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolcast import Capabilities
 from toolcast.output_mode import best_mode
-from toolcast.providers.model_features import capabilities
+from toolcast.providers.model_features import model_capabilities
 
 THREE = (True, False, None)
 
@@ -27,9 +27,9 @@ def test_the_best_mode(tools: bool | None, forced: bool, thinking: bool, can: bo
 
 
 def test_thinking_counts_if_it_excludes_forced_tools() -> None:
-    claude = capabilities("anthropic", "claude-sonnet-4-5")
+    claude = model_capabilities("anthropic", "claude-sonnet-4-5")
     assert [best_mode(claude, forced=True, thinking=on) for on in (False, True)] == ["tool_call", "json_schema"]
-    deepseek = capabilities("deepseek", "deepseek-v4-pro")
+    deepseek = model_capabilities("deepseek", "deepseek-v4-pro")
     assert best_mode(deepseek, forced=True, thinking=True) == "tool_call"
 
 
@@ -47,7 +47,7 @@ def test_thinking_counts_if_it_excludes_forced_tools() -> None:
     ],
 )
 def test_the_mode_of_a_forced_tool(provider: str, model: str, mode: str) -> None:
-    assert best_mode(capabilities(provider, model), forced=True, thinking=False) == mode
+    assert best_mode(model_capabilities(provider, model), forced=True, thinking=False) == mode
 
 
 @pytest.mark.parametrize(

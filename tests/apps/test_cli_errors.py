@@ -35,7 +35,7 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
             "no connection within 5 s",
         ),
         ("ended after 9 characters; allow more with settings=Settings(max_tokens=...)", "ended after 9 characters"),
-        ("it said no. Compare the request, as preview() shows it, with what the service takes.", "it said no."),
+        ("it failed. Compare the request, as preview() shows it, with the API reference.", "it failed."),
         ("stopped; raise max_rounds=, or submit() without text to go on from here", "stopped"),
         ("again; say in the prompt when to stop, or raise max_repeats=", "again; say in the prompt when to stop"),
         ("go on with it (--resume, resume=True), or not", "go on with it (--resume), or not"),

@@ -8,7 +8,7 @@ import pytest
 
 from toolcast.apps import cli
 from toolcast.llms.local.weights import WEIGHTS
-from toolcast.providers.model_features import everything
+from toolcast.providers.model_features import all_capabilities
 
 
 def test_models_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_models_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert head.split() == [
         "PROVIDER", "MODELS", "TOOLS", "FORCED", "PARALLEL", "THINKING", "IMAGES", "SCHEMA", "STRICT", "CONTEXT",
     ]  # fmt: skip
-    assert len(lines) == len(list(everything())) + len(WEIGHTS)
+    assert len(lines) == len(list(all_capabilities())) + len(WEIGHTS)
     assert all(line == line.rstrip() for line in lines)
     start = head.index("CONTEXT")
     assert all(line[start - 2 : start] == "  " and line[start:].strip(" ,?0123456789") == "" for line in lines)

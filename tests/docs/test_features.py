@@ -10,7 +10,7 @@ import pytest
 
 from docs.pages import ROOT
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.model_features import USUAL
+from toolcast.providers.model_features import PROVIDER_DEFAULTS
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_the_pages_are_up_to_date(features: ModuleType) -> None:
 
 def test_every_provider_has_a_line(features: ModuleType) -> None:
     head, *lines = features.features()
-    assert [line[0].strip("`") for line in lines] == sorted({*USUAL, *SERVICES})
+    assert [line[0].strip("`") for line in lines] == sorted({*PROVIDER_DEFAULTS, *SERVICES})
     assert {len(line) for line in lines} == {len(head)}
     assert {cell for line in lines for cell in line[1:-1]} == {"yes", "no", "·"}
 

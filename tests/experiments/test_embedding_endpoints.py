@@ -283,7 +283,7 @@ def test_without_a_key_nothing_is_sent(provider: str, names: str, server: Loopba
 
 
 def test_a_key_with_a_line_break_is_refused(server: Loopback) -> None:
-    with pytest.raises(BadRequest, match="'authorization' holds characters") as raised:
+    with pytest.raises(BadRequest, match="'authorization' has characters") as raised:
         made(server, api_key=f"{KEY}\n").embed(["one"])
     assert KEY not in str(raised.value)
 

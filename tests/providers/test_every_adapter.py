@@ -218,7 +218,7 @@ def test_the_type_in_the_json_decides_not_the_name_of_the_event(protocol: Protoc
 @pytest.mark.parametrize("model", ["m\r\nX: 1", "m\x00", "", "..", "../v2/other", "a/../../b", "./m"])
 @pytest.mark.fault(36)
 def test_what_is_no_name_of_a_model_is_not_sent(protocol: Protocol, model: str) -> None:
-    with pytest.raises(BadRequest, match="no name of a model"):
+    with pytest.raises(BadRequest, match="no model name"):
         protocol.wire().request(RequestInput(model, (user("Hi"),)), Settings())
 
 

@@ -9,7 +9,7 @@ import pytest
 from toolcast.errors import BadRequest
 from toolcast.messages import user
 from toolcast.providers.base import RequestInput, RequestOptions
-from toolcast.providers.http_adapter import member, once_for_all
+from toolcast.providers.http_adapter import cache_by_options, json_member
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 
@@ -21,7 +21,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.asked: list[tuple[RequestOptions, Settings]] = []
-        self.of = once_for_all(self.make)
+        self.of = cache_by_options(self.make)
 
     def make(self, terms: RequestOptions, settings: Settings) -> object:
         self.asked.append((terms, settings))
@@ -96,10 +96,10 @@ def test_tools_are_told_apart_by_all_that_they_are() -> None:
 
 
 def test_a_member_of_an_object() -> None:
-    assert member("é", {"a": [1, None]}) == '"é":{"a":[1,null]}'
+    assert json_member("é", {"a": [1, None]}) == '"é":{"a":[1,null]}'
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])
 def test_what_json_cannot_hold(value: object) -> None:
-    with pytest.raises(BadRequest, match="cannot be written as JSON"):
-        member("x", value)
+    with pytest.raises(BadRequest, match="cannot be encoded as JSON"):
+        json_member("x", value)

@@ -30,7 +30,7 @@ from toolcast.providers.http_errors import (
     ErrorSource,
     ServiceError,
     http_error,
-    read_fault,
+    read_service_error,
     request_id,
     shortened,
     stream_error,
@@ -144,23 +144,23 @@ BODIES = [
 
 @pytest.mark.parametrize(("body", "fault"), BODIES)
 def test_bodies(body: Any, fault: ServiceError) -> None:
-    assert read_fault(body) == fault
-    assert read_fault(json.dumps(body)) == fault
+    assert read_service_error(body) == fault
+    assert read_service_error(json.dumps(body)) == fault
 
 
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("text", ["event: error\ndata: %s\n\n", "data:%s", ": x\r\n\r\nerror: %s\r\n", "\ufeff%s"])
 def test_a_body_that_is_an_event_stream(text: str) -> None:
-    assert read_fault(text % '{"error": {"message": "boom"}}') == ServiceError("boom")
+    assert read_service_error(text % '{"error": {"message": "boom"}}') == ServiceError("boom")
 
 
 def test_a_number_that_no_text_can_hold() -> None:
-    assert read_fault({"message": "boom", "code": 9**5000}) == ServiceError("boom")
+    assert read_service_error({"message": "boom", "code": 9**5000}) == ServiceError("boom")
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "{", "[" * 100_000])
 def test_bodies_that_are_no_json(text: str) -> None:
-    assert read_fault(text) == ServiceError()
+    assert read_service_error(text) == ServiceError()
 
 
 @pytest.mark.fault(27)
@@ -168,7 +168,7 @@ def test_html_is_shown_escaped_and_short() -> None:
     found = error(502, b"<h1>Bad\x1b[0m</h1>" + b"x" * 500, content_type="text/html; charset=utf-8")
     assert "(502): text/html: &lt;h1&gt;Bad [0m&lt;/h1&gt;" in found.message
     assert len(found.message) < 320
-    assert error(502, b" ").message.startswith("the service failed (502): no further words.")
+    assert error(502, b" ").message.startswith("the service failed (502): no message.")
 
 
 def test_a_web_page_is_told_by_its_title() -> None:

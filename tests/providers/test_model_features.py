@@ -11,11 +11,11 @@ from toolcast.capabilities import Capabilities
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.model_features import (
     MODELS,
-    USUAL,
+    PROVIDER_DEFAULTS,
     ModelRow,
-    capabilities,
-    everything,
-    usual,
+    all_capabilities,
+    model_capabilities,
+    provider_defaults,
 )
 
 every_row = pytest.mark.parametrize("row", MODELS, ids=lambda row: f"{row.provider}:{row.models}")
@@ -30,8 +30,8 @@ def example(pattern: str) -> str:
 
 @every_row
 def test_a_row_is_consistent(row: ModelRow) -> None:
-    assert row.provider in {*USUAL, *SERVICES}
-    told = capabilities(row.provider, example(row.models.split(", ")[0]))
+    assert row.provider in {*PROVIDER_DEFAULTS, *SERVICES}
+    told = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     assert told.known
     assert not (told.tools is False and (told.forced_tools or told.parallel or told.strict))
     assert not (told.forced_tools is False and told.forced_while_thinking)
@@ -49,9 +49,9 @@ def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
 
 @every_row
 def test_a_row_adds_to_what_is_usual(row: ModelRow) -> None:
-    told = capabilities(row.provider, example(row.models.split(", ")[0]))
+    told = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     for name in FACTS:
-        own, others = getattr(row.facts, name), getattr(usual(row.provider), name)
+        own, others = getattr(row.facts, name), getattr(provider_defaults(row.provider), name)
         assert getattr(told, name) == (others if own is None else own)
 
 
@@ -78,26 +78,26 @@ def test_a_row_adds_to_what_is_usual(row: ModelRow) -> None:
     ],
 )
 def test_models_that_are_known(provider: str, model: str, facts: dict[str, object]) -> None:
-    known = capabilities(provider, model)
+    known = model_capabilities(provider, model)
     assert known.known
     assert {name: getattr(known, name) for name in facts} == facts
 
 
-@pytest.mark.parametrize("provider", [*USUAL, *SERVICES, "nobody"])
+@pytest.mark.parametrize("provider", [*PROVIDER_DEFAULTS, *SERVICES, "nobody"])
 def test_a_model_that_is_not_known_is_no_more_than_usual(provider: str) -> None:
-    found = capabilities(provider, "nobody/nothing-1")
-    assert found == usual(provider)
+    found = model_capabilities(provider, "nobody/nothing-1")
+    assert found == provider_defaults(provider)
     assert not found.known
     assert (found.context_window, found.max_output, found.images in (None, True)) == (None, None, True)
 
 
 def test_a_provider_that_is_not_known_is_known_for_nothing() -> None:
-    assert capabilities("nobody", "gpt-4o") == Capabilities()
+    assert model_capabilities("nobody", "gpt-4o") == Capabilities()
 
 
 def test_everything_ends_each_provider_with_its_other_models() -> None:
-    rows = list(everything())
-    assert len(rows) == len(MODELS) + len({*USUAL, *SERVICES})
+    rows = list(all_capabilities())
+    assert len(rows) == len(MODELS) + len({*PROVIDER_DEFAULTS, *SERVICES})
     providers = [provider for provider, _, _ in rows]
     assert providers == sorted(providers)
     for (provider, models, known), (following, _, _) in zip(rows, [*rows[1:], ("", "", None)], strict=True):
@@ -106,7 +106,7 @@ def test_everything_ends_each_provider_with_its_other_models() -> None:
 
 
 def test_who_knows_better_is_believed() -> None:
-    known = capabilities("openai", "gpt-4o")
+    known = model_capabilities("openai", "gpt-4o")
     assert known.corrected(None) is known
     told = known.corrected(Capabilities(json_schema=False, context_window=10))
     assert told == dataclasses.replace(known, json_schema=False, context_window=10)
@@ -114,7 +114,7 @@ def test_who_knows_better_is_believed() -> None:
 
 
 def test_an_llm_knows_its_model() -> None:
-    assert OpenAI("gpt-4.1").metadata.capabilities == capabilities("openai", "gpt-4.1")
+    assert OpenAI("gpt-4.1").metadata.capabilities == model_capabilities("openai", "gpt-4.1")
     assert OpenAI("gpt-4.1").metadata.context_window == 1_047_576
     assert OpenAICompatible("sonar", service="perplexity").metadata.capabilities.tools is False
     assert not Ollama("my-own").metadata.capabilities.known

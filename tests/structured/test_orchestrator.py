@@ -40,7 +40,7 @@ from toolcast import (
     is_partial,
     user,
 )
-from toolcast.providers.http_adapter import member
+from toolcast.providers.http_adapter import json_member
 from toolcast.states import CALL, STREAM
 from toolcast.testing import ScriptedLLM, use_llm
 from toolcast.tool_spec import NamedTool
@@ -625,7 +625,7 @@ def test_what_all_calls_have_in_common_is_written_once(monkeypatch: pytest.Monke
 
     def counted(name: str, value: object) -> str:
         written.append(name)
-        return member(name, value)
+        return json_member(name, value)
 
     monkeypatch.setattr("toolcast.providers.http_adapter.member", counted)
     make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api_key="sk-1"))

@@ -15,7 +15,7 @@ _WORDS: Final = (
     (r" with max_attempts=2\b", ""),
     (r"max_attempts=2 lets the model correct itself", "ask again, or try another model"),
     (r"; allow more with settings=Settings\((?:[^()]|\([^()]*\))*\)", ""),
-    (r" ?Compare the request, as preview\(\) shows it, with what the service takes\.", ""),
+    (r" ?Compare the request, as preview\(\) shows it, with the API reference\.", ""),
     (r"; raise max_rounds=, or submit\(\) without text to go on from here", ""),
     (r", or raise max_repeats=", ""),
     (r"--resume, resume=True", "--resume"),

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from ..capabilities import Capabilities
 from ..llms.local.weights import WEIGHTS
 from ..llms.provider_llms import LlamaCpp
-from ..providers.model_features import everything
+from ..providers.model_features import all_capabilities
 from .tables import aligned
 
 _COLUMNS = {
@@ -28,7 +28,7 @@ _COLUMNS = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What may stand on the command line."""
-    providers = sorted({"local", *(provider for provider, _, _ in everything())})
+    providers = sorted({"local", *(provider for provider, _, _ in all_capabilities())})
     parser.add_argument(
         "provider", nargs="?", choices=providers, metavar="PROVIDER", help=f"one of: {', '.join(providers)}"
     )
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _known_models() -> Iterator[tuple[str, str, Capabilities]]:
     """Every row of the table of models, and the weights that run in this process."""
-    yield from everything()
+    yield from all_capabilities()
     for name in sorted(WEIGHTS):
         yield "local", name, LlamaCpp(name).metadata.capabilities
 

@@ -25,7 +25,7 @@ from ..http_request import HTTPRequest, build_request
 from ..providers.chat_completions import endpoints
 from ..providers.chat_completions.services import SERVICES, ServiceSpec
 from ..providers.google import adapter as google
-from ..providers.http_adapter import Address, check_header, encoded, endpoint, member
+from ..providers.http_adapter import Endpoint, check_header, join_url, json_member, json_object
 from ..providers.http_errors import BODY_LIMIT, http_error
 from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
@@ -109,7 +109,9 @@ class EndpointEmbedder:
         try:
             if reply.status >= 300:
                 body = read_body(reply, _READ, BODY_LIMIT)
-                error = http_error(reply.status, reply.headers, body[:BODY_LIMIT], place.address.source(self._model))
+                error = http_error(
+                    reply.status, reply.headers, body[:BODY_LIMIT], place.address.error_source(self._model)
+                )
                 waits = retry_after(reply.headers, self.clock.time())
                 error.retry_after = error.retry_after if waits is None else waits
                 raise error
@@ -146,17 +148,17 @@ class _Form(NamedTuple):
 class _Place(NamedTuple):
     """Where the embeddings of a service are, and in which form."""
 
-    address: Address
+    address: Endpoint
     form: _Form
 
     def request(self, model: str, texts: list[str]) -> HTTPRequest:
         """The request for the vectors of `texts`."""
-        body = {name: member(name, value) for name, value in self.form.asks(model, texts).items()}
+        body = {name: json_member(name, value) for name, value in self.form.asks(model, texts).items()}
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": "application/json"}
-        headers |= {**self.address.headers, **self.address.proof}
+        headers |= {**self.address.headers, **self.address.auth_headers}
         for name, value in headers.items():
             check_header(name, value)
-        return build_request("POST", self.address.url, headers, encoded(body))
+        return build_request("POST", self.address.url, headers, json_object(body))
 
 
 def _place_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _Place:
@@ -170,9 +172,9 @@ def _place_of(provider: str, model: str, base_url: str | None, key: Secret | Non
 def _google(model: str, base_url: str | None, key: Secret | None) -> _Place:
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or google.BASE_URL
     version = "" if re.search(r"/v\d", urlsplit(base_url).path) else "/v1beta"
-    url = endpoint(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
+    url = join_url(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
     key = key or read_api_key(API_KEY_VARIABLES["google"])
-    address = Address("google", SecretURL(url), key, {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
+    address = Endpoint("google", SecretURL(url), key, {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
     return _Place(_proven(address), _GOOGLE)
 
 
@@ -180,7 +182,7 @@ def _ollama(base_url: str | None, key: Secret | None) -> _Place:
     host = ollama.ollama_url(base_url or os.environ.get("OLLAMA_HOST", ""))
     key = key or read_api_key(API_KEY_VARIABLES["ollama"])
     return _Place(
-        Address("ollama", SecretURL(endpoint(host, "/api/embed")), key, {}, key_env=API_KEY_VARIABLES["ollama"]),
+        Endpoint("ollama", SecretURL(join_url(host, "/api/embed")), key, {}, key_env=API_KEY_VARIABLES["ollama"]),
         _OLLAMA,
     )
 
@@ -192,11 +194,11 @@ def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret 
     )
     header, key = endpoints.read_auth_header(row, key, os.environ)
     keys = (*row.key_env, *row.bearer_env)
-    address = Address(row.name, SecretURL(url), key, endpoints.read_headers(row, os.environ), header, keys)
+    address = Endpoint(row.name, SecretURL(url), key, endpoints.read_headers(row, os.environ), header, keys)
     return _Place(_proven(address) if row.needs_key else address, _OPENAI)
 
 
-def _proven(address: Address) -> Address:
+def _proven(address: Endpoint) -> Endpoint:
     """`address`, which has a key. Raises `AuthFailed` where it has none."""
     if not address.api_key:
         raise missing_api_key(address.provider, address.key_env)

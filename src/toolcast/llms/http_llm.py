@@ -25,7 +25,7 @@ from ..messages import Message
 from ..option_types import require, require_callable
 from ..output_mode import OutputMode, best_mode
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
-from ..providers.tool_calls.json_text import ForcedDecoder
+from ..providers.tool_calls.json_text import JSONTextDecoder
 from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tool_spec import ToolChoice
@@ -210,7 +210,7 @@ class ServiceLLM(FunctionCallingLLM):
         calls = prompted_calls(ask) if self.mode(ask) == "prompted" else None
         if calls is None:
             return decoder
-        return ForcedDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
+        return JSONTextDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
 
     def _usual_mode(self, ask: ChatRequest) -> OutputMode:
         return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
@@ -310,7 +310,7 @@ def _proof(given: object) -> dict[str, Secret]:
 
 @lru_cache(64)
 def _known(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
-    from ..providers.model_features import capabilities
+    from ..providers.model_features import model_capabilities
 
-    known = capabilities(provider, model).corrected(own)
+    known = model_capabilities(provider, model).corrected(own)
     return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)

@@ -9,23 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..events import Event
-from ..providers.tool_calls.json_text import CallsInText, form_of
-from ..providers.tool_calls.prompted import PromptedCalls, prompted
+from ..providers.tool_calls.json_text import JSONTextFilter, call_format
+from ..providers.tool_calls.prompted import PromptedCalls, to_prompted_messages
 from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents
 
 
 def to_prompted_request(ask: ChatRequest) -> ChatRequest:
     """`ask` without tools: what they are stands in its messages."""
-    form = form_of(ask.conversation(""))
-    messages = ask.messages if form is None else prompted(ask.messages, form)
+    form = call_format(ask.conversation(""))
+    messages = ask.messages if form is None else to_prompted_messages(ask.messages, form)
     return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
 
 
 def prompted_calls(ask: ChatRequest) -> PromptedCalls | None:
     """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
     conversation = ask.conversation("")
-    form = form_of(conversation)
+    form = call_format(conversation)
     return None if form is None else PromptedCalls(form, conversation.calls_before)
 
 
@@ -36,7 +36,7 @@ class PromptedEvents:
         self, source: ResponseEvents, calls: PromptedCalls, call: RequestState, *, accept_damaged: bool
     ) -> None:
         self._source = source
-        self._read = CallsInText(calls, accept_damaged=accept_damaged)
+        self._read = JSONTextFilter(calls, accept_damaged=accept_damaged)
         self._call = call
 
     @property

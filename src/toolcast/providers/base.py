@@ -86,11 +86,11 @@ class ProviderAdapter(Protocol):
         """The name of the provider in errors and responses."""
         ...
 
-    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
+    def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         ...
 
-    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
+    def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response to this request, streamed or not."""
         ...
 

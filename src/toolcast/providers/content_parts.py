@@ -1,4 +1,6 @@
-"""What wires share about messages: the bytes of a part as text, ids, and the error for what a service cannot take."""
+"""Message parts as requests need them: bytes as base64, system messages, tool call arguments and ids, unsupported
+parts.
+"""
 
 from __future__ import annotations
 
@@ -15,49 +17,49 @@ from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, Thinki
 
 
 def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
-    """The bytes of `part` as base64 text."""
+    """Return the bytes of `part` as base64 text."""
     return base64.b64encode(part.data or b"").decode()
 
 
 def data_url(part: ImagePart | AudioPart | DocumentPart) -> str:
-    """The bytes of `part` as a `data:` URL."""
+    """Return the bytes of `part` as a `data:` URL."""
     return f"data:{part.media_type};base64,{base64_of(part)}"
 
 
-def inlined(part: ImagePart | AudioPart | DocumentPart) -> tuple[str, str] | None:
-    """The media type and base64 text of a part given by its bytes or by a `data:` URL; None for any other URL."""
+def inline_data(part: ImagePart | AudioPart | DocumentPart) -> tuple[str, str] | None:
+    """Return the media type and base64 text of a part with bytes or a `data:` URL; None for any other URL."""
     if part.data is not None:
         return part.media_type or "application/octet-stream", base64_of(part)
     head, mark, data = (part.url or "").partition(";base64,")
     return (head.removeprefix("data:"), data) if mark and head.startswith("data:") else None
 
 
-def cannot_take(provider: str, part: Part, where: str = "in a user message") -> BadRequest:
-    """The error that says that `provider` has no place for `part`."""
+def unsupported_part(provider: str, part: Part, where: str = "in a user message") -> BadRequest:
+    """Return the exception for a part that the provider does not support."""
     given = "by url" if getattr(part, "url", None) else getattr(part, "media_type", None)
     shown = f"{type(part).__name__} ({given})" if given else type(part).__name__
     return BadRequest(f"{provider} cannot take {shown} {where}")
 
 
 def result_text(result: ToolResultPart) -> str:
-    """The text of a result, for protocols that have no field for failures."""
+    """Return the text of a tool result, for protocols without a field for errors."""
     return f"The tool failed: {result.content}" if result.is_error else result.content
 
 
-def system_messages(messages: Sequence[Message]) -> int:
-    """How many system messages stand at the start."""
+def count_system_messages(messages: Sequence[Message]) -> int:
+    """Return the number of system messages at the start."""
     return next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
-def only(provider: str, parts: Sequence[Part], kinds: tuple[type, ...], why: str) -> None:
-    """Raises `BadRequest` where one of `parts` is of no kind in `kinds`."""
+def check_parts(provider: str, parts: Sequence[Part], kinds: tuple[type, ...], why: str) -> None:
+    """Raise `BadRequest` if one of `parts` is of none of the types in `kinds`."""
     for part in parts:
         if not isinstance(part, kinds):
             raise BadRequest(f"{provider} cannot take {type(part).__name__} here: {why}")
 
 
-def arguments_of(call: ToolCallPart) -> dict[str, Any]:
-    """The arguments of an earlier call as the object that some services insist on; `malformed` where they are none."""
+def arguments_object(call: ToolCallPart) -> dict[str, Any]:
+    """Return the arguments of an earlier tool call as an object; `{"malformed": text}` if they are none."""
     try:
         found: object = from_json(call.arguments.encode(errors="replace"))
     except ValueError:
@@ -66,15 +68,15 @@ def arguments_of(call: ToolCallPart) -> dict[str, Any]:
 
 
 def valid_arguments(call: ToolCallPart) -> str:
-    """The arguments of an earlier call as JSON text of an object, unchanged where they are one."""
-    found = arguments_of(call)
+    """Return the arguments of an earlier tool call as the JSON text of an object, unchanged if they are one."""
+    found = arguments_object(call)
     return call.arguments if list(found) != ["malformed"] else json.dumps(found, ensure_ascii=False)
 
 
 def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
-    """`messages` with no id given to two calls: some services number the calls of each answer from the start.
+    """Yield `messages` with a different id for each tool call: some providers number the calls of each response from 1.
 
-    A result belongs to the call with its id that came last.
+    A result belongs to the last call with its id.
     """
     calls = [call.id for message in messages for call in message.tool_calls]
     if len(set(calls)) == len(calls):
@@ -87,7 +89,7 @@ def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
-    """The part under the id that its call goes by: `now` has it, by the call's own id."""
+    """Return the part with the new id of its tool call; `now` maps old ids to new ones."""
     if isinstance(part, ToolResultPart):
         return replace(part, call_id=now.get(part.call_id, part.call_id))
     if not isinstance(part, ToolCallPart):
@@ -101,8 +103,8 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     return replace(part, id=id)
 
 
-def readable(messages: Sequence[Message], model: str) -> Sequence[Message]:
-    """`messages` without what another model than `model` wanted back: it is signed or encrypted, and refused."""
+def drop_foreign_data(messages: Sequence[Message], model: str) -> Sequence[Message]:
+    """Return `messages` without the signed or encrypted data of other models, which the provider rejects."""
     if not any(_is_foreign(part, model) for message in messages for part in message.parts):
         return messages
     return [replace(m, parts=tuple(_stripped(part, model) for part in m.parts)) for m in messages]

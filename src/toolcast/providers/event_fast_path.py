@@ -1,12 +1,12 @@
-"""What stands around the text in the events of an answer, learned from one event and recognized in the next.
+"""The fast path for stream events: the bytes around the text, learned from one event and recognized in the next.
 
-A service wraps every few characters in hundreds of bytes, and mostly in the same ones. An event that begins and ends
-as the one before it, with one whole JSON string between, says the same but for that string: what it begins with leaves
-a JSON reader inside of a string that has just opened, the string ends it, and the rest is read as it was before. So
-the string is all that has to be decoded. What else varies, and tells nobody anything, is passed over where it is as it
-should be: padding, which is a string of letters and digits at OpenAI and blanks before the last brace at Anthropic; the
-number of the event, which must be the next; and Ollama's clock. Services in whose events anything more varies are not
-recognized; after a few vain tries they cost nothing more.
+A provider wraps every few characters in hundreds of bytes, mostly the same ones each time. An event that begins and
+ends like the previous one, with exactly one JSON string between, differs from it in that string only: the beginning
+leaves a JSON parser inside a string that has just opened, the string ends it, and the rest parses as before. So only
+the string is decoded. Other variable parts are skipped if they have the expected form: padding (a string of letters and
+digits from OpenAI, blanks before the last brace from Anthropic), the sequence number of the event, which must be the
+next, and Ollama's timestamp. Events with any other variable part are not recognized; after a few attempts the fast path
+is disabled for the response.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIES = 32
 
 
 class Envelope:
-    """The bytes around the text in the event that came last."""
+    """The bytes around the text of the last event."""
 
     __slots__ = (
         "_after",
@@ -45,21 +45,21 @@ class Envelope:
     )
 
     def __init__(self) -> None:
-        self._before: bytes | tuple[()] = ()  # which no event begins with
+        self._before: bytes | tuple[()] = ()  # no event begins with an empty tuple
         self._after = b""
         self._start = self._end = 0  # of the string with its quotes, if nothing else varies
         self._varies = False
-        self._middle = b""  # what stands between the text and the padding, if there is some
+        self._middle = b""  # the bytes between the text and the padding, if there is any
         self._skip = 0
-        self._stamped = b""  # what stands between a time and the text, if there is one
+        self._stamped = b""  # the bytes between a timestamp and the text, if there is one
         self._is_padding: Callable[[bytes], bool] = bytes.isalnum
-        self._numbered = b""  # what stands before the text, or after it, with %d for the number that is in it
+        self._numbered = b""  # the bytes before the text, or after it, with %d for the sequence number in them
         self._counts_before = True
         self._next = 0
         self._tries = _TRIES
 
     def text(self, data: bytes) -> str | None:
-        """The text in an event that differs from the last in it alone; None for any other."""
+        """Return the text of an event that differs from the last one in it alone; None for any other event."""
         if data.startswith(self._before) and data.endswith(self._after):
             start, end = self._start, self._end
             if self._varies:
@@ -72,7 +72,7 @@ class Envelope:
                         return None
             try:
                 text: str = from_json(data[start:end])
-            except ValueError:  # not one string: it ends earlier, or is no legal one
+            except ValueError:  # not exactly one string: it ends earlier, or is invalid
                 return None
             self._tries = _TRIES
             if self._numbered:
@@ -81,12 +81,12 @@ class Envelope:
         return None
 
     def _start_after_time(self, data: bytes) -> int:
-        """Where the string begins, if nothing but a time stands before what was between them."""
+        """Return the start of the string, if nothing but a timestamp precedes it."""
         end = data.find(self._stamped, self._start)
         return end + len(self._stamped) - 1 if _is_time(data, self._start + 1, end) else len(data)
 
     def _count(self) -> None:
-        """Expect the next number."""
+        """Expect the next sequence number."""
         part = self._numbered % self._next
         self._next += 1
         if self._counts_before:
@@ -95,11 +95,11 @@ class Envelope:
             self._after, self._end = part, -len(part)
 
     def forget(self) -> None:
-        """Another event came between: what was learned may no longer hold."""
+        """Discard the learned bytes after an event of another kind."""
         self._before = ()
 
     def learn(self, data: bytes, key: str, text: str) -> None:
-        """Take from one whole event, in which `key` has this text, what is around it."""
+        """Learn the bytes around `text`, the value of `key`, in one whole event."""
         if not self._tries:
             return
         self._tries -= 1
@@ -107,7 +107,7 @@ class Envelope:
         try:
             if found is None or data.count(b'"%b"' % key.encode()) != 1 or from_json(b'"%b"' % found[1]) != text:
                 return
-        except ValueError:  # what was read had to be repaired first
+        except ValueError:  # the event had to be repaired first
             return
         start, end = found.span(1)
         rest, self._middle = end + 1, b""

@@ -1,10 +1,9 @@
-"""What all wires share: where a request goes, what proves who is asking, and how its body is written.
+"""The base of all adapters: endpoint, headers, and the JSON body of a request.
 
-A wire is an `Address` and a `RequestEncoder`. A frame is everything that many requests have in common - tools,
-settings, headers
-- made once and written as JSON once (`once_for_all`); the messages are written into it each time. What a service cannot
-take is refused before anything is sent if it is content or tools, and left out and noted if it is a setting.
-`Settings.extra` has the last word where it does not contradict the call.
+An adapter is an `Endpoint` and a `RequestEncoder`. An encoder is the part of a request that does not depend on its
+messages (tools, settings, headers); it is made once for many requests (`cache_by_options`) and encodes its fields as
+JSON once. Content or tools that the provider does not support raise an error before anything is sent; settings that it
+does not support are left out and noted. `Settings.extra` overrides all fields but those that the call depends on.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from ..messages import Message
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import readable
+from .content_parts import drop_foreign_data
 from .http_errors import ErrorSource, http_error
-from .tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, schema_form
+from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
 T = TypeVar("T")
 
@@ -36,12 +35,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a service is, and what proves who is asking.
+class Endpoint:
+    """The endpoint of a provider and its credentials.
 
-    `provider` is its name in errors and responses; `url` is where requests go, or its beginning where the model is
-    part of it. The key goes into the header `key_header`, after `Bearer` if that is `authorization`. `headers` go with
-    every request, over the wire's own. `key_env` names the variables to set, for errors.
+    Args:
+        provider: The name of the provider in errors and responses.
+        url: The URL of requests, or its beginning if the model is a part of it.
+        key_header: The header of the API key, which follows `Bearer` if that is `authorization`.
+        headers: Additional headers of every request; they override the adapter's own.
+        key_env: The environment variables of the key, for errors.
     """
 
     provider: str
@@ -51,71 +53,76 @@ class Address:
     key_header: str = "authorization"
     key_env: tuple[str, ...] = ()
 
-    def source(self, model: str | None) -> ErrorSource:
-        """Who it is that failed, for errors."""
+    def error_source(self, model: str | None) -> ErrorSource:
+        """Return the source of errors: provider, model, and the secrets to mask in their texts."""
         url = self.url if self.url.has_secrets else None
         secrets = [value for value in (url, self.api_key, *self.headers.values()) if isinstance(value, Secret)]
         return ErrorSource(self.provider, model, self.key_env, tuple(secrets))
 
     @property
-    def proof(self) -> dict[str, str | Secret]:
-        """The header with the key; none without one."""
+    def auth_headers(self) -> dict[str, str | Secret]:
+        """The header with the API key; empty without a key."""
         if not self.api_key:
             return {}
         bearer = self.key_header == "authorization"
         return {self.key_header: Secret(f"Bearer {self.api_key.reveal()}") if bearer else self.api_key}
 
 
-def once_for_all(make: Callable[[RequestOptions, Settings], T]) -> Callable[[RequestInput, Settings], T]:
-    """`make`, called once for all requests that differ only in their messages, `timeout` and `extra`.
+def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[[RequestInput, Settings], T]:
+    """Return `make` with a cache, shared by requests that differ only in their messages, `timeout` and `extra`.
 
-    What it is called with is frozen, and what it gives is shared by many requests: nobody may change it. So a tool
-    choice in a dialect's own dict, which anybody may change, is not remembered.
+    Its arguments are frozen, and its result is shared by many requests and must not be modified. A tool choice that is
+    a dict can be modified by the caller, so its result is not cached.
     """
 
-    # True equals 1, but to think is not to think for one token: lru_cache tells them apart as arguments.
+    # True == 1, but thinking=True is no budget of one token: typed lru_cache tells arguments apart, not fields.
     @lru_cache(64, typed=True)
-    def remembered(terms: RequestOptions, settings: Settings, thinking: object) -> T:
-        return make(terms, settings)
+    def remembered(options: RequestOptions, settings: Settings, thinking: object) -> T:
+        return make(options, settings)
 
-    def made(conversation: RequestInput, settings: Settings) -> T:
+    def made(request_input: RequestInput, settings: Settings) -> T:
         if settings.timeout is not None or settings.extra is not None:
             settings = settings.with_(timeout=None, extra=None)
-        if isinstance(conversation.tool_choice, Mapping):
-            return make(conversation.options, settings)
-        return remembered(conversation.options, settings, settings.thinking)
+        if isinstance(request_input.tool_choice, Mapping):
+            return make(request_input.options, settings)
+        return remembered(request_input.options, settings, settings.thinking)
 
     return made
 
 
 class RequestEncoder(ABC):
-    """One request but for its messages. A subclass fills `fields`, the members of the JSON body, and `notes`.
+    """The part of a request that does not depend on its messages. A subclass fills `fields` and `notes`.
 
-    `fixed` names the members by which the answer is made to be what was asked for: `Settings.extra` cannot change them.
+    Attributes:
+        fields: The fields of the JSON body.
+        notes: The settings that are left out.
+        protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
+    protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
 
-    def __init__(self, provider: str, terms: RequestOptions) -> None:
+    def __init__(self, provider: str, options: RequestOptions) -> None:
         # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
-        if not terms.model or _CONTROL.search(terms.model) or {".", ".."}.intersection(terms.model.split("/")):
-            raise BadRequest(f"{terms.model!r} is no name of a model")
+        if not options.model or _CONTROL.search(options.model) or {".", ".."}.intersection(options.model.split("/")):
+            raise BadRequest(
+                f"{options.model!r} is no model name: expected a name without control characters and dot segments"
+            )
         self.provider: str = provider
-        self.names: ToolNames = ToolNames(terms.tools)
+        self.names: ToolNames = ToolNames(options.tools)
         self.fields: dict[str, Any] = {}
         self.notes: list[str] = []
 
     @abstractmethod
-    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The members of the body that hold what is said. Raises `BadRequest` for what the service cannot take."""
+    def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the fields of the body that contain the messages. Raise `BadRequest` for unsupported content."""
 
     @cached_property
-    def members(self) -> Mapping[str, str]:
-        """The `fields`, written."""
-        return {name: member(name, value) for name, value in self.fields.items()}
+    def encoded_fields(self) -> Mapping[str, str]:
+        """The `fields`, each encoded as JSON."""
+        return {name: json_member(name, value) for name, value in self.fields.items()}
 
-    def forced(self, choice: ToolChoice) -> str | None:
-        """The name of the one tool that must be called, or None. Raises `BadRequest` for one that is not offered."""
+    def required_tool(self, choice: ToolChoice) -> str | None:
+        """Return the name of the one tool that must be called, or None. Raise `BadRequest` if it is not offered."""
         name = choice.name if isinstance(choice, NamedTool) else choice
         if choice in ("required", "any") and not self.names.sent:
             raise BadRequest(f"tool_choice={choice!r} needs tools")
@@ -127,70 +134,72 @@ class RequestEncoder(ABC):
 
 
 class HTTPAdapter(ABC):
-    """A service's dialect over HTTP, at one address.
+    """The base class of adapters for one endpoint.
 
-    `accept`: the media types of whole and of streamed answers; `fixed_headers`: what the protocol itself asks for.
+    Attributes:
+        accept: The media types of complete and of streamed responses.
+        fixed_headers: The headers that the protocol requires.
     """
 
     accept: ClassVar[tuple[str, str]] = ("application/json", "text/event-stream")
     fixed_headers: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Endpoint) -> None:
         own = {name.lower(): value for name, value in address.headers.items()}
-        self._at = address
+        self._endpoint = address
         self._own_headers = own
-        self._frame = once_for_all(self.frame)
+        self._cached_encoder = cache_by_options(self.encoder)
 
     @property
     def provider(self) -> str:
-        """The name of the service."""
-        return self._at.provider
+        """The name of the provider."""
+        return self._endpoint.provider
 
-    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
-        """The request to send. Raises `BadRequest` for what the service cannot take."""
+    def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
+        """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         try:
-            frame = self._frame(conversation, settings)
-            members = dict(frame.members)
-            said = frame.said(readable(conversation.messages, conversation.model))
-            for name, value in (said | _extra(frame, frame.fields | said, settings)).items():
-                members[name] = member(name, value)
-            url, headers = self.url(conversation), self.headers(conversation.stream)
+            encoder = self._cached_encoder(request_input, settings)
+            members = dict(encoder.encoded_fields)
+            messages = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model))
+            for name, value in (messages | _extra(encoder, encoder.fields | messages, settings)).items():
+                members[name] = json_member(name, value)
+            url, headers = self.url(request_input), self.headers(request_input.stream)
         except BadRequest as error:
-            error.provider, error.model = self.provider, conversation.model
+            error.provider, error.model = self.provider, request_input.model
             raise
-        return build_request("POST", url, headers, encoded(members), tuple(frame.notes))
+        return build_request("POST", url, headers, json_object(members), tuple(encoder.notes))
 
-    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        inner = self.answer(self._at.source(conversation.model), conversation)
-        form = self.form(conversation)
+    def decoder(self, request_input: RequestInput) -> ResponseDecoder:
+        """Return a fresh decoder for one response, streamed or not."""
+        inner = self.protocol_decoder(self._endpoint.error_source(request_input.model), request_input)
+        form = self.call_format(request_input)
         if form is None:
             return inner
-        calls = ForcedCalls(form, conversation.calls_before)
-        return ForcedDecoder(inner, calls, accept_damaged=conversation.accept_damaged)
+        calls = JSONTextCalls(form, request_input.calls_before)
+        return JSONTextDecoder(inner, calls, accept_damaged=request_input.accept_damaged)
 
     @abstractmethod
-    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
-        """What reads the protocol's own events."""
+    def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
+        """Return the decoder of the protocol's own events."""
 
-    def form(self, terms: RequestInput | RequestOptions) -> Form | None:
-        """How the text of an answer is to be read as calls; None where calls come as calls."""
-        return schema_form(terms)
+    def call_format(self, options: RequestInput | RequestOptions) -> CallFormat | None:
+        """Return the format of tool calls in the text of a response; None if the protocol has native tool calls."""
+        return schema_call_format(options)
 
     @abstractmethod
-    def frame(self, terms: RequestOptions, settings: Settings) -> RequestEncoder:
-        """What requests with these terms and settings have in common."""
+    def encoder(self, options: RequestOptions, settings: Settings) -> RequestEncoder:
+        """Return the encoder of requests with these options and settings."""
 
-    def url(self, conversation: RequestInput) -> SecretURL:
+    def url(self, request_input: RequestInput) -> SecretURL:
         """Return the URL that the request is sent to."""
-        return self._at.url
+        return self._endpoint.url
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        """The error that an HTTP status of 300 or more stands for."""
-        return http_error(status, headers, body, self._at.source(None))
+        """Return the exception for a response with an HTTP status of 300 or more."""
+        return http_error(status, headers, body, self._endpoint.error_source(None))
 
     def headers(self, stream: bool) -> dict[str, str | Secret]:
-        """The headers of a request. Raises `BadRequest` for characters that a header cannot have."""
+        """Return the headers of a request. Raise `BadRequest` for characters that a header cannot have."""
         return dict(self._headers[stream])
 
     @cached_property
@@ -200,29 +209,29 @@ class HTTPAdapter(ABC):
 
     def _checked(self, accept: str) -> dict[str, str | Secret]:
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": accept}
-        headers |= {**self._at.proof, **self.fixed_headers, **self._own_headers}
+        headers |= {**self._endpoint.auth_headers, **self.fixed_headers, **self._own_headers}
         for name, value in headers.items():
             check_header(name, value)
         return headers
 
 
-def _extra(frame: RequestEncoder, own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Return `Settings.extra`, its tools and its objects added to those of the request.
+def _extra(encoder: RequestEncoder, own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return `Settings.extra`, with its tools and objects merged into those of the request.
 
-    Raise `BadRequest` if it contradicts what the request is made for.
+    Raise `BadRequest` if it contradicts a field that the call depends on.
     """
     extra = dict(settings.extra or {})
     if not extra:
         return extra
     if "tools" in extra:
         extra["tools"] = _all_tools(own.get("tools", []), extra["tools"])
-    for name in frame.fixed:
+    for name in encoder.protected_fields:
         _check_fixed(name, own, extra)
     return {name: _merged(own.get(name), value) for name, value in extra.items()}
 
 
 def _merged(own: Any, more: Any) -> Any:
-    """Return `more`, with what `own` has besides if both are objects, at every depth."""
+    """Return `more`, with the other fields of `own` if both are objects, at every depth."""
     if not (isinstance(own, Mapping) and isinstance(more, Mapping)):
         return more
     ours, theirs = cast("Mapping[str, Any]", own), cast("Mapping[str, Any]", more)
@@ -243,7 +252,7 @@ def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
 
 
 def _names(tool: Any) -> Iterator[str]:
-    """Yield the names that a tool has, in any service's form."""
+    """Yield the names that a tool has, in any provider's format."""
     if isinstance(tool, Mapping):
         found = cast("Mapping[str, Any]", tool)
         functions = (found, found.get("function"), *_as_sequence(found.get("functionDeclarations")))
@@ -258,7 +267,7 @@ def _as_sequence(value: object) -> Sequence[Any]:
 
 
 def _check_fixed(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
-    """Raise `BadRequest` if both have a value at the path, and not the same one."""
+    """Raise `BadRequest` if both have a value at the path, and the values differ."""
     ours: Any = own
     theirs: Any = extra
     for name in path.split("."):
@@ -277,25 +286,25 @@ def check_header(name: str, value: str | Secret) -> None:
     """Raise `BadRequest` for characters that a header cannot have."""
     if not _is_legal(name, value):
         raise BadRequest(
-            f"the header {name!r} holds characters that a header cannot have; "
+            f"the header {name!r} has characters that a header cannot have; "
             "look for a line break or a typographic quote at the end of the key"
         )
 
 
 def _is_legal(name: str, value: str | Secret) -> bool:
-    # The text of a secret stays in this frame, which no traceback shows.
+    # The text of a secret stays in this encoder, which no traceback shows.
     text = value.reveal() if isinstance(value, Secret) else value
-    # The types are those of the caller's own code.
+    # The values come from the caller's code, whose types are not checked.
     texts = cast("tuple[object, ...]", (name, text))
     return all(isinstance(each, str) and each.isascii() and not _CONTROL.search(each) for each in texts)
 
 
-def endpoint(base_url: str, path: str) -> str:
+def join_url(base_url: str, path: str) -> str:
     """Return `base_url` with `path` appended unless it ends in it already; a query stays at the end."""
     url, mark, query = base_url.strip().partition("?")
     url = url.rstrip("/")
     if not _is_http(base_url.strip()):
-        raise BadRequest(f"base_url={SecretURL(base_url).shown!r} is no http address; give it as https://host/v1")
+        raise BadRequest(f"base_url={SecretURL(base_url).shown!r} is no HTTP URL; expected for example https://host/v1")
     return (url if url.endswith(path) else url + path) + mark + query
 
 
@@ -311,21 +320,21 @@ def _is_http(url: str) -> bool:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def member(name: str, value: Any) -> str:
-    """`"name":value`, as it stands in a JSON object. Raises `BadRequest` for what JSON cannot hold."""
+def json_member(name: str, value: Any) -> str:
+    """Return `"name":value` for a JSON object. Raise `BadRequest` for a value that JSON cannot represent."""
     try:
         return f"{_encode(name)}:{_encode(value)}"
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
+        raise BadRequest(f"the request cannot be encoded as JSON: {error}") from error
 
 
-def encoded(members: Mapping[str, str]) -> bytes:
-    """The JSON object of these members."""
+def json_object(members: Mapping[str, str]) -> bytes:
+    """Return the JSON object of these encoded fields."""
     return replace_surrogates("{" + ",".join(members.values()) + "}").encode()
 
 
-def effort(thinking: bool | str | int) -> str:
-    """A level of thinking, for services that know no budgets of tokens."""
+def thinking_effort(thinking: bool | str | int) -> str:
+    """Return a level of thinking, for providers without token budgets."""
     if isinstance(thinking, bool):
         return "medium" if thinking else "none"
     if isinstance(thinking, str):
@@ -333,6 +342,6 @@ def effort(thinking: bool | str | int) -> str:
     return "none" if thinking <= 0 else "low" if thinking <= 2048 else "medium" if thinking <= 8192 else "high"
 
 
-def budget(thinking: bool | str | int) -> int | None:
-    """The tokens to think with, where a number of them was given."""
+def thinking_budget(thinking: bool | str | int) -> int | None:
+    """Return the token budget of thinking, if `thinking` is a number."""
     return thinking if isinstance(thinking, int) and not isinstance(thinking, bool) and thinking > 0 else None

@@ -1,12 +1,9 @@
-"""A service's error, however it is written -> one error of the tree. Shared by all wires.
+"""HTTP error responses and error events of any provider, mapped to exceptions.
 
-Three steps. `read_fault` finds the words in a body of any of the shapes in use: `{"error": {...}}`,
-`{"error": "..."}`, `[{"error": ...}]`, `{"response": {"error": ...}}`, `{"detail": ...}`, `{"message": ...}`,
-`{"object": "error", ...}`, one of these in a line of an event stream, HTML, plain text, nothing. `_kind` decides
-which error that is, by three tables: words that say more than the status (no credit left, context too long,
-content blocked), then the service's own names for the fault, then the status. Inside a stream there is no status
-but the one the body may name. `_advice` adds one thing to try. Keys are masked before anything is cut to length,
-so that not even half of one can show.
+`read_service_error` finds the message in an error body, whichever of the known formats it has. The exception class
+follows from rules: patterns of the message first, then the provider's own error type and code, then the HTTP status. An
+error event in a stream has no status but the one in its body. `_advice` adds one thing to try. Secrets are masked
+before texts are shortened, because a part of a key would not be recognized.
 """
 
 from __future__ import annotations
@@ -36,16 +33,20 @@ BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""
 
 _LONGEST = 200
-_TELLING_LENGTH = 4000  # an error's own words come first; what follows may be the request, echoed
+_RELEVANT_LENGTH = 4000  # an error begins with its own message; the rest may be the request, echoed
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceError:
-    """What a service says about a failure: `message`, and its own `type` and `code`; `""` where absent.
+    """A provider's own description of an error; `""` for absent fields.
 
-    `details` is what else it says for programs: reasons, quotas, filters, waits; `status` the HTTP status, where
-    the body names one; `written` a tool call of the model that the service cannot read; `advice` what to try, where
-    that does not follow from the error.
+    Attributes:
+        type: The provider's type of the error.
+        code: The provider's code of the error.
+        details: Further machine-readable data: reasons, quotas, filters, waits.
+        status: The HTTP status in the body, if any.
+        written: A tool call of the model that the provider could not parse.
+        advice: What to try, if that does not follow from the class of the error.
     """
 
     message: str = ""
@@ -59,18 +60,18 @@ class ServiceError:
 
     @property
     def names(self) -> str:
-        """The service's own names for the fault, in lower case."""
-        return f"{self.type} {self.code}".lower()[:_TELLING_LENGTH]
+        """The provider's own names for the error, in lower case."""
+        return f"{self.type} {self.code}".lower()[:_RELEVANT_LENGTH]
 
     @property
-    def words(self) -> str:
-        """All of it, in lower case."""
-        return f"{self.names} {self.details[:_TELLING_LENGTH]} {self.message[:_TELLING_LENGTH]}".lower()
+    def text(self) -> str:
+        """The names, details and message, in lower case."""
+        return f"{self.names} {self.details[:_RELEVANT_LENGTH]} {self.message[:_RELEVANT_LENGTH]}".lower()
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorSource:
-    """Who failed, for the error's text, and the `secrets` that must not be in it."""
+    """The provider and model that failed, and the `secrets` that its error texts must not contain."""
 
     provider: str
     model: str | None = None
@@ -78,36 +79,36 @@ class ErrorSource:
     secrets: tuple[Secret, ...] = field(default=(), repr=False)
 
     def mask(self, text: str) -> str:
-        """`text` without the secrets."""
+        """Return `text` without the secrets."""
         return mask(text, self.secrets)
 
 
 def http_error(status: int, headers: Mapping[str, str], body: bytes, source: ErrorSource) -> LLMError:
-    """The error that an HTTP answer with `status` stands for. Header names are in lower case."""
+    """Return the exception for an HTTP response with `status`. Header names are in lower case."""
     text = _decoded(body[:BODY_LIMIT], headers.get("content-type", ""))
-    fault = read_fault(text)
+    problem = read_service_error(text)
     if 300 <= status < 400:
         where = headers.get("location", "elsewhere")
-        fault = ServiceError(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
-    elif not fault.message:
-        fault = ServiceError(
-            _page(text, headers.get("content-type", ""), source), fault.type, fault.code, fault.request_id
+        problem = ServiceError(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
+    elif not problem.message:
+        problem = ServiceError(
+            _page(text, headers.get("content-type", ""), source), problem.type, problem.code, problem.request_id
         )
-    error = _error(fault, status, source, request_id(headers))
-    told = should_retry(headers)
-    error.retryable = error.retryable if told is None else told
+    error = _error(problem, status, source, request_id(headers))
+    retryable = should_retry(headers)
+    error.retryable = error.retryable if retryable is None else retryable
     error.rate_limits = {name: source.mask(value) for name, value in headers.items() if "ratelimit" in name}
     return error
 
 
 def stream_error(body: object, source: ErrorSource) -> LLMError:
-    """The error that arrived inside an answer with status 200; `body` is the decoded JSON that holds it."""
-    fault = read_fault(body)
-    return _error(fault, fault.status, source, None)
+    """Return the exception for an error in a response with status 200; `body` is the decoded JSON that contains it."""
+    problem = read_service_error(body)
+    return _error(problem, problem.status, source, None)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """The service's own number for a request, from whichever header it uses."""
+    """Return the provider's id of a request, from whichever header has it."""
     for name in _REQUEST_ID:
         if found := headers.get(name):
             return found
@@ -125,11 +126,11 @@ _REQUEST_ID = (
 )
 
 
-# -- the words in a body
+# -- the message in a body
 
 
-def read_fault(body: object) -> ServiceError:
-    """The fault in an error body: text, or JSON already decoded. Empty where it holds none."""
+def read_service_error(body: object) -> ServiceError:
+    """Return the error in an error body, which is text or decoded JSON. Empty if it contains none."""
     if isinstance(body, str):
         body = _json(body)
     if isinstance(body, list):
@@ -143,21 +144,21 @@ def read_fault(body: object) -> ServiceError:
     status = found.get("status")
     return ServiceError(
         _message(found, outer),
-        _words(found.get("type") or (status if isinstance(status, str) else None)),
-        _words(found.get("code")),
-        _words(found.get("request_id") or outer.get("request_id")) or None,
-        "".join(_words(found[name]) for name in ("details", "innererror") if name in found),
+        _as_text(found.get("type") or (status if isinstance(status, str) else None)),
+        _as_text(found.get("code")),
+        _as_text(found.get("request_id") or outer.get("request_id")) or None,
+        "".join(_as_text(found[name]) for name in ("details", "innererror") if name in found),
         _status(found) or _status(outer),
-        _words(found.get("failed_generation")),
+        _as_text(found.get("failed_generation")),
     )
 
 
 def _innermost(outer: dict[str, Any]) -> dict[str, Any]:
-    """The object that holds the message."""
+    """Return the object that contains the message."""
     error = outer.get("error")
-    for held in (error, _first(outer.get("errors")), outer.get("detail")):
-        if held and isinstance(held, dict):
-            return cast("dict[str, Any]", held)
+    for inner in (error, _first(outer.get("errors")), outer.get("detail")):
+        if inner and isinstance(inner, dict):
+            return cast("dict[str, Any]", inner)
     if isinstance(error, str) and isinstance(more := outer.get("message"), str) and more:
         return {**outer, "message": f"{error}: {more}"}
     return outer if not error or error is True else {**outer, "message": error}
@@ -171,47 +172,49 @@ _MESSAGE = ("message", "Message", "detail", "error", "msg")
 
 
 def _message(found: dict[str, Any], outer: dict[str, Any]) -> str:
-    said = _said(found if _named(found) else outer.get("message"))
-    if not said and found.keys() & {"type", "code"}:
-        said = _words(found)
+    message = _message_text(found if _named(found) else outer.get("message"))
+    if not message and found.keys() & {"type", "code"}:
+        message = _as_text(found)
     metadata = found.get("metadata")
     behind = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
-    return f"{said}: {_said(behind)}" if behind else said  # OpenRouter: what the service behind it said
+    return (
+        f"{message}: {_message_text(behind)}" if behind else message
+    )  # OpenRouter: the message of the provider behind it
 
 
 def _named(value: dict[str, Any]) -> object:
     return next((value[name] for name in _MESSAGE if value.get(name)), None)
 
 
-def _said(value: object) -> str:
-    """The words for a human in what stands in a message's place: text, an object, or a list of faults."""
+def _message_text(value: object) -> str:
+    """Return the message in a value that is a string, an object, or a list of errors."""
     while isinstance(value, dict) and (inner := _named(cast("dict[str, Any]", value))):
         value = inner
     if isinstance(value, str) and value.lstrip().startswith("{"):  # one service's error, inside another's
-        return read_fault(value).message or value
-    faults = cast("list[object]", value) if isinstance(value, list) else []
-    return "; ".join(filter(None, map(_place, faults))) or _words(value)
+        return read_service_error(value).message or value
+    problems = cast("list[object]", value) if isinstance(value, list) else []
+    return "; ".join(filter(None, map(_place, problems))) or _as_text(value)
 
 
-def _place(fault: object) -> str:
-    """One fault of a list as `where: what`, without the input that it quotes."""
-    if not isinstance(fault, dict):
-        return fault if isinstance(fault, str) else ""
-    found = cast("dict[str, Any]", fault)
-    where, what = found.get("loc"), found.get("msg") or found.get("message")
-    parts = cast("list[object]", where) if isinstance(where, list) else []
-    return ": ".join(filter(None, (".".join(map(_words, parts)), _words(what)))) if what else ""
+def _place(problem: object) -> str:
+    """Return one error of a list as `location: message`, without the input that it quotes."""
+    if not isinstance(problem, dict):
+        return problem if isinstance(problem, str) else ""
+    found = cast("dict[str, Any]", problem)
+    location, message = found.get("loc"), found.get("msg") or found.get("message")
+    parts = cast("list[object]", location) if isinstance(location, list) else []
+    return ": ".join(filter(None, (".".join(map(_as_text, parts)), _as_text(message)))) if message else ""
 
 
 def _status(found: dict[str, Any]) -> int | None:
-    """The HTTP status that a body names."""
+    """Return the HTTP status in a body."""
     for name in ("code", "status", "status_code", "statusCode", "http_code"):
-        if re.fullmatch(r"[45]\d\d", text := _words(found.get(name)), re.ASCII):
+        if re.fullmatch(r"[45]\d\d", text := _as_text(found.get(name)), re.ASCII):
             return int(text)
     return None
 
 
-def _words(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     try:
@@ -239,7 +242,7 @@ def _decoded(body: bytes, content_type: str) -> str:
 
 
 def _page(text: str, content_type: str, source: ErrorSource) -> str:
-    """What a body that is no JSON says: a web page's title, or how it begins."""
+    """Return a description of a body that is no JSON: a web page's title, or its first characters."""
     from html import escape, unescape  # slow to import, and only for answers that are no JSON
 
     titled = re.search(r"<title[^>]{0,100}>([^<]{1,500})</title>", text, re.IGNORECASE)
@@ -249,26 +252,26 @@ def _page(text: str, content_type: str, source: ErrorSource) -> str:
 
 
 def shortened(text: str) -> str:
-    """`text` on one line of at most 200 printable characters, without a full stop at its end."""
-    line = "".join(c if c.isprintable() else " " for c in text[:_TELLING_LENGTH])
+    """Return `text` on one line of at most 200 printable characters, without a full stop at its end."""
+    line = "".join(c if c.isprintable() else " " for c in text[:_RELEVANT_LENGTH])
     line = " ".join(line.split())
     return (line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…").rstrip(".")
 
 
-# -- which error it is
+# -- the exception class
 
 
 _Statuses: TypeAlias = frozenset[int | None]
-_Rule: TypeAlias = tuple[type[LLMError], _Statuses, str]  # the error, where it is looked for, what tells it
+_Rule: TypeAlias = tuple[type[LLMError], _Statuses, str]  # the exception class, the statuses it applies to, the pattern
 
 _STREAM: _Statuses = frozenset({None})
-_VAGUE = _STREAM | {400, 403, 413, 422, 500}  # statuses that say little of what is wrong
+_VAGUE = _STREAM | {400, 403, 413, 422, 500}  # statuses too general to name the problem
 
 _BAD_CALL = r"failed to parse tool call|tool_call_error|invalid_tool_call"
 
-# Words that say more than the status does, in the order in which they are tried. They are compiled when the first
-# error comes. Gaps are bounded: a hostile body must not cost more time than its length.
-_BY_WORDS: tuple[_Rule, ...] = (
+# Patterns of messages that are more specific than the status, in order of precedence. They are compiled when the first
+# error arrives. Gaps are bounded: a hostile body must not take more than linear time.
+_BY_MESSAGE: tuple[_Rule, ...] = (
     (BadRequest, _STREAM | {500}, _BAD_CALL),
     (
         QuotaExceeded,
@@ -287,7 +290,7 @@ _BY_WORDS: tuple[_Rule, ...] = (
         r"|context (window|length|size)[^.]{0,80}exceed|exceeded model token limit|prompt exceeds max"
         r"|reduce the length of the|greater than the context length|range of input length should be",
     ),
-    # More than a minute's tokens in one request: to wait does not help.
+    # More than a minute's tokens in one request: waiting does not help.
     (ContextTooLong, frozenset({413, 429}), r"request (body )?too large for|tokens_limit_reached|context_length_e"),
     (
         ContentBlocked,
@@ -305,7 +308,7 @@ _BY_WORDS: tuple[_Rule, ...] = (
     ),
 )
 
-# The service's own names for a fault, its `type` and `code`.
+# Patterns of the provider's own `type` and `code` of an error.
 _BY_NAME: tuple[_Rule, ...] = (
     (RateLimited, _STREAM | {400, 403, 500}, r"rate_?limit|too_?many_?requests|resource_exhausted|throttl"),
     (Overloaded, _STREAM | {400, 500}, r"overloaded|unavailable|engine_busy|no_capacity|notready"),
@@ -335,55 +338,55 @@ _BY_STATUS: dict[int | None, type[LLMError]] = {
 }
 
 
-def _kind(fault: ServiceError, status: int | None) -> type[LLMError]:
-    for rules, text in ((_BY_WORDS, fault.words), (_BY_NAME, fault.names)):
+def _kind(problem: ServiceError, status: int | None) -> type[LLMError]:
+    for rules, text in ((_BY_MESSAGE, problem.text), (_BY_NAME, problem.names)):
         for kind, statuses, telling in rules:
             if status in statuses and re.search(telling, text):
                 return kind
     return _BY_STATUS.get(status) or (ServerError if status and status >= 500 else BadRequest)
 
 
-# -- what is said of it
+# -- the message and the advice
 
 
-def _error(fault: ServiceError, status: int | None, source: ErrorSource, request: str | None) -> LLMError:
-    kind = _kind(fault, status)
-    said = f"{fault.message} The model wrote: {fault.written}" if fault.written else fault.message
-    what = shortened(source.mask(said)) or "no further words"
+def _error(problem: ServiceError, status: int | None, source: ErrorSource, request: str | None) -> LLMError:
+    kind = _kind(problem, status)
+    message = f"{problem.message} The model wrote: {problem.written}" if problem.written else problem.message
+    summary = shortened(source.mask(message)) or "no message"
     at = f" ({status})" if status else ""
     return kind(
-        f"{_SAID[kind]}{at}: {what}. {fault.advice or _advice(kind, fault, status, source)}",
+        f"{_SUMMARY[kind]}{at}: {summary}. {problem.advice or _advice(kind, problem, status, source)}",
         status=status,
-        retry_after=wait_in_text(fault.words) if kind.retryable else None,
+        retry_after=wait_in_text(problem.text) if kind.retryable else None,
         provider=source.provider,
         model=source.model,
-        request_id=shortened(source.mask(request or fault.request_id or "")) or None,
+        request_id=shortened(source.mask(request or problem.request_id or "")) or None,
     )
 
 
-_SAID: dict[type[LLMError], str] = {
+_SUMMARY: dict[type[LLMError], str] = {
     AuthFailed: "the service refused the key",
     BadRequest: "the service refused the request",
-    ContentBlocked: "a content filter of the service stepped in",
+    ContentBlocked: "the service's content filter blocked the request",
     ContextTooLong: "the messages are too long for the model",
-    NotFound: "the service knows no such model or address",
+    NotFound: "the service has no such model or URL",
     Overloaded: "the service is overloaded or still starting",
     QuotaExceeded: "the account has no quota or credit left",
-    RateLimited: "too many requests just now",
+    RateLimited: "too many requests",
     ServerError: "the service failed",
 }
 
 
-def _advice(kind: type[LLMError], fault: ServiceError, status: int | None, source: ErrorSource) -> str:
+def _advice(kind: type[LLMError], problem: ServiceError, status: int | None, source: ErrorSource) -> str:
     if kind is AuthFailed and status == 403:
-        return "Check that the key may use this model, and that the service is offered where you are."
+        return "Check that the key may use this model, and that the service is offered in your region."
     if kind is AuthFailed:
         where = " or ".join(source.key_env)
         return f"Set {where} to a valid key, or pass api_key=." if where else "Pass a valid api_key=."
     if kind is NotFound:
         model = f"the model's name, {source.model!r}," if source.model else "the model's name"
         return f"Check {model} and base_url=."
-    if kind is BadRequest and (fault.written or re.search(_BAD_CALL, fault.words)):
+    if kind is BadRequest and (problem.written or re.search(_BAD_CALL, problem.text)):
         return "The model wrote a tool call that the service cannot read: send the request again, or use another model."
     if kind is BadRequest and status == 413:
         return "Send less in one request."
@@ -391,11 +394,11 @@ def _advice(kind: type[LLMError], fault: ServiceError, status: int | None, sourc
 
 
 _TRY: dict[type[LLMError], str] = {
-    BadRequest: "Compare the request, as preview() shows it, with what the service takes.",
+    BadRequest: "Compare the request, as preview() shows it, with the API reference.",
     ContentBlocked: "Rephrase the prompt, or change the filter's settings at the service.",
     ContextTooLong: "Send fewer or shorter messages, or use a model with a larger context window.",
     Overloaded: "Try again in a while.",
     QuotaExceeded: "Add credit at the service, or use another key; waiting does not help.",
     RateLimited: "Wait, or send fewer requests at once.",
-    ServerError: "Try again; if it stays, tell the service the request's id.",
+    ServerError: "Try again; if it persists, report the request's id to the service.",
 }

@@ -1,12 +1,12 @@
-"""What models can do, as one table of facts; what it does not know is None, and never guessed.
+"""The table of models and their capabilities. None: unknown, never guessed.
 
-`MODELS` holds rows of a provider, names of models, and what is known of them beyond their provider's usual. The first
-row that fits a name counts. A model that no row names gets its provider's usual alone, and `known=False`: for a service
-that speaks OpenAI's protocol that is what its row in `compatible` says, for the others it stands in `USUAL`. Where a
-fact changes with the model, the usual does not tell it. A user who knows better says so by an LLM's `capabilities=`.
+`MODELS` has rows of a provider, patterns of model names, and the capabilities that differ from the provider's defaults.
+The first row that matches a name applies. A model without a row has the defaults of its provider and `known=False`. The
+defaults are in `PROVIDER_DEFAULTS`, or else follow from the provider's row in the services table. A capability that
+depends on the model has no default. Users override entries with `capabilities=` of an LLM.
 
-Sources: the vendors' references and recorded answers, as of November 2026; for the sizes of OpenAI's and xAI's newest
-models the pages of those who resell them.
+Sources: the vendors' references and recorded responses, as of November 2026; for the context windows of OpenAI's and
+xAI's newest models the pages of resellers.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ _NO_TOOLS = Capabilities(tools=False, forced_tools=False, forced_while_thinking=
 
 
 class ModelRow(NamedTuple):
-    """What is known of some models of a provider. `models`: their names, with `*`, `?` and `[...]`, between commas."""
+    """A row of the table. `models`: patterns of model names with `*`, `?` and `[...]`, separated by commas."""
 
     provider: str
     models: str
     facts: Capabilities
 
     def fits(self, model: str) -> bool:
-        """Whether `model` is one of them."""
+        """Return True if `model` matches one of the patterns."""
         return any(fnmatchcase(model, pattern) for pattern in self.models.split(", "))
 
 
 @lru_cache(maxsize=256)
-def capabilities(provider: str, model: str) -> Capabilities:
-    """What is known of this model; of a model that is not known, what is usual for its provider."""
+def model_capabilities(provider: str, model: str) -> Capabilities:
+    """Return the capabilities of a model; the provider's defaults for a model without a row."""
     name = model.rpartition("/")[2].lower()
     row = next((row for row in MODELS if row.provider == provider and row.fits(name)), None)
-    return _told(row) if row else usual(provider)
+    return _with_defaults(row) if row else provider_defaults(provider)
 
 
-def usual(provider: str) -> Capabilities:
-    """What holds for every model of this provider."""
-    if provider in USUAL:
-        return USUAL[provider]
+def provider_defaults(provider: str) -> Capabilities:
+    """Return the capabilities that all models of a provider have."""
+    if provider in PROVIDER_DEFAULTS:
+        return PROVIDER_DEFAULTS[provider]
     return _of_service(SERVICES[provider]) if provider in SERVICES else Capabilities()
 
 
-def everything() -> Iterator[tuple[str, str, Capabilities]]:
-    """Provider, models, and what is known of them; last for each provider `*`, all its other models."""
-    for provider in sorted({*USUAL, *SERVICES}):
-        yield from ((provider, row.models, _told(row)) for row in MODELS if row.provider == provider)
-        yield provider, "*", usual(provider)
+def all_capabilities() -> Iterator[tuple[str, str, Capabilities]]:
+    """Yield provider, model patterns and capabilities of all rows; last of each provider `*`, its other models."""
+    for provider in sorted({*PROVIDER_DEFAULTS, *SERVICES}):
+        yield from ((provider, row.models, _with_defaults(row)) for row in MODELS if row.provider == provider)
+        yield provider, "*", provider_defaults(provider)
 
 
-def _told(row: ModelRow) -> Capabilities:
-    return replace(usual(row.provider).corrected(row.facts), known=True)
+def _with_defaults(row: ModelRow) -> Capabilities:
+    return replace(provider_defaults(row.provider).corrected(row.facts), known=True)
 
 
 def _of_service(service: ServiceSpec) -> Capabilities:
-    """What a service's row says of all its models. What it lets through, a model need not understand."""
+    """Return the defaults of a service from its row. A model need not use everything that its service accepts."""
     forced = service.forced != "auto"
-    told = Capabilities(
+    defaults = Capabilities(
         tools=True,
         forced_tools=forced,
         forced_while_thinking=forced and service.forced_while_thinking,
@@ -76,16 +76,16 @@ def _of_service(service: ServiceSpec) -> Capabilities:
         json_schema={"json_schema": True, "json_object": False, None: None}[service.response_format],
         strict=service.strict or None,
     )
-    return told if service.tools else told.corrected(_NO_TOOLS)
+    return defaults if service.tools else defaults.corrected(_NO_TOOLS)
 
 
-USUAL: Mapping[str, Capabilities] = MappingProxyType(
+PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
     {
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
-        # What Gemini has of strictness is a mode for all tools at once.
+        # Gemini has strictness only as a mode of all tools together.
         "google": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
         "mistral": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
-        # tool_choice is ignored; `format` holds every model to a schema. The rest is the model's own.
+        # tool_choice is ignored; `format` constrains every model to a schema. The rest depends on the model.
         "ollama": Capabilities(
             forced_tools=False,
             forced_while_thinking=False,
@@ -94,16 +94,16 @@ USUAL: Mapping[str, Capabilities] = MappingProxyType(
             json_schema=True,
             strict=False,
         ),
-        # They pass on that a tool must be called, and many of their models call none; a schema they enforce.
+        # They accept a required tool choice, but many of their models call no tool; a schema is enforced.
         "llama.cpp": replace(_of_service(LLAMA_CPP), forced_tools=False, forced_while_thinking=False),
         "lmstudio": replace(_of_service(LM_STUDIO), forced_tools=None, forced_while_thinking=None),
     }
 )
-"""What is usual for providers of whom no row in `compatible` says enough."""
+"""The defaults of providers that the services table does not describe, or not fully."""
 
 
 def _sized(facts: Capabilities, context_window: int | None, max_output: int | None = None) -> Capabilities:
-    """`facts` of a model of this size."""
+    """Return `facts` of a model with these limits, in tokens."""
     return replace(facts, context_window=context_window, max_output=max_output)
 
 
@@ -118,10 +118,10 @@ _GPT = Capabilities(thinking=False, images=True, audio=False, documents=True)
 _GPT_THINKING = Capabilities(thinking=True, images=True, audio=False, documents=True)
 
 _CLAUDE_OLD = Capabilities(forced_tools=True, thinking=False, documents=True, json_schema=False, strict=False)
-# Until 4.5 thinking has a budget, and then no call can be forced.
+# Until 4.5 thinking has a budget, and excludes a required call.
 _CLAUDE_BUDGET = replace(_CLAUDE_OLD, thinking=True, forced_while_thinking=False)
 _CLAUDE_SCHEMA = replace(_CLAUDE_BUDGET, json_schema=True, strict=True)
-# It was seen to work with adaptive thinking, and is told to fail; so it is not known.
+# With adaptive thinking it worked in tests although the documentation excludes it: unknown.
 _CLAUDE_ADAPTIVE = replace(_CLAUDE_SCHEMA, forced_while_thinking=None)
 _CLAUDE_UNFORCED = replace(_CLAUDE_SCHEMA, forced_tools=False)
 _GEMINI = Capabilities(thinking=False, images=True, audio=True, documents=True)
@@ -206,4 +206,4 @@ MODELS: tuple[ModelRow, ...] = (
     ),
     ModelRow("llama.cpp", "smollm2", replace(_TEXT, audio=False, documents=False)),
 )
-"""The rows; of several that fit a name, the first counts."""
+"""The rows; the first that matches a name applies."""

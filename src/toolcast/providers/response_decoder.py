@@ -1,10 +1,10 @@
-"""The bases of all decoders: the bytes of one answer -> its events, whatever really comes.
+"""Base classes of the response decoders: the bytes of one response to its events.
 
-`FramedDecoder` has what server-sent events and JSON lines have in common: a frame that differs from the one before in
-one string alone is not parsed at all (event_fast_path.py), and a fault is raised again and again. `AnswerDecoder` adds
-what server-sent events need. The first bytes tell the shape: one JSON document, whatever was asked for, is read as one
-message; anything else as server-sent events. A subclass reads one event (`_chunk`), a whole message (`_message`), and
-defines what may end an answer (`_may_end`) and the events of that end (`_end`).
+`FramedDecoder` contains what server-sent events and JSON lines share: a frame that differs from the previous one in one
+string alone is not parsed (event_fast_path.py), and an error is raised again by every later call. `StreamDecoder` adds
+server-sent events. The first bytes decide the format: a single JSON document is read as one message, whatever the
+request asked for; anything else as server-sent events. A subclass reads one event (`_chunk`) or a whole message
+(`_message`), and defines where a response may end (`_may_end`) and the last events (`_end`).
 """
 
 from __future__ import annotations
@@ -26,37 +26,42 @@ from .tool_calls.by_index import is_json
 
 F = TypeVar("F", ServerSentEvents, JSONLines)
 
-# So many bytes tell what a body is, and are shown where it is nothing that could be read.
+# The bytes that identify a body, and that an error shows if it cannot be read.
 START = 1000
 
 
 class FramedDecoder(ABC, Generic[F]):
-    """The events of one answer that comes in frames: server-sent events, or lines.
+    """A decoder of one response that arrives in frames: server-sent events, or lines of JSON.
 
-    `kind` is what it is, for errors; `vital` are the words by which a damaged frame is known to hold a piece of a tool
-    call. `_model` is the model that answers, `_over` that nothing more is read, `_damaged` that a piece of a tool call
-    was lost, `_head` how the body begins. Every fault is one error of the tree; it is raised after the events before it
-    were returned, and again by every later `feed` and `close`.
+    Every error is raised after the events before it were returned, and again by every later `feed` and `close`.
+
+    Attributes:
+        kind: The name of such a response in error messages.
+        vital: The strings by which a damaged frame is recognized as part of a tool call.
+        _model: The model in the response.
+        _over: The response has ended; nothing more is read.
+        _damaged: A part of a tool call was lost.
+        _head: The first bytes of the body.
     """
 
     kind: ClassVar[str]
     vital: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput, frames: F) -> None:
+    def __init__(self, source: ErrorSource, request_input: RequestInput, frames: F) -> None:
         self._source = source
-        self._accepts_damaged = conversation.accept_damaged
+        self._accepts_damaged = request_input.accept_damaged
         self._frames: F = frames
         self._envelope = Envelope()
-        self._more: Callable[[str], list[Event] | None] = said
+        self._more: Callable[[str], list[Event] | None] = text_deltas
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
-        self.failed: bool = False  # `close` will raise, whatever else may come
+        self.failed: bool = False  # `close` will raise, whatever else arrives
         self._model: str | None = None
         self._damaged = False
         self._over = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes."""
         if self._failure is not None:
             raise self._failure
         if self._frames.between:
@@ -73,7 +78,7 @@ class FramedDecoder(ABC, Generic[F]):
         return out
 
     def close(self) -> list[Event]:
-        """The last events, once the body has ended. `StreamTruncated` where its end marker is missing."""
+        """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
         if self._failure is not None:
             raise self._failure
         out: list[Event] = []
@@ -91,14 +96,14 @@ class FramedDecoder(ABC, Generic[F]):
 
     @abstractmethod
     def _end_body(self, out: list[Event]) -> None:
-        """Read what is left where the body ends, and check that the answer is whole."""
+        """Read the rest at the end of the body, and check that the response is complete."""
 
     def _in_call(self) -> bool:
-        """Return whether a tool call is open, so that a frame that is lost may hold a piece of it."""
+        """Return True if a tool call is open, so that a lost frame may contain a part of it."""
         return False
 
     def _lose(self, text: str) -> None:
-        """Note that a frame that begins as a JSON object could not be read."""
+        """Record that a frame that begins as a JSON object could not be read."""
         self._damaged |= self._in_call() or any(word in text for word in self.vital)
 
     def _check_whole(self) -> None:
@@ -123,19 +128,21 @@ class FramedDecoder(ABC, Generic[F]):
         return MalformedEvent(f"the answer is no {self.kind}: it {shown}. Check that base_url is right.")
 
 
-class AnswerDecoder(FramedDecoder[ServerSentEvents]):
-    """The events of one answer, as server-sent events or whole.
+class StreamDecoder(FramedDecoder[ServerSentEvents]):
+    """A decoder of one response, as server-sent events or as one JSON document.
 
-    `grown` are the fields that hold the text of the commonest events; `_spoken` is that something was said.
+    Attributes:
+        grown: The names of the fields that contain the text of the commonest events.
+        _has_content: The response has content.
     """
 
     grown: ClassVar[Mapping[type[Event], str]] = {}
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
-        super().__init__(source, conversation, ServerSentEvents())
+    def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
+        super().__init__(source, request_input, ServerSentEvents())
         self._streamed: bool | None = None
         self._sniffing = True
-        self._spoken = False
+        self._has_content = False
 
     def _read(self, data: bytes, out: list[Event]) -> None:
         if self._sniffing and not (data := self._sniffed(data)):
@@ -155,7 +162,7 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
         else:
             self._document(out)
 
-    # -- what a protocol says
+    # -- the protocol, in subclasses
 
     @abstractmethod
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -163,24 +170,24 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
 
     @abstractmethod
     def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
-        """Read a whole answer that came in one piece; whether it is one."""
+        """Read a response that is one JSON document. Return False if the document is no response."""
 
     @abstractmethod
     def _may_end(self) -> bool:
-        """Whether the end marker has come, so that the body may end here."""
+        """Return True if the end marker has arrived, so that the body may end here."""
 
     @abstractmethod
     def _end(self, out: list[Event]) -> None:
-        """End the answer: what is open is closed, and `Finish` comes last. Sets `_over`."""
+        """End the response: close what is open, append `Finish` last, and set `_over`."""
 
     def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        """What gives the events of more text, where the last one brought text, and came to one event of this kind."""
-        return said
+        """Return the function that makes the events of more text of the last event, which was of this type."""
+        return text_deltas
 
-    # -- the shape of the body
+    # -- the format of the body
 
     def _same(self, name: str, payload: bytes, out: list[Event]) -> bool:
-        """Whether the event differs from the last one in one string alone. That is read then."""
+        """Read an event that differs from the last one in one string alone. Return False for any other event."""
         other = name or self._frames.crlf
         text = self._envelope.text(self._framed(name, payload) if other else b"data: %b\n\n" % payload)
         if not text or (more := self._more(text)) is None:
@@ -189,7 +196,9 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
         return True
 
     def _sniffed(self, data: bytes) -> bytes:
-        """What of the body is for the event machine, once its first byte that is no white space is known."""
+        """Return the part of the body for the event parser, once the first byte that is not white space decides the
+        format.
+        """
         if self._streamed or (not self._head and data.startswith(b"data:")):
             self._streamed = True
             self._head += data[:START]
@@ -207,7 +216,7 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
         return b""
 
     def _document(self, out: list[Event]) -> None:
-        """Read a body that came as one JSON document."""
+        """Read a body that is one JSON document."""
         body = bytes(self._head)
         try:
             document = from_json(body)
@@ -225,7 +234,7 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
             self._end(out)
 
     def _last_event(self, out: list[Event]) -> None:
-        """Read an event that lacks its blank line; then the answer must be over."""
+        """Read an event without its blank line; the response must end with it."""
         for name, payload in self._frames.close():
             if is_done(payload):
                 self._end(out)
@@ -237,7 +246,7 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
             return
         if not self._may_end():
             start = bytes(self._head[:START])
-            if self._spoken or start.startswith((b":", b"data", b"event", b"id", b"retry")):
+            if self._has_content or start.startswith((b":", b"data", b"event", b"id", b"retry")):
                 raise self._truncated()
             raise self._unreadable(start)
         self._end(out)
@@ -263,20 +272,22 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
             self._learn(self._framed(name, payload), out[-1])
 
     def _framed(self, name: str, payload: bytes) -> bytes:
-        """The event as it came, unless it came in an uncommon form."""
+        """Return the event as it arrived, or nothing if its form is uncommon."""
         line = b"\r\n" if self._frames.crlf else b"\n"
         if name:
             return b"event: %b%bdata: %b%b%b" % (name.encode(), line, payload, line, line)
         return b"data: %b%b%b" % (payload, line, line)
 
     def _learn(self, framed: bytes, event: Event) -> None:
-        """Keep what is around the text of a frame that came to this one event."""
+        """Remember the bytes around the text of a frame that contains this one event."""
         if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
             self._envelope.learn(framed, key, event.text if isinstance(event, TextDelta) else event.arguments)
             self._more = self._again(type(event))
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
-        """What an event that is no JSON comes to: the end, an object after a repair, or nothing."""
+        """Return the object in an event that is no valid JSON, repaired if possible; append the end or a `RawEvent`
+        otherwise.
+        """
         if is_done(payload):
             self._end(out)
             return None
@@ -296,28 +307,28 @@ class AnswerDecoder(FramedDecoder[ServerSentEvents]):
         return None
 
 
-def said(text: str) -> list[Event]:
-    """The events of more text."""
+def text_deltas(text: str) -> list[Event]:
+    """Return the events of more text."""
     return [TextDelta(text)]
 
 
 def is_done(payload: bytes) -> bool:
-    """Whether an event is the `[DONE]` that some services end with."""
+    """Return True for the `[DONE]` event that some providers end with."""
     return payload.strip(b' \t"') == b"[DONE]"
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """`value` if it is an object, else an empty one."""
+    """Return `value` if it is a JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[object]:
-    """`value` if it is an array, else an empty one."""
+    """Return `value` if it is a JSON array, else an empty one."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def as_str(value: Any) -> str:
-    """`value` if it is text, else none."""
+    """Return `value` if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -325,7 +336,7 @@ _MOST_TOKENS = 2**53
 
 
 def as_count(value: Any) -> int | None:
-    """A number of tokens, however it is written; None where it is no number."""
+    """Return a number of tokens, in whichever form it is written; None if it is no number."""
     if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
         return value
     if isinstance(value, str) and value.strip().isdecimal():
@@ -341,5 +352,5 @@ _ESCAPES = re.compile(
 
 
 def _whole_pairs(text: str) -> str:
-    """JSON text with U+FFFD for every escape that is half of a surrogate pair."""
+    """Return JSON text with U+FFFD for every escape that is half of a surrogate pair."""
     return _ESCAPES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)

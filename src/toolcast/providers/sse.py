@@ -1,15 +1,13 @@
-r"""Bytes -> server-sent events, or lines of JSON. No I/O, no text decoding.
+"""Incremental parsers of server-sent events and of JSON lines. No I/O, no text decoding.
 
-Both machines take pieces cut anywhere and give the same frames for every cut. A piece is first brought to LF
-line ends: a CR counts as a line end at once, and an LF that follows it, be it in the next piece, is dropped.
-What is left after the last line end waits in a bytearray, which only ever grows at its end, so that an event
-arriving byte by byte costs no more than its length. The commonest piece, whole events of one `data:` line
-each, is split by `bytes.split` alone; everything else goes line by line through the rules of the HTML
-standard (section 9.2.6).
+Both accept input cut anywhere and return the same events for every cut. Line ends are normalized to LF first: a CR ends
+a line at once, and an LF that follows it, even in the next input, is dropped. The rest after the last line end waits in
+a bytearray that only grows at its end, so that an event that arrives byte by byte takes linear time. The commonest
+input, whole events of one `data:` line each, is split by `bytes.split` alone; anything else is read line by line (HTML
+standard, section 9.2.6).
 
-Lines end at CR, LF and CRLF and nowhere else: U+2028, U+0085 and their like are legal inside a JSON string.
-More lenient than the standard: the last event counts without its blank line, because real servers leave it
-out.
+Lines end at CR, LF and CRLF and nowhere else: U+2028, U+0085 and the like are legal inside a JSON string. More lenient
+than the standard: the last event is read without its blank line, because real servers leave it out.
 """
 
 from __future__ import annotations
@@ -21,24 +19,24 @@ from typing import NamedTuple
 from ..errors import LimitExceeded
 
 LIMIT = 16 * 1024 * 1024
-"""The longest event or line in bytes, unless told otherwise."""
+"""The default limit of the length of an event or line, in bytes."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SSE(NamedTuple):
-    """One server-sent event: its name (`""` where it has none), and its data lines joined by LF."""
+    """One server-sent event: its name (`""` if it has none), and its data lines joined by LF."""
 
     event: str
     data: bytes
 
 
-# Half the price of SSE(event, data), which goes through a Python-level __new__.
+# Takes half the time of SSE(event, data), which calls a Python-level __new__.
 _new: Callable[[type[SSE], tuple[str, bytes]], SSE] = tuple[str, bytes].__new__
 
 
 class _Lines:
-    """What both framings share: line ends, the byte order mark, the unfinished rest, the limit."""
+    """The base of both parsers: line ends, the byte order mark, the incomplete last line, the limit."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -47,7 +45,7 @@ class _Lines:
         self._begun = False
 
     def _whole(self, data: bytes) -> bytes:
-        """All bytes up to the last line end, LF ends only; what follows it waits."""
+        """Return all bytes up to the last line end, with LF ends only; the rest waits."""
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -68,7 +66,7 @@ class _Lines:
         return whole if self._begun else self._without_bom(whole)
 
     def _last(self) -> bytes:
-        """The unfinished line that the end of the body makes whole."""
+        """Return the incomplete last line, which the end of the body completes."""
         last = bytes(self._rest)
         self._rest = bytearray()
         return last if self._begun else self._without_bom(last)
@@ -79,14 +77,19 @@ class _Lines:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise LimitExceeded(f"one event of the answer is longer than {self._limit} bytes: the service ends no line")
+            raise LimitExceeded(
+                f"one event of the response is longer than {self._limit} bytes; expected line ends between events"
+            )
 
 
 class ServerSentEvents(_Lines):
-    """Server-sent events from bytes, cut anywhere.
+    """A parser of server-sent events from bytes cut anywhere.
 
-    An event longer than `limit` bytes raises `LimitExceeded`. `between`: one event has ended, no other has begun.
-    `crlf`: how lines end, as far as was seen.
+    An event longer than `limit` bytes raises `LimitExceeded`.
+
+    Attributes:
+        between: One event has ended, and no other has begun.
+        crlf: The lines end in CRLF, as far as seen.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -98,7 +101,7 @@ class ServerSentEvents(_Lines):
         self.crlf: bool = False
 
     def feed(self, data: bytes) -> list[SSE]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes."""
         if (
             self.between
             and data.startswith(b"data: ")
@@ -131,7 +134,7 @@ class ServerSentEvents(_Lines):
         return out
 
     def close(self) -> list[SSE]:
-        """The last event, where the body ended without the blank line that should follow it."""
+        """Return the last event, if the body ended without the blank line after it."""
         out: list[SSE] = []
         self._lines(self._last(), out)
         self._dispatch(out)
@@ -175,22 +178,22 @@ _TWO_DOCUMENTS = re.compile(rb"[}\]]\s*[{\[]")
 
 
 class JSONLines(_Lines):
-    """JSON documents, one a line, from bytes cut anywhere; several on one line are taken apart.
+    """A parser of JSON documents, one per line, from bytes cut anywhere; several on one line are separated.
 
-    Blank lines are skipped. A line longer than `limit` bytes raises `LimitExceeded`. `between`: a line has ended, no
-    other has begun.
+    Blank lines are skipped. A line longer than `limit` bytes raises `LimitExceeded`. `between`: a line has ended, and
+    no other has begun.
     """
 
     between: bool = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The documents that `data` completes, undecoded."""
+        """Return the documents that `data` completes, undecoded."""
         whole = self._whole(data)
         self.between = self._begun and not (self._rest or self._after_cr)
         return self._documents(whole) if whole else []
 
     def close(self) -> list[bytes]:
-        """The last document, where the body ended without a line end."""
+        """Return the last document, if the body ended without a line end."""
         return self._documents(self._last())
 
     def _documents(self, text: bytes) -> list[bytes]:
@@ -203,7 +206,7 @@ class JSONLines(_Lines):
 
 
 def _apart(line: bytes) -> list[bytes]:
-    """The documents on one line; the whole line where its brackets do not match."""
+    """Return the documents on one line; the whole line if its brackets do not match."""
     out: list[bytes] = []
     depth = start = 0
     for token in _TOKEN.finditer(line):

@@ -304,8 +304,8 @@ def test_servers_that_lose_the_name_get_the_one_tool() -> None:
         ({"tool_choice": {"type": "any"}}, "needs tools"),
         ({"tool_choice": "f", "tools": (F,), "mode": "json_schema", "model": OLD}, "haiku.*no such output.*tool_call"),
         ({"tool_choice": "f", "mode": "json_schema", "tools": (ToolSpec("f", "", {"type": "object", "not": {}}),)},
-         "held to a JSON schema"),
-        ({"model": ""}, "no name of a model"),
+         "constrained to a JSON schema"),
+        ({"model": ""}, "no model name"),
         ({"settings": Settings(extra={"x": object()})}, "JSON"),
     ],
 )  # fmt: skip

@@ -64,7 +64,7 @@ from toolcast.providers.chat_completions.services import (
     XAI,
     ServiceSpec,
 )
-from toolcast.providers.http_adapter import endpoint
+from toolcast.providers.http_adapter import join_url
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 from toolcast.usage import Usage
@@ -321,8 +321,8 @@ def test_a_model_that_may_think_is_told_not_to_where_a_tool_is_forced(
         ({"tool_choice": NamedTool("h"), "tools": (F,)}, "'h'.*'f'"),
         ({"tool_choice": "required"}, "needs tools"),
         ({"tools": (F,), "service": PERPLEXITY}, "takes no tools"),
-        ({"model": "gpt\r\nX: 1"}, "no name of a model"),
-        ({"model": ""}, "no name of a model"),
+        ({"model": "gpt\r\nX: 1"}, "no model name"),
+        ({"model": ""}, "no model name"),
         ({"settings": Settings(extra={"x": object()})}, "JSON"),
         ({"settings": Settings(extra={"x": float("nan")})}, "JSON"),
     ],
@@ -474,13 +474,13 @@ def test_text_with_half_a_surrogate_pair_is_still_sent() -> None:
     ],
 )
 def test_addresses(base_url: str, url: str) -> None:
-    assert endpoint(base_url, "/chat/completions") == url
+    assert join_url(base_url, "/chat/completions") == url
 
 
 @pytest.mark.parametrize("base_url", ["h/v1", "ftp://h", "http://", "http://h/\r\nX: 1", ""])
 def test_addresses_that_are_none(base_url: str) -> None:
     with pytest.raises(BadRequest, match="base_url"):
-        endpoint(base_url, "/x")
+        join_url(base_url, "/x")
 
 
 @pytest.mark.fault(36)

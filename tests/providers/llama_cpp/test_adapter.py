@@ -14,7 +14,7 @@ from toolcast.messages import Message, ThinkingPart, ToolCallPart, system, tool_
 from toolcast.providers.base import RequestInput
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter, describe
 from toolcast.providers.llama_cpp.grammar import grammar
-from toolcast.providers.tool_calls.json_text import Form
+from toolcast.providers.tool_calls.json_text import CallFormat
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 
@@ -118,13 +118,13 @@ def test_several_calls_of_the_history_are_written_as_the_model_is_to_write_them(
 
 
 def test_tools_are_described_by_a_call_unless_one_was_shown() -> None:
-    text = describe(Form((ADD, SING), parallel=True), frozenset({"sing"}))
+    text = describe(CallFormat((ADD, SING), parallel=True), frozenset({"sing"}))
     assert text.splitlines() == [
         "You can use these tools:",
         'add: Adds two numbers. Example: {"calls": [{"name": "add", "arguments": {"a": 1, "b": 1}}]}',
         "sing: Sings.",
     ]
-    assert '{"name": "sing", "arguments": {"song": "..."}}' in describe(Form((SING, ADD)))
+    assert '{"name": "sing", "arguments": {"song": "..."}}' in describe(CallFormat((SING, ADD)))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_example_of_a_schema(schema: dict[str, Any], example: Any) -> None:
         "Loop": {"type": "array", "items": {"$ref": "#/$defs/Loop"}},
     }
     tool = ToolSpec("t", "T.", {"$defs": defs, "type": "object", "properties": {"x": schema}})
-    shown = json.loads(describe(Form((tool,), forced=False)).partition("Example: ")[2])
+    shown = json.loads(describe(CallFormat((tool,), forced=False)).partition("Example: ")[2])
     assert shown == {"name": "t", "arguments": {"x": example}}
 
 

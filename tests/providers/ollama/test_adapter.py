@@ -187,7 +187,7 @@ def test_settings() -> None:
         "temperature": 0, "top_p": 0.9, "top_k": 4, "num_predict": 5, "stop": ["END"], "seed": 8, "num_ctx": 8192,
     }  # fmt: skip
     assert (body["think"], body["keep_alive"]) == ("low", "5m")
-    with pytest.raises(BadRequest, match="cannot be written as JSON"):
+    with pytest.raises(BadRequest, match="cannot be encoded as JSON"):
         _body(settings=Settings(extra={"x": object()}))
 
 

@@ -358,7 +358,7 @@ def test_text_is_not_held_where_a_tool_may_be_called_or_not() -> None:
     [
         ({"tool_choice": NamedTool("h"), "tools": (F,)}, "'h'.*'f'"),
         ({"tool_choice": "required"}, "needs tools"),
-        ({"model": ""}, "no name of a model"),
+        ({"model": ""}, "no model name"),
     ],
 )
 def test_requests_that_cannot_be_made(about: dict[str, Any], words: str) -> None:
@@ -871,7 +871,7 @@ FAILURES = [
     pytest.param(b"<html>", MalformedEvent, "html", id="html"),
     pytest.param(b'{"status":"ok"}', MalformedEvent, "no answer of the Responses", id="another document"),
     pytest.param(b'{"error":{"message":"boom"}}', ServerError, "boom", id="error document"),
-    pytest.param(b'{"status":"failed","output":[]}', ServerError, "no further words", id="failed document"),
+    pytest.param(b'{"status":"failed","output":[]}', ServerError, "no message", id="failed document"),
     pytest.param(b'{"output":[', StreamTruncated, "broke off", id="half a document"),
     pytest.param(sse(CREATED), StreamTruncated, "broke off", id="only begun"),
     pytest.param(sse(*text("Hi")), StreamTruncated, "broke off", id="no end"),
@@ -889,13 +889,13 @@ FAILURES = [
     pytest.param(sse(*text("Hi"), {"type": "response.failed"}), ServerError, "the service failed",
                  id="failed, without a word"),
     pytest.param(sse(added(call()), args('{"a"'), LOST, args(":1}"), args_done(""), done()), MalformedEvent,
-                 "not said again", id="damage in a call"),
+                 "was not repeated", id="damage in a call"),
     pytest.param(sse(added(call()), args('{"a"'), LOST, ended(call("")), done()), MalformedEvent,
-                 "not said again", id="damage in a call with an empty end"),
+                 "was not repeated", id="damage in a call with an empty end"),
     pytest.param(sse(added(message()), more("a"), LOST, more("b"), ended(message()), done()), MalformedEvent,
-                 "not said again", id="damage in text"),
+                 "was not repeated", id="damage in text"),
     pytest.param(sse(added(message()), more("a"), LOST, more("c"), ended(message("bc")), done()), MalformedEvent,
-                 "not said again", id="damage in text that is another in the end"),
+                 "was not repeated", id="damage in text that is another in the end"),
     pytest.param(sse(*text("Hi"), *[added(call(id=""), i) for i in range(1001)]), LimitExceeded, "1000",
                  id="too many calls"),
 ]  # fmt: skip

@@ -9,13 +9,13 @@ import pytest
 
 from toolcast.providers.schemas.normalize import (
     WORDS,
-    can_be_nothing,
-    described,
-    is_set,
+    can_be_empty,
+    is_constant,
     kind_of,
-    plain,
+    normalize,
     references,
     target,
+    with_description,
 )
 
 TEXT = {"type": "string"}
@@ -65,7 +65,7 @@ REF = {"$ref": "#/$defs/Song"}
 )
 def test_one_way_of_writing(schema: Any, expected: dict[str, Any]) -> None:
     before = deepcopy(schema)
-    assert plain(schema) == expected
+    assert normalize(schema) == expected
     assert schema == before
 
 
@@ -91,13 +91,13 @@ def test_the_kind_of_a_value(value: object, kind: str) -> None:
     ],
 )
 def test_what_can_be_there_and_say_nothing(schema: dict[str, Any], expected: bool) -> None:
-    assert can_be_nothing(plain(schema)) is expected
+    assert can_be_empty(normalize(schema)) is expected
 
 
 def test_a_tag_is_set() -> None:
-    assert is_set(plain({"const": "cat", "default": "cat"}))
-    assert not is_set(plain({"const": "cat"}))
-    assert not is_set(plain({"enum": ["cat", "dog"], "default": "cat"}))
+    assert is_constant(normalize({"const": "cat", "default": "cat"}))
+    assert not is_constant(normalize({"const": "cat"}))
+    assert not is_constant(normalize({"enum": ["cat", "dog"], "default": "cat"}))
 
 
 def test_references() -> None:
@@ -148,5 +148,5 @@ def test_words_go_to_the_end_of_a_description(
     schema: dict[str, Any], words: tuple[str, ...], expected: dict[str, Any]
 ) -> None:
     before = deepcopy(schema)
-    assert described(schema, *words) == expected
+    assert with_description(schema, *words) == expected
     assert schema == before

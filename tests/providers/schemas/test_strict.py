@@ -21,7 +21,7 @@ from toolcast.providers.schemas.strict import (
     ollama_format,
     openai_strict,
 )
-from toolcast.providers.tool_calls.json_text import Form, answer_schema, rooted
+from toolcast.providers.tool_calls.json_text import CallFormat, response_schema, with_object_root
 from toolcast.tool_spec import ToolSpec
 from toolcast.tools.schema import schema_for
 
@@ -397,8 +397,8 @@ def test_limits_are_reached_not_passed() -> None:
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 def test_the_answers_of_several_tools(dialect: str) -> None:
     tools = tuple(ToolSpec(name, "", _model(Song)) for name in ("one", "two"))
-    schema = answer_schema(rooted(Form(tools)))
+    schema = response_schema(with_object_root(CallFormat(tools)))
     adapted = ALL[dialect](schema)
     assert adapted.loose is None
     _check(adapted.schema, dialect)
-    assert ALL[dialect](answer_schema(Form(tools))).loose == "its root is no object"
+    assert ALL[dialect](response_schema(CallFormat(tools))).loose == "its root is no object"

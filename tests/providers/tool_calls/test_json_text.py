@@ -24,27 +24,27 @@ from toolcast.events import (
 from toolcast.messages import Message, ToolCallPart
 from toolcast.providers.base import RequestInput
 from toolcast.providers.tool_calls.json_text import (
-    ForcedCalls,
-    ForcedDecoder,
-    Form,
-    answer_schema,
-    form_of,
+    CallFormat,
+    JSONTextCalls,
+    JSONTextDecoder,
+    call_format,
     instructions,
-    rooted,
+    response_schema,
+    with_object_root,
 )
 from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 from toolcast.usage import Usage
 
 ADD = ToolSpec("add", "Adds.", {"type": "object"})
 SING = ToolSpec("sing", "Sings.", {"type": "object"})
-BARE, ONE_OF, SEVERAL = Form((ADD,)), Form((ADD, SING)), Form((ADD, SING), parallel=True)
-REPEATED = Form((ADD,), parallel=True)
-FREE = Form((ADD,), forced=False)
+BARE, ONE_OF, SEVERAL = CallFormat((ADD,)), CallFormat((ADD, SING)), CallFormat((ADD, SING), parallel=True)
+REPEATED = CallFormat((ADD,), parallel=True)
+FREE = CallFormat((ADD,), forced=False)
 
 
-def _joined(pieces: list[str], form: Form, *, cut: bool = False) -> list[Event]:
+def _joined(pieces: list[str], form: CallFormat, *, cut: bool = False) -> list[Event]:
     """The events of the pieces, neighbouring deltas joined."""
-    calls = ForcedCalls(form, before=2)
+    calls = JSONTextCalls(form, before=2)
     out: list[Event] = []
     for event in [*(e for piece in pieces for e in calls.feed(piece)), *calls.finish(cut=cut)]:
         last = out[-1] if out else None
@@ -57,7 +57,7 @@ def _joined(pieces: list[str], form: Form, *, cut: bool = False) -> list[Event]:
     return out
 
 
-def _events(text: str, form: Form, *, cut: bool = False) -> list[Event]:
+def _events(text: str, form: CallFormat, *, cut: bool = False) -> list[Event]:
     """The events of `text`, the same for every cut in two, character by character, and with empty pieces."""
     whole = _joined([text], form, cut=cut)
     for at in range(len(text) + 1):
@@ -72,7 +72,7 @@ def _call(id: str, name: str, arguments: str, *, truncated: bool = False) -> lis
 
 
 FIRST = '{"a": 1, "b": {"c": ["}", "\\u00e9"]}}'
-CASES: dict[str, tuple[Form, str, list[Event]]] = {
+CASES: dict[str, tuple[CallFormat, str, list[Event]]] = {
     "one tool": (BARE, f" \n{FIRST}", _call("call_3", "add", FIRST)),
     "one of several": (ONE_OF, f'{{"name": "add", "arguments": {FIRST}}}', _call("call_3", "add", FIRST)),
     "arguments first": (ONE_OF, f'{{"arguments": {FIRST}, "name": "add"}}', _call("call_3", "add", FIRST)),
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Form, str, list[Event]]] = {
         [*_call("call_3", "add", FIRST), *_call("call_4", "add", "{}")],
     ),
     "one call in a list": (
-        rooted(ONE_OF),
+        with_object_root(ONE_OF),
         f'{{"calls": [{{"name": "add", "arguments": {FIRST}}}]}}',
         _call("call_3", "add", FIRST),
     ),
@@ -130,7 +130,7 @@ def test_text_becomes_calls(name: str) -> None:
         (REPEATED, '{"calls": [{"a": 1}', '{"a": 1}', False),
     ],
 )
-def test_a_limit_cuts_a_call(form: Form, text: str, arguments: str, truncated: bool) -> None:
+def test_a_limit_cuts_a_call(form: CallFormat, text: str, arguments: str, truncated: bool) -> None:
     assert _events(text, form, cut=True)[-1] == ToolCallDone("call_3", "add", arguments, truncated)
 
 
@@ -140,7 +140,7 @@ def test_text_that_stops_being_json_ends_the_call_where_it_was() -> None:
 
 
 def test_arguments_grow_as_they_are_written() -> None:
-    calls = ForcedCalls(ONE_OF)
+    calls = JSONTextCalls(ONE_OF)
     seen = [calls.feed(piece) for piece in ('{"name": "add", "arguments": {"a"', ': "x', 'yz"}', "}")]
     assert seen == [
         [ToolCallStart("call_1", "add"), ToolCallDelta("call_1", '{"a"')],
@@ -156,19 +156,19 @@ OFFERED = (ADD, SING)
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        (None, Form(OFFERED, forced=False)),
-        ("auto", Form(OFFERED, forced=False)),
+        (None, CallFormat(OFFERED, forced=False)),
+        ("auto", CallFormat(OFFERED, forced=False)),
         ("none", None),
-        ("required", Form(OFFERED)),
-        ("any", Form(OFFERED)),
-        ("sing", Form((SING,))),
+        ("required", CallFormat(OFFERED)),
+        ("any", CallFormat(OFFERED)),
+        ("sing", CallFormat((SING,))),
         (NamedTool("add"), BARE),
         ({"type": "function", "function": {"name": "add"}}, BARE),
         ({"type": "tool", "name": "add"}, BARE),
     ],
 )
-def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: Form | None) -> None:
-    assert form_of(RequestInput("m", (), OFFERED, choice)) == expected
+def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: CallFormat | None) -> None:
+    assert call_format(RequestInput("m", (), OFFERED, choice)) == expected
 
 
 @pytest.mark.parametrize(
@@ -181,20 +181,20 @@ def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: Form | None) 
 )
 def test_a_choice_that_cannot_be(tools: tuple[ToolSpec, ...], choice: ToolChoice, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
-        form_of(RequestInput("m", (), tools, choice))
+        call_format(RequestInput("m", (), tools, choice))
 
 
 def test_no_tools_and_calls_made_before() -> None:
-    assert form_of(RequestInput("m", ())) is None
+    assert call_format(RequestInput("m", ())) is None
     made = Message("assistant", (ToolCallPart("1", "add"), ToolCallPart("2", "add")))
     assert RequestInput("m", (made, made)).calls_before == 4
 
 
 def test_a_choice_at_the_root_becomes_a_list() -> None:
-    assert rooted(ONE_OF) == Form((ADD, SING), listed=True)
-    assert rooted(BARE) == BARE
-    assert rooted(REPEATED) == REPEATED
-    assert answer_schema(rooted(SEVERAL)) == answer_schema(SEVERAL)
+    assert with_object_root(ONE_OF) == CallFormat((ADD, SING), listed=True)
+    assert with_object_root(BARE) == BARE
+    assert with_object_root(REPEATED) == REPEATED
+    assert response_schema(with_object_root(SEVERAL)) == response_schema(SEVERAL)
 
 
 def _called(name: str) -> dict[str, Any]:
@@ -216,13 +216,13 @@ EITHER = {"anyOf": [_called("add"), _called("sing")]}
         (BARE, {"type": "object"}),
         (FREE, _called("add")),
         (ONE_OF, EITHER),
-        (rooted(ONE_OF), _listed(EITHER, minItems=1, maxItems=1)),
+        (with_object_root(ONE_OF), _listed(EITHER, minItems=1, maxItems=1)),
         (SEVERAL, _listed(EITHER, minItems=1)),
         (REPEATED, _listed({"type": "object"}, minItems=1)),
     ],
 )
-def test_the_schema_of_an_answer(form: Form, schema: dict[str, Any]) -> None:
-    assert answer_schema(form) == schema
+def test_the_schema_of_an_answer(form: CallFormat, schema: dict[str, Any]) -> None:
+    assert response_schema(form) == schema
     told = instructions(form)
     assert told.startswith("\n".join(f"{tool.name}: {tool.description}" for tool in form.tools))
     assert told.endswith(json.dumps(schema))
@@ -237,7 +237,7 @@ def test_definitions_of_several_tools_are_kept_apart() -> None:
         schema["$defs"] = {"D": {"enum": [kind]}}
         return ToolSpec(name, "", schema)
 
-    schema = answer_schema(Form((tool("one", "a"), tool("two", "b"))))
+    schema = response_schema(CallFormat((tool("one", "a"), tool("two", "b"))))
     assert schema["$defs"] == {"0.D": {"enum": ["a"]}, "1.D": {"enum": ["b"]}}
     held = [call["properties"]["arguments"] for call in schema["anyOf"]]
     assert [each["properties"]["x"]["anyOf"][0] for each in held] == [{"$ref": "#/$defs/0.D"}, {"$ref": "#/$defs/1.D"}]
@@ -267,7 +267,7 @@ class _Inner:
 )
 def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopReason, stop_reason: StopReason) -> None:
     usage = UsageReport(Usage(1, 2))
-    decoder = ForcedDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), ForcedCalls(BARE))
+    decoder = JSONTextDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), JSONTextCalls(BARE))
     events = decoder.feed(b"") + decoder.close()
     accumulator = Accumulator()
     for event in events:
@@ -280,8 +280,8 @@ def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopRe
 
 def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
     damaged = RawEvent('{"message":', damaged=True)
-    decoder = ForcedDecoder(
-        _Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), ForcedCalls(BARE)
+    decoder = JSONTextDecoder(
+        _Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), JSONTextCalls(BARE)
     )
     events = decoder.feed(b"")
     assert damaged in events
@@ -291,8 +291,8 @@ def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
 
 
 def test_noise_costs_nothing() -> None:
-    decoder = ForcedDecoder(
-        _Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), ForcedCalls(BARE)
+    decoder = JSONTextDecoder(
+        _Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), JSONTextCalls(BARE)
     )
     assert decoder.feed(b"")[-1] == Finish("tool_use")
     assert decoder.close() == []
@@ -301,9 +301,9 @@ def test_noise_costs_nothing() -> None:
 def test_calls_that_came_as_calls_keep_ids_of_their_own() -> None:
     called = _call("call_1", "sing", "{}")
     reset = ToolCallReset("call_1")
-    decoder = ForcedDecoder(
+    decoder = JSONTextDecoder(
         _Inner(TextDelta('{"a'), called[0], reset, *called[1:], TextDelta('": 1}'), last=(Finish("tool_use"),)),
-        ForcedCalls(BARE),
+        JSONTextCalls(BARE),
     )
     assert decoder.feed(b"") + decoder.close() == [
         ToolCallStart("call_1", "add"),
@@ -316,5 +316,5 @@ def test_calls_that_came_as_calls_keep_ids_of_their_own() -> None:
         ToolCallDone("call_1", "add", '{"a": 1}'),
         Finish("tool_use"),
     ]
-    decoder = ForcedDecoder(_Inner(*called, TextDelta("{}"), Finish("tool_use")), ForcedCalls(BARE))
+    decoder = JSONTextDecoder(_Inner(*called, TextDelta("{}"), Finish("tool_use")), JSONTextCalls(BARE))
     assert decoder.feed(b"")[3] == ToolCallStart("call_2", "add")

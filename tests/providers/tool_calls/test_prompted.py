@@ -11,17 +11,17 @@ from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, Tool
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
 from toolcast.parsing.lenient_json import parse_lenient
 from toolcast.providers.base import RequestInput
-from toolcast.providers.tool_calls.json_text import Form, form_of
-from toolcast.providers.tool_calls.prompted import PromptedCalls, prompted
+from toolcast.providers.tool_calls.json_text import CallFormat, call_format
+from toolcast.providers.tool_calls.prompted import PromptedCalls, to_prompted_messages
 from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SING = ToolSpec("sing", "Sings.", {"type": "object"})
-ONE, EITHER, SEVERAL = Form((ADD,)), Form((ADD, SING)), Form((ADD,), parallel=True)
+ONE, EITHER, SEVERAL = CallFormat((ADD,)), CallFormat((ADD, SING)), CallFormat((ADD,), parallel=True)
 FENCED = 'Sure:\n```json\n{"a": {"b": "}{"}}\n```\nHave {fun}!'
 
 
-def read(pieces: list[str], form: Form, *, cut: bool = False) -> list[Event]:
+def read(pieces: list[str], form: CallFormat, *, cut: bool = False) -> list[Event]:
     """The events of the pieces, neighbouring deltas joined."""
     calls = PromptedCalls(form, before=2)
     out: list[Event] = []
@@ -36,7 +36,7 @@ def read(pieces: list[str], form: Form, *, cut: bool = False) -> list[Event]:
     return out
 
 
-def events(text: str, form: Form = ONE, *, cut: bool = False) -> list[Event]:
+def events(text: str, form: CallFormat = ONE, *, cut: bool = False) -> list[Event]:
     """The events of `text`, the same character by character and for every cut in two."""
     whole = read([text], form, cut=cut)
     assert read(list(text), form, cut=cut) == whole
@@ -149,9 +149,9 @@ def test_what_was_read_is_mended_later() -> None:
 
 def asked(*messages: Message, tools: tuple[ToolSpec, ...] = (ADD,), choice: ToolChoice = None) -> list[Message]:
     conversation = RequestInput("m", messages, tools, choice or NamedTool("add"), mode="prompted")
-    form = form_of(conversation)
+    form = call_format(conversation)
     assert form is not None
-    return list(prompted(messages, form))
+    return list(to_prompted_messages(messages, form))
 
 
 def test_tools_stand_in_the_system_message() -> None:

@@ -17,7 +17,7 @@ from ...errors import ContextTooLong
 from ...events import ChatResponse
 from ...messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, system, user
 from ...option_types import require, require_number
-from ...providers.content_parts import system_messages
+from ...providers.content_parts import count_system_messages
 from ...usage import Usage
 from .history import estimated_tokens, surplus
 
@@ -81,7 +81,7 @@ class HistorySplit(NamedTuple):
         """What is kept, with a summary of the rest."""
         if not text.strip():
             return self.kept
-        start = system_messages(self.kept)
+        start = count_system_messages(self.kept)
         told, rest = self.kept[:start], self.kept[start:]
         noted = [assistant(_NOTED)] if rest and rest[0].role == "user" else []
         return (*told, user(f"{_SUMMARY}\n{text}"), *noted, *rest)

@@ -1,9 +1,9 @@
-"""Anthropic's Messages protocol: messages -> request. The answer is read by `anthropic_decoder`.
+"""Anthropic's Messages protocol: messages to requests.
 
-Anthropic is strict about the order of what is said: roles alternate, the results of tools come first in the turn that
-follows the calls, thoughts go back as they came, blank text is refused. So messages are laid out as blocks, each into
-the turn where it belongs. What a model takes is in `capabilities`, how it takes it in `_WAYS`; an unknown name is taken
-for a model behind another server that speaks the protocol.
+Anthropic is strict about the order of messages: roles alternate, tool results come first in the turn after the calls,
+thoughts are returned unchanged, blank text is rejected. So messages are converted to blocks, and each block goes into
+the turn it belongs to. The capabilities of a model are in model_features.py, the form of its settings in `_FEATURES`;
+an unknown name is taken for a model behind another server of the same protocol.
 """
 
 from __future__ import annotations
@@ -31,20 +31,37 @@ from ...messages import (
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages, unique_ids
-from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint, once_for_all
+from ..content_parts import (
+    arguments_object,
+    check_parts,
+    count_system_messages,
+    inline_data,
+    unique_ids,
+    unsupported_part,
+)
+from ..http_adapter import (
+    Endpoint,
+    HTTPAdapter,
+    RequestEncoder,
+    cache_by_options,
+    join_url,
+    thinking_budget,
+    thinking_effort,
+)
 from ..http_errors import ErrorSource
-from ..model_features import capabilities
+from ..model_features import model_capabilities
 from ..schemas.strict import anthropic_schema
-from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
+from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import AnthropicDecoder
 
 
 class AnthropicAdapter(HTTPAdapter):
-    """The Messages wire at one address. `bearer` is sent as `Authorization: Bearer` where there is no `api_key`.
+    """An adapter for one endpoint of the Messages API.
 
-    `base_url` may end in a slash or in `/v1`, carry a query, or be the full address of `/v1/messages`. `headers` go
-    with every request, over the wire's own: `anthropic-beta` for one.
+    Args:
+        bearer: A token that is sent as `Authorization: Bearer` if there is no `api_key`.
+        base_url: The URL, with or without `/v1`, `/v1/messages`, a slash or a query at its end.
+        headers: Additional headers of every request, such as `anthropic-beta`; they override the adapter's own.
     """
 
     fixed_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
@@ -60,93 +77,93 @@ class AnthropicAdapter(HTTPAdapter):
         base_url = base_url or "https://api.anthropic.com"
         key, header = (api_key, "x-api-key") if api_key else (bearer, "authorization")
         versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
-        url = endpoint(base_url, "/messages" if versioned else "/v1/messages")
+        url = join_url(base_url, "/messages" if versioned else "/v1/messages")
         super().__init__(
-            Address("anthropic", SecretURL(url), key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
+            Endpoint("anthropic", SecretURL(url), key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
         )
-        self._holds = once_for_all(_can_hold)
+        self._holds = cache_by_options(_can_hold)
 
-    def can_hold(self, conversation: RequestInput) -> bool:
-        """Whether the text of an answer could be held to the schema of these tools."""
-        return self._holds(replace(conversation, mode="json_schema"), NOTHING_SET)
+    def can_hold(self, request_input: RequestInput) -> bool:
+        """Return True if the text of a response can be constrained to the schema of these tools."""
+        return self._holds(replace(request_input, mode="json_schema"), NOTHING_SET)
 
-    def frame(self, terms: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
-        """What requests with these terms and settings have in common."""
-        return AnthropicRequestEncoder(terms, settings)
+    def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
+        """Return the encoder of requests with these options and settings."""
+        return AnthropicRequestEncoder(options, settings)
 
-    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
-        """What reads the protocol's own events."""
-        return AnthropicDecoder(source, conversation)
+    def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
+        """Return the decoder of the protocol's events."""
+        return AnthropicDecoder(source, request_input)
 
 
-def _can_hold(terms: RequestOptions, settings: Settings) -> bool:
-    form = schema_form(terms)
-    return form is None or anthropic_schema(answer_schema(form)).loose is None
+def _can_hold(options: RequestOptions, settings: Settings) -> bool:
+    form = schema_call_format(options)
+    return form is None or anthropic_schema(response_schema(form)).loose is None
 
 
 class AnthropicRequestEncoder(RequestEncoder):
-    """One Messages request but for its messages."""
+    """The part of a Messages request that does not depend on its messages."""
 
-    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
+    protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
 
-    def __init__(self, terms: RequestOptions, settings: Settings) -> None:
-        super().__init__("anthropic", terms)
-        self._facts, self._ways = known(terms.model)
-        self._held = schema_form(terms)
-        self._tools = [self._tool(tool) for tool in terms.tools]
-        self.fields.update({"model": terms.model, "max_tokens": 0, "messages": [], "stream": terms.stream})
-        if self._held is not None:
-            self.fields["output_config"] = {"format": self._format(self._held)}
+    def __init__(self, options: RequestOptions, settings: Settings) -> None:
+        super().__init__("anthropic", options)
+        self._facts, self._features = features_of(options.model)
+        self._call_format = schema_call_format(options)
+        self._tools = [self._tool(tool) for tool in options.tools]
+        self.fields.update({"model": options.model, "max_tokens": 0, "messages": [], "stream": options.stream})
+        if self._call_format is not None:
+            self.fields["output_config"] = {"format": self._format(self._call_format)}
             forcing = False
         else:
-            forcing = self._choose(terms)
+            forcing = self._choose(options)
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
-    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """What is said, and the system prompt."""
-        if self._held is not None:
-            messages = instructed(messages, instructions(self._held))
-        start = system_messages(messages)
-        said: dict[str, Any] = {"messages": self._turns(messages[start:])}
+    def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the messages and the system prompt."""
+        if self._call_format is not None:
+            messages = with_instructions(messages, instructions(self._call_format))
+        start = count_system_messages(messages)
+        encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
-            said["system"] = texts[0]["text"] if len(texts) == 1 else texts
-        if self._held is not None and _holds_calls(messages):
-            # Calls in the history are refused where their tools are not told.
-            said |= {"tools": self._tools, "tool_choice": {"type": "none"}}
-        return said
+            encoded["system"] = texts[0]["text"] if len(texts) == 1 else texts
+        if self._call_format is not None and _has_calls(messages):
+            # Calls in the history are rejected if their tools are not defined.
+            encoded |= {"tools": self._tools, "tool_choice": {"type": "none"}}
+        return encoded
 
     # -- tools
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        told = {"description": tool.description} if tool.description else {}
-        return {"name": self.names.sent[tool.name], **told, "input_schema": tool.parameters}
+        description = {"description": tool.description} if tool.description else {}
+        return {"name": self.names.sent[tool.name], **description, "input_schema": tool.parameters}
 
-    def _format(self, form: Form) -> dict[str, Any]:
-        schema, loose = anthropic_schema(answer_schema(form))
+    def _format(self, form: CallFormat) -> dict[str, Any]:
+        schema, loose = anthropic_schema(response_schema(form))
         if self._facts.json_schema is False:
             loose = f"{self.fields['model']} has no such output"
         if loose:
             raise BadRequest(
-                f"the answer cannot be held to a JSON schema: {loose}. Use mode='tool_call' or 'prompted'."
+                f"the response cannot be constrained to a JSON schema: {loose}. Use mode='tool_call' or 'prompted'."
             )
         return {"type": "json_schema", "schema": schema}
 
-    def _choose(self, terms: RequestOptions) -> bool:
-        """Offer the tools; whether the model is made to call one."""
-        choice, forced = terms.tool_choice, self.forced(terms.tool_choice)
+    def _choose(self, options: RequestOptions) -> bool:
+        """Add the tools and the tool choice. Return True if the model must call a tool."""
+        choice, forced = options.tool_choice, self.required_tool(options.tool_choice)
         forcing = _forces(choice, forced)
-        if not terms.tools:
+        if not options.tools:
             if forcing:
                 raise BadRequest(f"tool_choice={choice!r} needs tools")
             return False
         free = forcing and self._facts.forced_tools is False
-        # A name is also lost on other servers that speak the protocol: only what is offered can be called.
+        # Other servers of the protocol may ignore the name: only a tool that is offered can be called.
         only_one = self.names.sent[forced] if forced and (free or not self._facts.known) else None
         self.fields["tools"] = [tool for tool in self._tools if only_one in (None, tool["name"])]
         if free:
             self.notes.append("tool_choice")
             forcing, forced, choice = False, None, "auto"
-        if sent := self._choice(choice, forced, parallel=terms.parallel):
+        if sent := self._choice(choice, forced, parallel=options.parallel):
             self.fields["tool_choice"] = sent
         return forcing
 
@@ -165,30 +182,30 @@ class AnthropicRequestEncoder(RequestEncoder):
     # -- settings
 
     def _think(self, settings: Settings, *, forcing: bool) -> bool:
-        """Say how much may be written and thought; whether the model thinks."""
+        """Add the token limit and the thinking configuration. Return True if the model thinks."""
         most = self._facts.max_output
-        usual = _MUCH if self._ways.adaptive != "never" else _USUAL
+        usual = _MUCH if self._features.adaptive != "never" else _USUAL
         tokens = settings.max_tokens or (min(most or usual, usual) if self._facts.known else _LITTLE)
         self.fields["max_tokens"] = tokens
         thinking = settings.thinking
-        if thinking is None or effort(thinking) == "none":
-            self._without_thoughts(said=thinking is not None, forcing=forcing)
+        if thinking is None or thinking_effort(thinking) == "none":
+            self._without_thoughts(explicit=thinking is not None, forcing=forcing)
             return False
         if self._facts.thinking is False or (forcing and not self._facts.forced_while_thinking):
             self.notes.append("thinking")
-            self._without_thoughts(said=False, forcing=forcing)
+            self._without_thoughts(explicit=False, forcing=forcing)
             return False
-        if self._ways.adaptive == "only" or (self._ways.adaptive == "also" and not budget(thinking)):
+        if self._features.adaptive == "only" or (self._features.adaptive == "also" and not thinking_budget(thinking)):
             self.fields["thinking"] = {"type": "adaptive"}
             if thinking is not True:
                 config: dict[str, Any] = self.fields.setdefault("output_config", {})
-                config["effort"] = "low" if thinking == "minimal" else effort(thinking)
+                config["effort"] = "low" if thinking == "minimal" else thinking_effort(thinking)
             return True
         return self._think_within(thinking, settings.max_tokens, tokens)
 
     def _think_within(self, thinking: bool | str | int, limit: int | None, tokens: int) -> bool:
-        """Give a budget, which must leave room for the answer; where there is none, the model does not think."""
-        wanted = max(_LEAST, budget(thinking) or _BUDGETS.get(effort(thinking), _BUDGETS["high"]))
+        """Add a thinking budget that leaves room for the response; disable thinking if there is none."""
+        wanted = max(_LEAST, thinking_budget(thinking) or _BUDGETS.get(thinking_effort(thinking), _BUDGETS["high"]))
         if limit is None:
             tokens = min(tokens + wanted, self._facts.max_output or tokens + wanted)
         if wanted >= tokens:
@@ -200,8 +217,8 @@ class AnthropicRequestEncoder(RequestEncoder):
         self.fields["max_tokens"] = tokens
         return True
 
-    def _without_thoughts(self, *, said: bool, forcing: bool) -> None:
-        if (said and self._facts.thinking is not False) or (forcing and self._ways.by_default):
+    def _without_thoughts(self, *, explicit: bool, forcing: bool) -> None:
+        if (explicit and self._facts.thinking is not False) or (forcing and self._features.by_default):
             self.fields["thinking"] = {"type": "disabled"}
 
     def _sampling(self, settings: Settings, *, thinks: bool) -> None:
@@ -220,15 +237,15 @@ class AnthropicRequestEncoder(RequestEncoder):
             elif value is not None:
                 self.fields[name] = value
         if len(stops) < len(settings.stop or ()):
-            self.notes.append("stop")  # one of nothing but blanks, which is refused
+            self.notes.append("stop")  # a blank stop sequence is rejected
 
     def _left_out(self, settings: Settings, thinks: bool) -> Iterator[str]:
         yield "seed"
-        if thinks or self._ways.adaptive == "only":
+        if thinks or self._features.adaptive == "only":
             yield from ("temperature", "top_k")
-        if self._ways.adaptive == "only" or (thinks and settings.top_p is not None and settings.top_p < 0.95):
+        if self._features.adaptive == "only" or (thinks and settings.top_p is not None and settings.top_p < 0.95):
             yield "top_p"
-        if self._ways.one_of_two and settings.temperature is not None and not thinks:
+        if self._features.one_of_two and settings.temperature is not None and not thinks:
             yield "top_p"
         if self._facts.known and (settings.temperature or 0) > 1:
             yield "temperature"
@@ -236,7 +253,7 @@ class AnthropicRequestEncoder(RequestEncoder):
     # -- messages
 
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Turns of alternating roles. A system message between others is said by the user: it has no other place."""
+        """Return turns of alternating roles. A system message between others becomes a user message."""
         turns: list[dict[str, Any]] = []
         for message in unique_ids(messages):
             role = "assistant" if message.role == "assistant" else "user"
@@ -246,17 +263,17 @@ class AnthropicRequestEncoder(RequestEncoder):
             elif blocks:
                 turns.append({"role": role, "content": blocks})
         if not turns:
-            raise BadRequest("nothing is said: Anthropic needs a user message with text or media")
+            raise BadRequest("no content: Anthropic needs a user message with text or media")
         for turn in turns:
             if turn["role"] == "user":
                 turn["content"].sort(key=_is_no_result)
         last = turns[-1]["content"][-1]
         if turns[-1]["role"] == "assistant" and last["type"] == "text":
-            last["text"] = last["text"].rstrip()  # an answer to go on from must not end in a blank
+            last["text"] = last["text"].rstrip()  # an assistant message to continue must not end in white space
         return turns
 
     def _blocks(self, message: Message) -> list[dict[str, Any]]:
-        only(self.provider, message.parts, *_TAKES[message.role])
+        check_parts(self.provider, message.parts, *_TAKES[message.role])
         blocks: list[dict[str, Any]] = []
         for part in message.parts:
             if (cited := _citations(part)) is not None:
@@ -273,7 +290,7 @@ class AnthropicRequestEncoder(RequestEncoder):
                 return _thought(part)
             case ToolCallPart():
                 id, name = legal_name(part.id), legal_name(part.name)
-                return {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part), **_own(part)}
+                return {"type": "tool_use", "id": id, "name": name, "input": arguments_object(part), **_own(part)}
             case ToolResultPart():
                 return self._result(part)
             case ImagePart():
@@ -282,7 +299,7 @@ class AnthropicRequestEncoder(RequestEncoder):
                 title = {"title": part.name} if part.name else {}
                 return {"type": "document", "source": self._document(part), **title}
             case _:
-                raise cannot_take(self.provider, part)
+                raise unsupported_part(self.provider, part)
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
         content: Any = result.content
@@ -293,21 +310,21 @@ class AnthropicRequestEncoder(RequestEncoder):
         return {"type": "tool_result", "tool_use_id": legal_name(result.call_id), "content": content, **error}
 
     def _image(self, part: ImagePart) -> dict[str, Any]:
-        if (found := inlined(part)) is None:
+        if (found := inline_data(part)) is None:
             return {"type": "url", "url": part.url}
         kind, data = found
         kind = "image/jpeg" if kind == "image/jpg" else kind
         if kind not in _IMAGES:
-            raise cannot_take(self.provider, part, f"as {kind}: it takes {', '.join(sorted(_IMAGES))}")
+            raise unsupported_part(self.provider, part, f"as {kind}: it takes {', '.join(sorted(_IMAGES))}")
         return {"type": "base64", "media_type": kind, "data": data}
 
     def _document(self, part: DocumentPart) -> dict[str, Any]:
         if part.data is not None and (part.media_type or "").startswith("text/"):
             return {"type": "text", "media_type": "text/plain", "data": part.data.decode("utf-8", "replace")}
-        if (found := inlined(part)) is None:
+        if (found := inline_data(part)) is None:
             return {"type": "url", "url": part.url}
         if found[0] != "application/pdf":
-            raise cannot_take(self.provider, part, "as a document: it takes PDF and text")
+            raise unsupported_part(self.provider, part, "as a document: it takes PDF and text")
         return {"type": "base64", "media_type": found[0], "data": found[1]}
 
 
@@ -316,18 +333,18 @@ def _is_no_result(block: Mapping[str, Any]) -> bool:
 
 
 def _own(part: ThinkingPart | ToolCallPart) -> dict[str, Any]:
-    """Return what the service wants back with a part; empty for a part of another service."""
+    """Return the data in a part that the provider wants back; empty for a part of another provider."""
     return dict((part.opaque or {}).get("anthropic") or {})
 
 
 def _citations(part: Part) -> dict[str, Any] | None:
-    """Return the citations of the text before a part, as the decoder keeps them; None for any other part."""
+    """Return the citations of the text before a part, as the decoder stores them; None for any other part."""
     own = _own(part) if isinstance(part, ThinkingPart) else {}
     return own if own.get("type") == "text" else None
 
 
 def _cite(blocks: list[dict[str, Any]], cited: Mapping[str, Any]) -> None:
-    """Give the end of the last text its citations, as a block of its own; leave them out if that text has changed."""
+    """Attach citations to the end of the last text, as a block of its own; drop them if that text has changed."""
     length = cited.get("characters") or 0
     last = blocks[-1] if blocks else {}
     if last.get("type") != "text" or "citations" in last or not 0 < length <= len(last["text"]):
@@ -336,12 +353,12 @@ def _cite(blocks: list[dict[str, Any]], cited: Mapping[str, Any]) -> None:
     if before.strip():
         last["text"] = before
     else:
-        blocks.pop()  # blank text is refused
+        blocks.pop()  # blank text is rejected
     blocks.append({"type": "text", "text": text, "citations": cited["citations"]})
 
 
 def _thought(part: ThinkingPart) -> dict[str, Any] | None:
-    """Return a thought, or a block that is kept in one, as it came; None without a signature: it is another model's."""
+    """Return a thought, or a block stored in one, unchanged; None without a signature: it is another model's."""
     if own := _own(part):
         return own
     if part.redacted:
@@ -357,7 +374,7 @@ def _forces(choice: ToolChoice, forced: str | None) -> bool:
     return forced is not None or choice == "required" or choice == "any"
 
 
-def _holds_calls(messages: Sequence[Message]) -> bool:
+def _has_calls(messages: Sequence[Message]) -> bool:
     return any(isinstance(part, (ToolCallPart, ToolResultPart)) for message in messages for part in message.parts)
 
 
@@ -369,23 +386,29 @@ _TAKES: dict[str, tuple[tuple[type, ...], str]] = {
     "tool": ((ToolResultPart,), "a tool message takes only ToolResultPart"),
 }
 
-# `max_tokens` where none is set: it must be, and what is more than the context has left is refused.
+# The default of `max_tokens`, which is required; more than the rest of the context is rejected.
 _LITTLE, _USUAL, _MUCH = 4_096, 16_384, 32_000
-# The least budget that is taken, and what a level of thinking comes to.
+# The smallest budget that is accepted, and the budgets of thinking levels.
 _LEAST = 1_024
 _BUDGETS = {"minimal": _LEAST, "low": 2_048, "medium": 8_192, "high": 16_384}
 
 
 class ModelFeatures(NamedTuple):
-    """How models ask for things. `adaptive`: whether thinking is, instead of having a budget; those `only` so take no
-    sampling. `by_default`: it thinks unless told not to. `one_of_two`: temperature or top_p, but not both."""
+    """The form of a model's settings.
+
+    Attributes:
+        adaptive: Thinking is adaptive instead of having a budget; models that have `only` that accept no sampling
+            settings.
+        by_default: The model thinks unless thinking is disabled.
+        one_of_two: The model accepts temperature or top_p, but not both.
+    """
 
     adaptive: Literal["never", "also", "only"] = "never"
     by_default: bool = False
     one_of_two: bool = False
 
 
-_WAYS = (
+_FEATURES = (
     (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", ModelFeatures("only", by_default=True)),
     (r"claude-[a-z]+-4-[7-9](?!\d)", ModelFeatures("only")),
     (r"claude-[a-z]+-4-6(?!\d)", ModelFeatures("also", one_of_two=True)),
@@ -394,8 +417,10 @@ _WAYS = (
 
 
 @lru_cache(64)
-def known(model: str) -> tuple[Capabilities, ModelFeatures]:
-    """What is known of a model. Clouds write more before its name, and `@` before its date."""
+def features_of(model: str) -> tuple[Capabilities, ModelFeatures]:
+    """Return the capabilities and features of a model. Cloud platforms prepend a prefix to its name, and write `@`
+    before its date.
+    """
     name = model[max(0, model.find("claude-")) :].replace("@", "-")
-    ways = next((ways for models, ways in _WAYS if re.match(models, name)), ModelFeatures())
-    return capabilities("anthropic", name), ways
+    ways = next((ways for models, ways in _FEATURES if re.match(models, name)), ModelFeatures())
+    return model_capabilities("anthropic", name), ways

@@ -1,13 +1,13 @@
-"""The events of an answer in Anthropic's Messages protocol.
+"""The decoder of Anthropic's Messages responses.
 
-The protocol says where each block begins and ends, and is taken at its word, with two exceptions. A call whose block
-ended before its arguments are whole JSON waits for the stop reason: some servers end all blocks at once when a limit
-cuts the answer. And what the answer has cost is told with its first content, not before: until then it can be asked
-for again. A whole message is read as the stream that it would have been.
+The protocol marks the start and end of each block, with two exceptions. A call whose block ended before its arguments
+are complete JSON waits for the stop reason: some servers end all blocks at once when a limit cuts the response off. And
+usage is reported with the first content, not before: until then the request can be retried. A complete message is read
+as the stream that it would have been.
 
-Blocks of other kinds (calls of tools that the service runs, their results, compaction, and whatever is new) are passed
-on as `RawEvent`s. The service wants them back unchanged, so a complete one also becomes a part of the message: a
-thought without words whose `opaque` is the block. The citations of a text block follow the text in the same way.
+Blocks of other kinds (calls of provider-run tools, their results, compaction, and future ones) are passed on as
+`RawEvent`s. The provider wants them back unchanged, so a complete one also becomes a part of the message: a thought
+without text whose `opaque` is the block. The citations of a text block follow the text in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 
 _STOP: dict[str, StopReason] = {
@@ -40,26 +40,26 @@ _STOP: dict[str, StopReason] = {
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
-class AnthropicDecoder(AnswerDecoder):
-    """The events of one answer."""
+class AnthropicDecoder(StreamDecoder):
+    """A decoder of one Messages response."""
 
     kind: ClassVar[str] = "message of Anthropic's"
     vital: ClassVar[tuple[str, ...]] = ('"tool_use"', '"input_json_delta"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "partial_json", TextDelta: "text"}
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
-        super().__init__(source, conversation)
-        self._calls = OpenCalls(conversation)
-        self._given: dict[Any, str] = {}  # arguments that came with the start of a call
-        self._waiting: set[Any] = set()  # blocks of calls that have ended, and wait for the stop reason
-        self._unread: dict[Any, _Block] = {}  # open blocks of kinds that are passed on unread
+    def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
+        super().__init__(source, request_input)
+        self._calls = OpenCalls(request_input)
+        self._given: dict[Any, str] = {}  # arguments in the start event of a call
+        self._waiting: set[Any] = set()  # ended blocks of calls that wait for the stop reason
+        self._unread: dict[Any, _Block] = {}  # open blocks of unknown kinds, passed on unread
         self._citations: list[object] = []  # of the text block that is open
         self._text_length = 0
         self._signature: str | None = None
         self._id: str | None = None
         self._stop: str | None = None
         self._tokens: dict[str, int] = {}
-        self._untold = False  # there is usage that was not reported yet
+        self._unreported = False  # there are token counts that have not been reported yet
 
     def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
         return self._calls.last.grow if kind is ToolCallDelta else self._more_text
@@ -86,10 +86,10 @@ class AnthropicDecoder(AnswerDecoder):
         kind = chunk.get("type")
         if kind == "content_block_delta":
             delta: dict[str, Any] | None = chunk.get("delta")
-            if type(delta) is dict and type(what := delta.get("type")) is str and what in self._deltas:
-                if self._untold:
+            if type(delta) is dict and type(delta_type := delta.get("type")) is str and delta_type in self._deltas:
+                if self._unreported:
                     self._report(out)
-                self._deltas[what](self, chunk, delta, out)
+                self._deltas[delta_type](self, chunk, delta, out)
                 return
             if type(delta) is dict and (block := self._unread.get(_key(chunk))) is not None:
                 block.grow(delta)
@@ -104,12 +104,12 @@ class AnthropicDecoder(AnswerDecoder):
         self._report(out)
         out.append(RawEvent(chunk))
 
-    # -- the pieces of a block
+    # -- deltas
 
     def _text(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         text = delta.get("text")
         if text and type(text) is str:
-            self._spoken = True
+            self._has_content = True
             out += self._more_text(text)
 
     def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
@@ -133,7 +133,7 @@ class AnthropicDecoder(AnswerDecoder):
 
     def _thought(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         if text := as_str(delta.get("thinking")):
-            self._spoken = True
+            self._has_content = True
             out.append(ThinkingDelta(text))
 
     def _sign(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
@@ -165,16 +165,16 @@ class AnthropicDecoder(AnswerDecoder):
             self._sign(chunk, block, out)
         elif kind == "redacted_thinking" and block.get("data"):
             self._report(out)
-            self._spoken = True
+            self._has_content = True
             out.append(ThinkingDelta(redacted=as_str(block["data"])))
         elif kind == "tool_use":
             self._report(out)
             self._call(index, block, out)
         else:
-            self._spoken = True
+            self._has_content = True
             self._unread[index] = _Block(block)
             self._pass_on(chunk, out)
-            if kind == "fallback":  # from here on another model answers
+            if kind == "fallback":  # from here on another model responds
                 self._model = as_str(as_dict(block.get("to")).get("model")) or self._model
 
     def _call(self, index: Any, block: dict[str, Any], out: list[Event]) -> None:
@@ -183,7 +183,7 @@ class AnthropicDecoder(AnswerDecoder):
             self._calls.done(index, out)
         if index in self._calls:
             raise MalformedEvent(f"two tool calls were begun as block {index!r}. Send the request again.")
-        self._spoken = True
+        self._has_content = True
         call = self._calls.start(index, block.get("id"), as_str(block.get("name")), out)
         if more := {name: value for name, value in block.items() if name not in _CALL}:
             call.opaque = {"anthropic": more}
@@ -197,17 +197,17 @@ class AnthropicDecoder(AnswerDecoder):
         self._end_call(index, out)
         if index in self._unread and (block := self._unread[index].whole()) is not None:
             out.append(ThinkingDelta(opaque={"anthropic": block}))
-            self._unread[index] = _Block({})  # the end of a block may come twice
+            self._unread[index] = _Block({})  # the end of a block may arrive twice
 
     def _end_citations(self, out: list[Event]) -> None:
-        """Keep the citations of a text block, with the number of characters that they belong to."""
+        """Store the citations of a text block, with the number of characters that they belong to."""
         if self._citations and self._text_length:
             cited = {"type": "text", "citations": self._citations, "characters": self._text_length}
             out.append(ThinkingDelta(opaque={"anthropic": cited}))
         self._citations = []
 
     def _end_call(self, index: Any, out: list[Event]) -> None:
-        """End the call of this block, if its arguments are whole. A call without any waits too: it may be cut."""
+        """End the call of this block, if its arguments are complete. A call without any waits: it may be cut off."""
         call = self._calls.more(index, "", out)
         if call is None or self._damaged:
             return
@@ -222,7 +222,7 @@ class AnthropicDecoder(AnswerDecoder):
             out.append(ThinkingDelta(signature=self._signature))
             self._signature = None
 
-    # -- the message around them
+    # -- the message
 
     def _begin(self, chunk: dict[str, Any], out: list[Event]) -> None:
         message = as_dict(chunk.get("message"))
@@ -234,7 +234,7 @@ class AnthropicDecoder(AnswerDecoder):
         self._id, self._model = id, as_str(message.get("model")) or None
         self._count(message.get("usage"))
         for number, block in enumerate(as_list(message.get("content"))):
-            # Numbered as no block of a stream is: more of those may follow.
+            # An index that no streamed block has: such blocks may follow.
             start = {"type": "content_block_start", "index": f"content {number}", "content_block": block}
             self._block(start, out)
             for citation in as_list(as_dict(block).get("citations")):
@@ -250,7 +250,7 @@ class AnthropicDecoder(AnswerDecoder):
         self._stop = as_str(delta.get("stop_reason")) or self._stop
         if details := as_dict(delta.get("stop_details")):
             self._pass_on({"stop_details": details}, out)
-            if not self._spoken:
+            if not self._has_content:
                 self._text(chunk, {"text": details.get("explanation")}, out)
         self._report(out)
 
@@ -270,15 +270,15 @@ class AnthropicDecoder(AnswerDecoder):
     }
 
     def _count(self, found: Any) -> None:
-        """Keep the last of each count: they are cumulative."""
-        told = as_dict(found)
-        counts = {name: count for name in _COUNTS if (count := as_count(told.get(name))) is not None}
-        self._untold |= any(self._tokens.get(name) != count for name, count in counts.items())
+        """Store the last of each count: they are cumulative."""
+        usage = as_dict(found)
+        counts = {name: count for name in _COUNTS if (count := as_count(usage.get(name))) is not None}
+        self._unreported |= any(self._tokens.get(name) != count for name, count in counts.items())
         self._tokens |= counts
 
     def _report(self, out: list[Event]) -> None:
-        if self._untold:
-            self._untold = False
+        if self._unreported:
+            self._unreported = False
             fresh, output, read, written = (self._tokens.get(name, 0) for name in _COUNTS)
             out.append(UsageReport(Usage(fresh + read + written, output, read, written)))
 
@@ -286,13 +286,13 @@ class AnthropicDecoder(AnswerDecoder):
         self._check_whole()
         self._report(out)
         self._end_thought(out)
-        told = _STOP.get(self._stop or "", "other")
+        reason = _STOP.get(self._stop or "", "other")
         for index in list(self._given):
             self._end_call(index, out)
         if self._stop is None and self._calls.is_cut:
             raise self._truncated()
-        self._calls.finish(out, cut=told not in ("tool_use", "end_turn"))
-        out.append(Finish(_stop_reason(told, called=bool(self._calls.count)), self._model, self._stop))
+        self._calls.finish(out, cut=reason not in ("tool_use", "end_turn"))
+        out.append(Finish(_stop_reason(reason, called=bool(self._calls.count)), self._model, self._stop))
         self._over = True
 
 
@@ -301,7 +301,7 @@ _CALL = frozenset(("type", "id", "name", "input"))
 
 
 class _Block:
-    """A block of a kind that is passed on unread, as it grows."""
+    """A block of an unknown kind that is passed on unread, as it grows."""
 
     __slots__ = ("_begun", "_grown")
 
@@ -310,7 +310,7 @@ class _Block:
         self._grown: dict[str, TextBuffer] = {}
 
     def grow(self, delta: dict[str, Any]) -> None:
-        """Add the fields of a delta: text to the text before it, anything else in its place."""
+        """Apply the fields of a delta: text is appended, any other value replaces the old one."""
         for name, value in delta.items():
             if isinstance(value, str) and name != "type":
                 self._grown.setdefault(name, TextBuffer()).add(value)
@@ -318,7 +318,7 @@ class _Block:
                 self._begun = {**self._begun, name: value}
 
     def whole(self) -> dict[str, Any] | None:
-        """Return the block with all that was added; None if it has no type, or its input is no whole JSON object."""
+        """Return the complete block; None if it has no type, or its input is no complete JSON object."""
         block = dict(self._begun)
         for name, pieces in self._grown.items():
             text = pieces.whole()
@@ -331,17 +331,17 @@ class _Block:
         return block if isinstance(block.get("type"), str) else None
 
 
-def _stop_reason(told: StopReason, *, called: bool) -> StopReason:
-    """The stop reason, seen with what came."""
-    if told in ("max_tokens", "refusal", "pause"):
-        return told
+def _stop_reason(reason: StopReason, *, called: bool) -> StopReason:
+    """Return the stop reason, corrected by the content of the response."""
+    if reason in ("max_tokens", "refusal", "pause"):
+        return reason
     if called:
         return "tool_use"
-    return "end_turn" if told == "tool_use" else told
+    return "end_turn" if reason == "tool_use" else reason
 
 
 def _key(chunk: dict[str, Any]) -> Any:
-    """The number of the block; no server but a broken one says anything else."""
+    """Return the index of the block; only a broken server sends anything else."""
     index = chunk.get("index")
     return index if isinstance(index, (int, str)) else None
 

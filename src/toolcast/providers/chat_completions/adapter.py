@@ -1,7 +1,6 @@
-"""OpenAI's chat-completions protocol, spoken by OpenAI and by most others: messages -> request.
+"""The chat-completions protocol of OpenAI and of most other providers: messages to requests.
 
-What differs between services is in the `ServiceSpec` row the wire is made with; no service is named in this file. The
-answer is read by `openai_chat_decoder`.
+The differences between services are in the `ServiceSpec` row; no service is named in this file.
 """
 
 from __future__ import annotations
@@ -23,60 +22,68 @@ from ...messages import (
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..content_parts import base64_of, cannot_take, data_url, only, result_text, system_messages, valid_arguments
-from ..http_adapter import budget, effort
+from ..content_parts import (
+    base64_of,
+    check_parts,
+    count_system_messages,
+    data_url,
+    result_text,
+    unsupported_part,
+    valid_arguments,
+)
+from ..http_adapter import thinking_budget, thinking_effort
 from ..http_errors import ErrorSource
-from ..tool_calls.json_text import Form, answer_schema, instructed, instructions, schema_form
+from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import OpenAIChatDecoder
 from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from .services import ServiceSpec
 
 
 class OpenAIChatAdapter(OpenAIBaseAdapter):
-    """The chat-completions wire of one service, at one address, with one key."""
+    """An adapter for the chat-completions API of one service."""
 
     path: ClassVar[str] = "/chat/completions"
 
-    def frame(self, terms: RequestOptions, settings: Settings) -> ChatRequestEncoder:
-        """What requests with these terms and settings have in common."""
-        return ChatRequestEncoder(self._service, terms, settings)
+    def encoder(self, options: RequestOptions, settings: Settings) -> ChatRequestEncoder:
+        """Return the encoder of requests with these options and settings."""
+        return ChatRequestEncoder(self._service, options, settings)
 
-    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
-        """What reads the protocol's own events."""
-        return OpenAIChatDecoder(source, conversation, think_tags=self._service.think_tags)
+    def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
+        """Return the decoder of the protocol's events."""
+        return OpenAIChatDecoder(source, request_input, think_tags=self._service.think_tags)
 
 
 class ChatRequestEncoder(OpenAIBaseEncoder):
-    """One chat-completions request but for its messages."""
+    """The part of a chat-completions request that does not depend on its messages."""
 
-    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
-        super().__init__(service, terms, settings)
-        self.fields.update({"model": terms.model, "messages": [], "stream": terms.stream})
-        if terms.stream and service.stream_options:
+    def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
+        super().__init__(service, options, settings)
+        self.fields.update({"model": options.model, "messages": [], "stream": options.stream})
+        if options.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
-        self._told: str | None = None
-        form = schema_form(terms)
+        self._instructions: str | None = None
+        form = schema_call_format(options)
         if form is None:
-            self._tools(terms, bool(settings.thinking))
+            self._tools(options, bool(settings.thinking))
         else:
             self._answer(form)
         self._settings(settings)
 
-    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The messages, as data."""
-        said = messages if self._told is None else instructed(messages, self._told)
-        return {"messages": self._messages(said)}
+    def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the messages, encoded."""
+        messages = messages if self._instructions is None else with_instructions(messages, self._instructions)
+        return {"messages": self._messages(messages)}
 
-    def _answer(self, form: Form) -> None:
-        """Hold the text of the answer to a schema."""
-        if self._service.response_format == "json_object":  # of the schema it takes no notice
+    def _answer(self, form: CallFormat) -> None:
+        """Constrain the text of the response to a schema."""
+        if self._service.response_format == "json_object":  # such services ignore the schema
             self.fields["response_format"] = {"type": "json_object"}
-            self._told = instructions(form)
+            self._instructions = instructions(form)
             return
         name = "_".join(self.names.sent[tool.name] for tool in form.tools)
-        schema, strict = self._strict(name, answer_schema(form))
-        held = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
-        self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
+        schema, strict = self._strict(name, response_schema(form))
+        named = {"name": legal_name(name), **({"strict": True} if strict else {}), "schema": schema}
+        self.fields["response_format"] = {"type": "json_schema", "json_schema": named}
 
     # -- tools and settings
 
@@ -117,7 +124,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
 
     @property
     def _forces(self) -> bool:
-        """Whether the model is made to call a tool."""
+        """True if the model must call a tool."""
         return self.fields.get("tool_choice") not in (None, "auto", "none")
 
     # -- messages
@@ -125,11 +132,11 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         rest = list(messages)
         if self._service.one_system:
-            start = system_messages(rest)
+            start = count_system_messages(rest)
             if start > 1:
                 merged = "\n\n".join(message.text for message in rest[:start])
                 rest[:start] = [Message("system", (TextPart(merged),))]
-            # One that comes later is said by the user: it has no other place.
+            # A later system message becomes a user message: the service has no other place for it.
             rest[1:] = [_by_user(message) if message.role == "system" else message for message in rest[1:]]
         return [sent for message in rest for sent in self._message(message)]
 
@@ -144,9 +151,9 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             else:
                 others.append(part)
         if message.role == "tool":
-            only(self.provider, others, (), "a tool message takes only ToolResultPart")
+            check_parts(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif message.role == "system":
-            only(self.provider, others, (TextPart,), "a system message takes only text")
+            check_parts(self.provider, others, (TextPart,), "a system message takes only text")
             yield {"role": "system", "content": message.text}
         elif others or not message.parts:
             yield {"role": "user", "content": self._content(others)}
@@ -164,11 +171,11 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
                 file = {"filename": part.name or "document", "file_data": data_url(part)}
                 return {"type": "file", "file": file}
             case _:
-                raise cannot_take(self.provider, part)
+                raise unsupported_part(self.provider, part)
 
     def _assistant(self, message: Message) -> dict[str, Any]:
         kinds = (TextPart, ThinkingPart, ToolCallPart)
-        only(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
+        check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
         calls = [self._call(call) for call in message.tool_calls]
         sent: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
         if calls:
@@ -184,7 +191,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             return {back: details} if details else {}
         text = "".join(part.text for part in thoughts)
         if back and self._requires_thoughts and (message.tool_calls or "tools" in self.fields):
-            return {back: text or " "}  # of another model's answer there are none, and "" counts as none
+            return {back: text or " "}  # another model's message has none, and "" counts as none
         # Only with tool calls: elsewhere some models refuse them.
         return {back: text} if back and text and message.tool_calls else {}
 
@@ -204,7 +211,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
         if result.images:
-            raise cannot_take(self.provider, result.images[0], "in the result of a tool")
+            raise unsupported_part(self.provider, result.images[0], "in the result of a tool")
         return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result_text(result)}
 
     def _id(self, id: str) -> str:
@@ -217,14 +224,14 @@ def _by_user(message: Message) -> Message:
 
 
 def _reasoning(thinking: bool | str | int) -> dict[str, Any]:
-    tokens = budget(thinking)
+    tokens = thinking_budget(thinking)
     if tokens:
         return {"reasoning": {"max_tokens": tokens}}
-    return {"reasoning": {"enabled": thinking} if isinstance(thinking, bool) else {"effort": effort(thinking)}}
+    return {"reasoning": {"enabled": thinking} if isinstance(thinking, bool) else {"effort": thinking_effort(thinking)}}
 
 
 def _enable_thinking(thinking: bool | str | int) -> dict[str, Any]:
-    tokens = budget(thinking)
+    tokens = thinking_budget(thinking)
     return {"enable_thinking": bool(thinking), **({"thinking_budget": tokens} if tokens else {})}
 
 
@@ -237,7 +244,7 @@ def _template(thinking: bool | str | int) -> dict[str, Any]:
 
 
 _THINKING: dict[str, Callable[[bool | str | int], dict[str, Any]]] = {
-    "effort": lambda thinking: {"reasoning_effort": effort(thinking)},
+    "effort": lambda thinking: {"reasoning_effort": thinking_effort(thinking)},
     "reasoning": _reasoning,
     "thinking": lambda thinking: {"thinking": {"type": "enabled" if thinking else "disabled"}},
     "enable_thinking": _enable_thinking,

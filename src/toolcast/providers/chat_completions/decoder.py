@@ -1,8 +1,8 @@
-"""The events of a chat-completions answer.
+"""The decoder of chat-completions responses.
 
-A delta is taken field by field through a table, so that a field costs only where it says something. What the answer
-comes to is decided at its end, `[DONE]` or the end of the body: a finish reason may come early, twice, or be taken
-back, and tool calls may go on after it.
+The fields of a delta are dispatched through a table, so that a field costs only if it has a value. The result is
+decided at the end, `[DONE]` or the end of the body: a finish reason may arrive early, twice, or be revoked, and tool
+calls may follow it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...tool_spec import ToolNames
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str, said
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, text_deltas
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
 
@@ -38,24 +38,24 @@ _STOP: dict[str, StopReason] = {
     "network_error": "error",
     "insufficient_system_resource": "error",
 }
-# Fields of a delta that say nothing a caller needs.
+# Fields of a delta that no caller needs.
 _SILENT = frozenset(("role", "name", "channel", "token_id", "index", "finish_reason", "audio_id", "obfuscation"))
 
 
-class OpenAIChatDecoder(AnswerDecoder):
-    """The events of one answer. `think_tags`: thoughts stand in the text, in `<think>` tags."""
+class OpenAIChatDecoder(StreamDecoder):
+    """A decoder of one chat-completions response. `think_tags`: thoughts are in the text, in `<think>` tags."""
 
     kind: ClassVar[str] = "chat completion"
     vital: ClassVar[tuple[str, ...]] = ('"tool_calls"', '"function_call"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput, *, think_tags: bool = False) -> None:
-        super().__init__(source, conversation)
-        self._calls = ToolCalls(ToolNames(conversation.tools), conversation.calls_before)
+    def __init__(self, source: ErrorSource, request_input: RequestInput, *, think_tags: bool = False) -> None:
+        super().__init__(source, request_input)
+        self._calls = ToolCalls(ToolNames(request_input.tools), request_input.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
-        self._lost_late = False  # an event behind the finish reason could not be read
-        self._answered = False  # a choice has come
+        self._lost_late = False  # an event after the finish reason could not be read
+        self._answered = False  # a choice has arrived
         self._thought_field: str | None = None
         self._thinks = False  # a thought is open: `_end_thought` is due
         self._details: list[dict[str, Any]] = []
@@ -64,13 +64,13 @@ class OpenAIChatDecoder(AnswerDecoder):
         self._reported: Usage | None = None
 
     def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        return self._calls.more if kind is ToolCallDelta else said
+        return self._calls.more if kind is ToolCallDelta else text_deltas
 
     def _in_call(self) -> bool:
         return bool(self._calls)
 
     def _lose(self, text: str) -> None:
-        # Behind a finish reason the last call has ended, unless more of it comes.
+        # After a finish reason the last call has ended, unless more of it arrives.
         if self._finish is None or any(word in text for word in self.vital):
             super()._lose(text)
         else:
@@ -102,7 +102,7 @@ class OpenAIChatDecoder(AnswerDecoder):
             self._groq(as_dict(chunk["x_groq"]), out)
 
     def _groq(self, found: dict[str, Any], out: list[Event]) -> None:
-        """What Groq says beside the answer."""
+        """Read the extension that Groq adds to a chunk."""
         if found.get("error"):
             raise stream_error(found, self._source)
         self._usage(found.get("usage"), out)
@@ -136,7 +136,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         if choice.get("text"):
             return {"content": choice["text"]}
         delta, message = as_dict(choice.get("delta")), as_dict(choice.get("message"))
-        repeated = self._streamed and (self._spoken or ("delta" in choice and not choice.get("finish_reason")))
+        repeated = self._streamed and (self._has_content or ("delta" in choice and not choice.get("finish_reason")))
         more = {} if repeated else {name: value for name, value in message.items() if value}
         if self._streamed and any(value for name, value in delta.items() if name not in _SILENT):
             return delta
@@ -153,7 +153,7 @@ class OpenAIChatDecoder(AnswerDecoder):
     def _text(self, value: Any, out: list[Event]) -> None:
         if type(value) is not str:
             value = "".join(as_str(as_dict(part).get("text")) for part in as_list(value))
-        self._spoken = True
+        self._has_content = True
         if self._thinks:
             self._end_thought(out)
         if self._tags is None:
@@ -162,7 +162,7 @@ class OpenAIChatDecoder(AnswerDecoder):
             out += self._tags.feed(value)
 
     def _tool_calls(self, value: Any, out: list[Event]) -> None:
-        self._spoken = True
+        self._has_content = True
         if self._thinks:
             self._end_thought(out)
         self._damaged |= self._lost_late
@@ -178,7 +178,7 @@ class OpenAIChatDecoder(AnswerDecoder):
         # Some services send the same thought in both fields: the first that is used counts.
         self._thought_field = self._thought_field or name
         if name == self._thought_field and isinstance(value, str):
-            self._spoken = True
+            self._has_content = True
             out.append(ThinkingDelta(value))
 
     def _thought_details(self, value: Any, out: list[Event]) -> None:
@@ -194,14 +194,14 @@ class OpenAIChatDecoder(AnswerDecoder):
                 self._details.append(dict(new))
 
     def _end_thought(self, out: list[Event]) -> None:
-        """End the thought that is open, with what the service wants back of it."""
+        """End the open thought, with the data that the service wants back."""
         self._thinks = False
         if self._details:
             out.append(ThinkingDelta(opaque={"reasoning_details": self._details}))
             self._details = []
 
     def _refusal(self, value: Any, out: list[Event]) -> None:
-        self._refused = self._spoken = True
+        self._refused = self._has_content = True
         out.append(TextDelta(str(value)))
 
     def _function_call(self, value: Any, out: list[Event]) -> None:
@@ -234,28 +234,28 @@ class OpenAIChatDecoder(AnswerDecoder):
             self._end_thought(out)
         if self._tags is not None:
             out += self._tags.close()
-        told = _STOP.get(self._finish or "", "other")
-        called = self._calls.finish(out, cut=told in ("max_tokens", "content_filter"))
-        out.append(Finish(_stop_reason(told, called=called, refused=self._refused), self._model, self._finish))
+        reason = _STOP.get(self._finish or "", "other")
+        called = self._calls.finish(out, cut=reason in ("max_tokens", "content_filter"))
+        out.append(Finish(_stop_reason(reason, called=called, refused=self._refused), self._model, self._finish))
         self._over = True
 
 
 _GROWING = ("text", "summary", "signature")
 
 
-def _stop_reason(told: StopReason, *, called: bool, refused: bool) -> StopReason:
-    """The stop reason, seen with what came: services disagree on the word for tool calls."""
-    if told in ("max_tokens", "content_filter", "error", "refusal"):
-        return told
+def _stop_reason(reason: StopReason, *, called: bool, refused: bool) -> StopReason:
+    """Return the stop reason, corrected by the content: services disagree on the value for tool calls."""
+    if reason in ("max_tokens", "content_filter", "error", "refusal"):
+        return reason
     if refused:
         return "refusal"
     if called:
         return "tool_use"
-    return "end_turn" if told == "tool_use" else told
+    return "end_turn" if reason == "tool_use" else reason
 
 
 def _counts(found: dict[str, Any]) -> dict[str, int]:
-    """The counts that one report holds, under names of our own."""
+    """Return the token counts of one report, under our own names."""
     into, out_of = as_dict(found.get("prompt_tokens_details")), as_dict(found.get("completion_tokens_details"))
     read = {
         "input": found.get("prompt_tokens"),
@@ -268,7 +268,7 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
     return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
 
 
-# The names that DeepSeek, Mistral and Moonshot have for what was read from the cache.
+# The fields of DeepSeek, Mistral and Moonshot for tokens read from the cache.
 _CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
 
 

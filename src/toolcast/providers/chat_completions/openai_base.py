@@ -1,7 +1,7 @@
-"""What OpenAI's two protocols have in common, for any service that speaks one of them.
+"""The base of the chat-completions and Responses adapters.
 
-Which tools are offered, whether one can be forced, what a model does not take and which schemas can be strict follows
-from the service's row in `compatible`. How each of it is written is the protocol's own.
+The service's row in the services table decides which tools are offered, whether one can be required, which settings a
+model rejects and which schemas can be strict. The two protocols differ in how each of these is written.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from ...messages import Part, TextPart
 from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
-from ..http_adapter import Address, HTTPAdapter, RequestEncoder, effort, endpoint
+from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
 
 
 class OpenAIBaseAdapter(HTTPAdapter):
-    """The wire to one service of the table, at one address, with one key.
+    """An adapter for one service of the services table.
 
-    `base_url` may end in a slash, carry a query, or be the full address of the protocol's `path`. `headers` go with
-    every request, over the wire's own.
+    Args:
+        base_url: The URL of the service, with or without the protocol's `path`, a slash or a query at its end.
+        headers: Additional headers of every request; they override the adapter's own.
     """
 
     path: ClassVar[str]
@@ -40,40 +41,40 @@ class OpenAIBaseAdapter(HTTPAdapter):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         names = (*service.key_env, *service.bearer_env)
-        url = endpoint(base_url or service.base_url, self.path)
-        super().__init__(Address(service.name, SecretURL(url), api_key, headers or {}, service.key_header, names))
+        url = join_url(base_url or service.base_url, self.path)
+        super().__init__(Endpoint(service.name, SecretURL(url), api_key, headers or {}, service.key_header, names))
         self._service = service
 
 
 class OpenAIBaseEncoder(RequestEncoder):
-    """One request to a service of the table, but for its messages."""
+    """The part of a request to a service of the table that does not depend on its messages."""
 
-    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
-        super().__init__(service.name, terms)
+    def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
+        super().__init__(service.name, options)
         self._service = service
-        self._left_out = frozenset(_left_out(service, terms.model, settings.thinking))
+        self._left_out = frozenset(_left_out(service, options.model, settings.thinking))
 
     @abstractmethod
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        """A tool, as it is offered."""
+        """Return the definition of a tool."""
 
     @abstractmethod
     def _forcing(self, name: str) -> Any:
-        """The choice of the one tool with this name."""
+        """Return the `tool_choice` that requires this tool."""
 
     @abstractmethod
     def _part(self, part: Part) -> dict[str, Any]:
-        """A part of what the user says."""
+        """Return a part of a user message."""
 
     def _content(self, parts: Sequence[Part]) -> Any:
-        """What the user says: text, or its parts."""
+        """Return the content of a user message: text, or a list of parts."""
         texts = [part.text for part in parts if isinstance(part, TextPart)]
         return "".join(texts) if len(texts) == len(parts) else [self._part(part) for part in parts]
 
-    def _tools(self, terms: RequestOptions, thinking: bool) -> None:
-        """Offer the tools, and say which of them may or must be called."""
-        tools, choice, service = terms.tools, terms.tool_choice, self._service
-        forced = self.forced(choice)
+    def _tools(self, options: RequestOptions, thinking: bool) -> None:
+        """Add the tools, and which of them may or must be called."""
+        tools, choice, service = options.tools, options.tool_choice, self._service
+        forced = self.required_tool(choice)
         if tools and not service.tools:
             raise BadRequest(f"{service.name} takes no tools: leave them out, or use another service")
         if not tools:
@@ -89,10 +90,10 @@ class OpenAIBaseEncoder(RequestEncoder):
         elif choice is not None:
             self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
         if service.parallel_flag and "parallel_tool_calls" not in self._left_out:
-            self.fields["parallel_tool_calls"] = terms.parallel
+            self.fields["parallel_tool_calls"] = options.parallel
 
     def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-        """The schema as it is sent, and whether it is strict. Where it could not be made so, that is noted."""
+        """Return the schema to send, and True if it is strict. Add a note if it cannot be made strict."""
         if not self._service.strict:
             return schema, False
         adapted = openai_strict(schema)
@@ -105,7 +106,7 @@ class OpenAIBaseEncoder(RequestEncoder):
 def _left_out(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> Iterator[str]:
     yield from service.drops
     name = model.rpartition("/")[2]
-    off = thinking is not None and effort(thinking) == "none"
+    off = thinking is not None and thinking_effort(thinking) == "none"
     on = {"always": True, "unless_off": not off, "if_on": bool(thinking), "if_off": off}
     for rule in service.rules:
         if on[rule.when] and re.match(rule.models, name):

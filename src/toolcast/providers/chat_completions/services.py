@@ -1,8 +1,8 @@
-"""The services that speak OpenAI's chat-completions protocol, as one table of their differences.
+"""The services that implement OpenAI's chat-completions protocol, and the table of their differences.
 
-Nothing else asks which of them it talks to: a row holds what the wire has to do differently, and the wire
-reads the row. For a service that is not listed, `GENERIC` asks for nothing beyond what nearly all of them
-take. Sources: the vendors' API references and recorded answers.
+Nothing else depends on the name of a service: a row says what the adapter has to do differently. `GENERIC` is the row
+of any other service; it requires nothing but what nearly all of them support. Sources: the vendors' API references and
+recorded responses.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ThinkingIn = Literal["effort", "reasoning", "thinking", "enable_thinking", "temp
 
 @dataclass(frozen=True, slots=True)
 class ModelRule:
-    """`fields` are left out for the models whose name matches `models`: always, or while they think.
+    """Fields that are left out for the models whose name matches `models`: always, or while they think.
 
-    `when`: `"always"`; `"unless_off"`, for models that think unless `thinking=False`; `"if_on"`, for models
-    that think when `thinking` is set; `"if_off"`, for models that cannot be told not to think.
+    `when`: `"always"`; `"unless_off"`, for models that think unless `thinking=False`; `"if_on"`, for models that think
+    if `thinking` is set; `"if_off"`, for models whose thinking cannot be disabled.
     """
 
     models: str

@@ -1,8 +1,8 @@
-"""Google's Gemini protocol, spoken by the Gemini API and by Vertex AI: messages -> request.
+"""Google's Gemini protocol (Gemini API and Vertex AI): messages to requests.
 
-What is said is turns of the user and of the model, and turns of one kind in a row become one. Gemini signs its
-thoughts, and wants each signature back on the part that it came on: google_decoder.py, which reads the answers, tells
-where that was. A part that is not Gemini's own goes back without.
+Contents alternate between user and model; consecutive messages of one role are merged. Gemini signs its thoughts and
+expects each signature back on the part it came on (see google/decoder.py). Parts of other providers are sent without a
+signature.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ...messages import (
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..content_parts import arguments_of, cannot_take, inlined, only, system_messages
-from ..http_adapter import Address, HTTPAdapter, RequestEncoder, budget, effort, endpoint
+from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, unsupported_part
+from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_budget, thinking_effort
 from ..http_errors import ErrorSource
 from ..schemas.strict import gemini_schema
-from ..tool_calls.json_text import answer_schema, instructed, instructions, schema_form
+from ..tool_calls.json_text import instructions, response_schema, schema_call_format, with_instructions
 from .decoder import GoogleDecoder
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -40,10 +40,12 @@ _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 
 
 class GoogleAdapter(HTTPAdapter):
-    """The wire of the Gemini API, at one address, with one key.
+    """An adapter for one endpoint of the Gemini API.
 
-    `api_version` becomes part of the address, where `base_url` has no version in it. Vertex AI is a `base_url` up to
-    `/publishers/google`. `headers` go with every request, over the wire's own.
+    Args:
+        api_version: A part of the URL, if `base_url` contains no version. For Vertex AI `base_url` is the URL up to
+            `/publishers/google`.
+        headers: Additional headers of every request; they override the adapter's own.
     """
 
     def __init__(
@@ -56,58 +58,61 @@ class GoogleAdapter(HTTPAdapter):
     ) -> None:
         base_url = base_url or BASE_URL
         versioned = _VERSIONED.search(urlsplit(base_url).path)
-        url = endpoint(base_url, "" if versioned else f"/{api_version.strip('/')}")
+        url = join_url(base_url, "" if versioned else f"/{api_version.strip('/')}")
         super().__init__(
-            Address("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
+            Endpoint("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
         )
 
-    def url(self, conversation: RequestInput) -> SecretURL:
+    def url(self, request_input: RequestInput) -> SecretURL:
         """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
-        model = conversation.model if "/" in conversation.model else f"models/{conversation.model}"
-        path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if conversation.stream else 'generateContent'}"
-        url = endpoint(super().url(conversation).reveal(), path)
-        return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if conversation.stream else url)
+        model = request_input.model if "/" in request_input.model else f"models/{request_input.model}"
+        path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if request_input.stream else 'generateContent'}"
+        url = join_url(super().url(request_input).reveal(), path)
+        return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if request_input.stream else url)
 
-    def frame(self, terms: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
-        """What requests with these terms and settings have in common."""
-        return GoogleRequestEncoder(terms, settings)
+    def encoder(self, options: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
+        """Return the encoder of requests with these options and settings."""
+        return GoogleRequestEncoder(options, settings)
 
-    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
-        """What reads the protocol's own events."""
-        return GoogleDecoder(source, conversation)
+    def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
+        """Return the decoder of the protocol's events."""
+        return GoogleDecoder(source, request_input)
 
 
 class GoogleRequestEncoder(RequestEncoder):
-    """One request of `generateContent` but for its contents."""
+    """The part of a `generateContent` request that does not depend on its contents."""
 
-    fixed: ClassVar[tuple[str, ...]] = (
+    protected_fields: ClassVar[tuple[str, ...]] = (
         "toolConfig.functionCallingConfig",
         "generationConfig.responseMimeType",
         "generationConfig.responseJsonSchema",
     )
 
-    def __init__(self, terms: RequestOptions, settings: Settings) -> None:
-        super().__init__("google", terms)
-        self._signs_calls = bool(_LEVELS.match(_name(terms.model)))
-        self._told: str | None = None
+    def __init__(self, options: RequestOptions, settings: Settings) -> None:
+        super().__init__("google", options)
+        self._signs_calls = bool(_LEVELS.match(_name(options.model)))
+        self._instructions: str | None = None
         self.fields["contents"] = []
-        config = _sampling(settings, self.notes) | _thinking(terms.model, settings.thinking, self.notes)
-        held = schema_form(terms)
-        if held is None:
-            self._tools(terms)
+        config = _sampling(settings, self.notes) | _thinking(options.model, settings.thinking, self.notes)
+        required = schema_call_format(options)
+        if required is None:
+            self._tools(options)
         else:
-            config |= {"responseMimeType": "application/json", "responseJsonSchema": gemini_schema(answer_schema(held))}
-            self._told = None if held.is_bare else instructions(held)
+            config |= {
+                "responseMimeType": "application/json",
+                "responseJsonSchema": gemini_schema(response_schema(required)),
+            }
+            self._instructions = None if required.is_bare else instructions(required)
         if config:
             self.fields["generationConfig"] = config
 
     # -- tools
 
-    def _tools(self, terms: RequestOptions) -> None:
-        choice, forced = terms.tool_choice, self.forced(terms.tool_choice)
-        if not terms.tools:
+    def _tools(self, options: RequestOptions) -> None:
+        choice, forced = options.tool_choice, self.required_tool(options.tool_choice)
+        if not options.tools:
             return
-        self.fields["tools"] = [{"functionDeclarations": [self._declaration(tool) for tool in terms.tools]}]
+        self.fields["tools"] = [{"functionDeclarations": [self._declaration(tool) for tool in options.tools]}]
         if isinstance(choice, Mapping):
             self.fields["toolConfig"] = {"functionCallingConfig": choice}
         elif forced:
@@ -121,13 +126,13 @@ class GoogleRequestEncoder(RequestEncoder):
         schema = {} if _takes_nothing(tool.parameters) else {"parametersJsonSchema": gemini_schema(tool.parameters)}
         return declared | schema
 
-    # -- what is said
+    # -- messages
 
-    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The contents, and the instruction that system messages at the start are."""
-        if self._told is not None:
-            messages = instructed(messages, self._told)
-        start = system_messages(messages)
+    def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the contents, and the system messages at the start as the system instruction."""
+        if self._instructions is not None:
+            messages = with_instructions(messages, self._instructions)
+        start = count_system_messages(messages)
         system = [sent for message in messages[:start] for sent in self._user(message, {})]
         calls = {call.id: call for message in messages for call in message.tool_calls}
         contents: list[dict[str, Any]] = []
@@ -138,16 +143,16 @@ class GoogleRequestEncoder(RequestEncoder):
                 contents[-1]["parts"] += parts
             elif parts:
                 contents.append({"role": role, "parts": parts})
-        if not contents:  # a request must ask something
+        if not contents:  # a request without contents is rejected
             return {"contents": [{"role": "user", "parts": system or [{"text": ""}]}]}
         return {"contents": contents, **({"systemInstruction": {"parts": system}} if system else {})}
 
     def _user(self, message: Message, calls: Mapping[str, ToolCallPart]) -> Iterator[dict[str, Any]]:
-        """The parts of all that is not said by the model. A system message that comes late is said by the user."""
+        """Return the parts of a message that is not the model's. A late system message becomes a user message."""
         if message.role == "system":
-            only(self.provider, message.parts, (TextPart,), "a system message takes only text")
+            check_parts(self.provider, message.parts, (TextPart,), "a system message takes only text")
         if message.role == "tool":
-            only(self.provider, message.parts, (ToolResultPart,), "a tool message takes only ToolResultPart")
+            check_parts(self.provider, message.parts, (ToolResultPart,), "a tool message takes only ToolResultPart")
         for part in message.parts:
             match part:
                 case TextPart():
@@ -158,24 +163,22 @@ class GoogleRequestEncoder(RequestEncoder):
                 case ToolResultPart():
                     yield from self._result(part, calls.get(part.call_id))
                 case _:
-                    raise cannot_take(self.provider, part)
+                    raise unsupported_part(self.provider, part)
 
     def _media(self, part: ImagePart | AudioPart | DocumentPart) -> dict[str, Any]:
-        found = inlined(part)
+        found = inline_data(part)
         if found is not None:
             return {"inlineData": {"mimeType": found[0], "data": found[1]}}
         url = part.url or ""
         kind = part.media_type or mimetypes.guess_type(urlsplit(url).path)[0]
         if kind is None:
-            raise BadRequest(f"{self.provider} must be told what is at {url!r}; add media_type= to the part")
+            raise BadRequest(f"{self.provider} needs the media type of {url!r}: add media_type= to the part")
         return {"fileData": {"mimeType": kind, "fileUri": url}}
 
     def _result(self, result: ToolResultPart, call: ToolCallPart | None) -> Iterator[dict[str, Any]]:
-        """The answer to `call`. Gemini 3 takes images in it; they follow it where it does not."""
+        """Return the response to `call`. Gemini 3 accepts images in it; for other models they follow it."""
         if call is None and not result.name:
-            raise BadRequest(
-                f"{self.provider} must be told which tool the result of {result.call_id!r} is of: add name="
-            )
+            raise BadRequest(f"{self.provider} needs the tool name of the result of {result.call_id!r}: add name=")
         response: dict[str, Any] = {
             "name": legal_name(result.name or (call.name if call else "")),
             "response": {"error" if result.is_error else "result": result.content},
@@ -201,13 +204,13 @@ class GoogleRequestEncoder(RequestEncoder):
                     sent.append(self._call(part, foreign=unsigned))
                     unsigned = False
                 case _:
-                    raise cannot_take(self.provider, part, "in an assistant message")
+                    raise unsupported_part(self.provider, part, "in an assistant message")
         return sent
 
     def _call(self, call: ToolCallPart, *, foreign: bool) -> dict[str, Any]:
-        """A call as Gemini made it. `foreign`: it must be signed; where Gemini has not, that is not to be checked."""
+        """Return a call as Gemini made it. `foreign`: it needs the placeholder signature that disables the check."""
         own = _own(call)
-        function: dict[str, Any] = {"name": legal_name(call.name), "args": arguments_of(call)}
+        function: dict[str, Any] = {"name": legal_name(call.name), "args": arguments_object(call)}
         if "id" in own:
             function["id"] = own["id"]
         signature = own.get("thoughtSignature") or ("skip_thought_signature_validator" if foreign else None)
@@ -215,12 +218,12 @@ class GoogleRequestEncoder(RequestEncoder):
 
 
 def _own(part: ThinkingPart | ToolCallPart) -> Mapping[str, Any]:
-    """What Gemini itself said of a part, and wants back."""
+    """Return the data in a part that Gemini itself made, and wants back."""
     return (part.opaque or {}).get("google") or {}
 
 
 def _signed(thought: ThinkingPart, sent: list[dict[str, Any]]) -> None:
-    """Put a signature back where it came: on a thought, on a part of its own, or on the end of the text before it."""
+    """Put a signature back on a thought, on a part of its own, or on the end of the text before it."""
     own = dict(_own(thought))
     if "thoughtSignature" not in own:
         return
@@ -240,9 +243,9 @@ _MODES = {"auto": "AUTO", "required": "ANY", "any": "ANY", "none": "NONE"}
 
 
 def _takes_nothing(parameters: Mapping[str, Any]) -> bool:
-    """Whether a tool has no parameters. Gemini refuses the schema of an object that is always empty."""
-    says = {name for name, value in parameters.items() if value not in ({}, [], False)}
-    return says <= {"type", "title", "description"}
+    """Return True if a tool has no parameters. Gemini rejects the schema of an object that is always empty."""
+    constraints = {name for name, value in parameters.items() if value not in ({}, [], False)}
+    return constraints <= {"type", "title", "description"}
 
 
 # -- settings
@@ -265,10 +268,10 @@ def _sampling(settings: Settings, notes: list[str]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
 
 
-# Which models think by level, and which not at all; all others think by a budget of tokens.
+# Models with thinking levels, and models without thinking; all others have a token budget.
 _LEVELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _THOUGHTLESS = re.compile(r"gemini-(?:1|2\.0)|gemma|learnlm")
-# What cannot be switched off thinks as little as it may.
+# Models whose thinking cannot be disabled think as little as possible.
 _LEAST_IS_LOW = re.compile(r"gemini-3(?:\.\d+)?-pro|gemini-3\.7-flash")
 _ALWAYS_THINKS = re.compile(r"gemini-2\.5-pro")
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
@@ -280,7 +283,7 @@ def _name(model: str) -> str:
 
 
 def _thinking(model: str, thinking: bool | str | int | None, notes: list[str]) -> dict[str, Any]:
-    """How much the model shall think, in the way that it is told. Thoughts are asked for where it shall at all."""
+    """Return the thinking configuration for the model's generation. Thoughts are requested if thinking is enabled."""
     if thinking is None:
         return {}
     name = _name(model)
@@ -288,13 +291,13 @@ def _thinking(model: str, thinking: bool | str | int | None, notes: list[str]) -
         notes.append("thinking")
         return {}
     config = _level(name, thinking) if _LEVELS.match(name) else _budget(name, thinking)
-    return {"thinkingConfig": config | ({} if effort(thinking) == "none" else {"includeThoughts": True})}
+    return {"thinkingConfig": config | ({} if thinking_effort(thinking) == "none" else {"includeThoughts": True})}
 
 
 def _level(name: str, thinking: bool | str | int) -> dict[str, Any]:
     if thinking is True:
         return {}
-    level = effort(thinking)
+    level = thinking_effort(thinking)
     if level in ("none", "minimal"):
         level = "low" if _LEAST_IS_LOW.match(name) else "minimal"
     level = {"xhigh": "high", "max": "high"}.get(level, level)
@@ -302,7 +305,9 @@ def _level(name: str, thinking: bool | str | int) -> dict[str, Any]:
 
 
 def _budget(name: str, thinking: bool | str | int) -> dict[str, Any]:
-    wanted = effort(thinking)
+    wanted = thinking_effort(thinking)
     if wanted == "none":
         return {"thinkingBudget": 128 if _ALWAYS_THINKS.match(name) else 0}
-    return {"thinkingBudget": _DYNAMIC if thinking is True else budget(thinking) or _BUDGETS.get(wanted, _DYNAMIC)}
+    return {
+        "thinkingBudget": _DYNAMIC if thinking is True else thinking_budget(thinking) or _BUDGETS.get(wanted, _DYNAMIC)
+    }

@@ -1,10 +1,11 @@
-"""The events of a Gemini answer.
+"""The decoder of Gemini responses.
 
-Every chunk is a whole answer in itself, of which nearly everything may be missing, and an answer is its chunks' parts
-in a row; a body in one piece is one chunk, or a list of them. A signature belongs to the part it came on: on a call it
-stays with the call. On anything else it becomes a thought without words, whose `opaque` tells how to put it back: with
-`characters`, onto so many at the end of the text before it; alone, onto the thought itself; and a part of another kind
-is kept in it whole. Vertex AI can stream the arguments of a call as paths and values: `PathsToJSON` spells them.
+Every chunk has the form of a whole response in which nearly everything may be missing, and the response is the parts of
+all chunks in order; a body that is not streamed is one chunk, or a list of chunks. A signature belongs to its part: on
+a call it stays with the call. On any other part it becomes a thought without text, whose `opaque` says where to put it
+back: with `characters`, on that many characters at the end of the text before it; alone, on the thought itself; a part
+of another kind is stored in it whole. Vertex AI can stream the arguments of a call as paths and values: `PathsToJSON`
+converts them to JSON text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDe
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 
 _STOP: dict[str, StopReason] = {
@@ -40,27 +41,27 @@ _STOP: dict[str, StopReason] = {
     "MALFORMED_RESPONSE": "error",
     "OTHER": "error",
 }
-# Fields of a chunk that say something.
+# Fields of a chunk that are read.
 _SAID = ("candidates", "promptFeedback", "usageMetadata")
-# Fields of a part that is text or thought.
+# Fields of a part that is text or a thought.
 _WORDS = frozenset(("text", "thought", "thoughtSignature"))
-# Fields of a candidate that say nothing a caller needs, or are read.
+# Fields of a candidate that are read, or that no caller needs.
 _SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogprobs", "safetyRatings"))
 
 
-class GoogleDecoder(AnswerDecoder):
-    """The events of one answer."""
+class GoogleDecoder(StreamDecoder):
+    """A decoder of one Gemini response."""
 
     kind: ClassVar[str] = "Gemini answer"
     vital: ClassVar[tuple[str, ...]] = ('"functionCall"',)
     grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
-        super().__init__(source, conversation)
-        self._calls = OpenCalls(conversation)
-        self._growing: PathsToJSON | None = None  # the arguments of the call that comes in pieces
-        self._answered = False  # a candidate has come
-        self._told: tuple[StopReason, str] | None = None
+    def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
+        super().__init__(source, request_input)
+        self._calls = OpenCalls(request_input)
+        self._growing: PathsToJSON | None = None  # the arguments of the call that is streamed
+        self._answered = False  # a candidate has arrived
+        self._finish: tuple[StopReason, str] | None = None
         self._tokens: dict[str, int] = {}
         self._usage_read: object = None
 
@@ -68,7 +69,7 @@ class GoogleDecoder(AnswerDecoder):
         return self._growing is not None
 
     def _may_end(self) -> bool:
-        return self._told is not None
+        return self._finish is not None
 
     def _message(self, message: dict[str, Any], out: list[Event]) -> bool:
         if is_one := not message.keys().isdisjoint((*_SAID, "error")):
@@ -85,7 +86,7 @@ class GoogleDecoder(AnswerDecoder):
             if not candidate.get("index"):
                 self._candidate(candidate, out)
         if "promptFeedback" in chunk and (blocked := as_str(as_dict(chunk["promptFeedback"]).get("blockReason"))):
-            self._told = "content_filter", blocked
+            self._finish = "content_filter", blocked
         usage = chunk.get("usageMetadata")
         if usage and usage != self._usage_read:
             self._usage_read = usage
@@ -97,8 +98,8 @@ class GoogleDecoder(AnswerDecoder):
         for found in as_list(as_dict(candidate.get("content")).get("parts")):
             part = as_dict(found)
             text = part.get("text")
-            if text and len(part) == 1 and type(text) is str:  # the commonest part by far
-                self._spoken = True
+            if text and len(part) == 1 and type(text) is str:  # fast path for the commonest part
+                self._has_content = True
                 out.append(TextDelta(text))
             else:
                 self._part(part, out)
@@ -107,12 +108,12 @@ class GoogleDecoder(AnswerDecoder):
                 out.append(RawEvent({name: value}))
         if reason := as_str(candidate.get("finishReason")):
             usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
-            self._told = _STOP.get(reason, usual), reason
+            self._finish = _STOP.get(reason, usual), reason
 
     # -- the parts
 
     def _part(self, part: dict[str, Any], out: list[Event]) -> None:
-        self._spoken = self._spoken or bool(part)
+        self._has_content = self._has_content or bool(part)
         signature = part.get("thoughtSignature")
         call, text = as_dict(part.get("functionCall")), as_str(part.get("text"))
         if "functionCall" in part and (call or not text):
@@ -140,8 +141,8 @@ class GoogleDecoder(AnswerDecoder):
 
     def _call(self, call: dict[str, Any], signature: Any, out: list[Event]) -> None:
         name, goes_on = as_str(call.get("name")), bool(call.get("willContinue"))
-        kept = {"id": call.get("id"), "thoughtSignature": signature}
-        own = {name: value for name, value in kept.items() if value}
+        own_fields = {"id": call.get("id"), "thoughtSignature": signature}
+        own = {name: value for name, value in own_fields.items() if value}
         opaque = {"google": own} if own else None
         if name and self._growing is not None:
             self._call_ends(out)
@@ -175,16 +176,16 @@ class GoogleDecoder(AnswerDecoder):
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
-        if self._told is None:
+        if self._finish is None:
             if not (self._answered or self._streamed):
                 raise EmptyResponse("the answer was empty: 'candidates' lists none")
             raise self._truncated()
-        told, raw = self._told
-        if told in ("end_turn", "other"):
+        reason, raw = self._finish
+        if reason in ("end_turn", "other"):
             self._call_ends(out)
         self._calls.finish(out, cut=True)
-        told = "tool_use" if self._calls.count and told in ("end_turn", "other") else told
-        out.append(Finish(told, self._model, raw))
+        reason = "tool_use" if self._calls.count and reason in ("end_turn", "other") else reason
+        out.append(Finish(reason, self._model, raw))
         self._over = True
 
 
@@ -206,23 +207,23 @@ _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 class PathsToJSON:
-    """Values with their paths, `$.a[0].b` and a value, one after another -> JSON text of all of them, as it grows.
+    """A converter of values with their JSON paths (`$.a[0].b`) to the JSON text of all of them, as it grows.
 
-    A value of a path that was the last one's too is more of the same string. Paths come in the order of the text: one
-    that leads back into what was left is a `MalformedEvent`, since its text has been handed out.
+    A value with the path of the last one continues the same string. Paths arrive in the order of the text: one that
+    leads back into a closed container is a `MalformedEvent`, since its text has already been emitted.
     """
 
     def __init__(self) -> None:
-        self._at: list[str | int] = []
-        self._left: list[set[str | int]] = []  # for each object and list that is open: what was begun in it
+        self._path: list[str | int] = []
+        self._left: list[set[str | int]] = []  # for each open object and list: the keys begun in it
         self._in_string = False
 
     def more(self, values: list[object]) -> str:
-        """The text that these values add."""
+        """Return the text that these values add."""
         return "".join([self._value(found) for value in values if (found := as_dict(value))])
 
     def end(self) -> str:
-        """The text that ends what is open."""
+        """Return the text that closes everything open."""
         return self._closed(0) if self._left else ""
 
     def _value(self, value: dict[str, Any]) -> str:
@@ -232,19 +233,19 @@ class PathsToJSON:
             return ""
         found = None if kind == "nullValue" else value[kind]
         text = json.dumps(found, ensure_ascii=False)
-        if path == self._at and self._in_string and isinstance(found, str):
+        if path == self._path and self._in_string and isinstance(found, str):
             return text[1:-1]
         before = self._to(path)
         self._in_string = isinstance(found, str)
         return before + (text[:-1] if self._in_string else text)
 
     def _to(self, path: list[str | int]) -> str:
-        """The text that leads from the last value to the place of another one."""
-        known = 0
-        while known < min(len(path), len(self._at)) - 1 and path[known] == self._at[known]:
-            known += 1
-        text = self._closed(known + 1) + "," if self._left else ""
-        for depth, step in enumerate(path[known:], known):
+        """Return the text between the last value and the place of another one."""
+        common = 0
+        while common < min(len(path), len(self._path)) - 1 and path[common] == self._path[common]:
+            common += 1
+        text = self._closed(common + 1) + "," if self._left else ""
+        for depth, step in enumerate(path[common:], common):
             if depth == len(self._left):
                 text += "[" if isinstance(step, int) else "{"
                 self._left.append(set())
@@ -253,19 +254,19 @@ class PathsToJSON:
                 raise MalformedEvent(f"a piece of a tool call's arguments came out of order, at {path}")
             begun.add(step)
             text += "" if isinstance(step, int) else json.dumps(step, ensure_ascii=False) + ":"
-        self._at = path
+        self._path = path
         return text
 
     def _closed(self, depth: int) -> str:
-        """The text that ends the last value, and all objects and lists but the outer `depth` ones."""
-        ends = "".join("]" if isinstance(step, int) else "}" for step in self._at[depth:][::-1])
+        """Return the text that closes the last value, and all containers but the outer `depth` ones."""
+        ends = "".join("]" if isinstance(step, int) else "}" for step in self._path[depth:][::-1])
         del self._left[depth:]
         ended, self._in_string = ('"' if self._in_string else ""), False
         return ended + ends
 
 
 def _alike(step: str | int, begun: set[str | int]) -> bool:
-    """Whether an object or a list with these steps can have this one."""
+    """Return True if a container with these steps can have this one."""
     return all(type(other) is type(step) for other in islice(begun, 1))
 
 

@@ -1,13 +1,13 @@
-"""A llama.cpp server, embedded or not: chat completions, with tools enforced by a grammar.
+"""The adapter of llama.cpp servers, embedded or not: chat completions with tools enforced by a grammar.
 
-The dialect is OpenAI's; what differs is that `tool_choice` is not obeyed and that small models know no
-tool messages. So tools go out as a grammar and a description in the system message, calls and results of
-the history as plain text, and the JSON that comes back is read as tool calls. `tool_choice="auto"` leaves
-the model a choice in the same grammar: a call, or any text that does not begin with `{`. With
-`native_tools`, for models whose chat template knows tools, `"auto"` is left to the template.
+The protocol is OpenAI's; but `tool_choice` is not obeyed, and small models do not understand tool messages. So tools
+become a grammar and a description in the system message, calls and results of the history become plain text, and the
+JSON in the response is read as tool calls. `tool_choice="auto"` leaves the model a choice in the same grammar: a call,
+or any text that does not begin with `{`. With `native_tools`, for models whose chat template supports tools, `"auto"`
+is left to the template.
 
-A grammar that the server cannot take is not always refused: it may just be ignored. `preflight` asks for
-one token after words that no JSON follows; `preflight_ok` reads the answer and remembers it.
+A grammar that the server cannot compile is not always rejected: it may be ignored. `preflight` requests one token after
+a prompt that no JSON would follow; `preflight_ok` reads the response and remembers the result.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ...tool_spec import ToolSpec
 from ..base import RequestInput, ResponseDecoder
 from ..chat_completions.adapter import OpenAIChatAdapter
 from ..chat_completions.services import LLAMA_CPP
-from ..http_adapter import endpoint
-from ..tool_calls.json_text import ForcedCalls, ForcedDecoder, Form, form_of
-from ..tool_calls.prompted import spoken
+from ..http_adapter import join_url
+from ..tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, call_format
+from ..tool_calls.prompted import messages_as_text
 from .grammar import SchemaLimits, calls_schema, grammar
 
 _PROBE = "The capital of France is"
 
 
 class LlamaCppAdapter:
-    """The wire of one llama.cpp server. `max_tokens` is sent where the settings have none."""
+    """An adapter for one llama.cpp server. `max_tokens` is the default if the settings have none."""
 
     max_tokens: ClassVar[int] = 1024
 
@@ -52,109 +52,109 @@ class LlamaCppAdapter:
         native_tools: bool = False,
     ) -> None:
         self._chat = OpenAIChatAdapter(LLAMA_CPP, api_key=api_key, base_url=base_url, headers=headers)
-        self._probe_url = SecretURL(endpoint(base_url or LLAMA_CPP.base_url, "/completions"))
+        self._probe_url = SecretURL(join_url(base_url or LLAMA_CPP.base_url, "/completions"))
         self._limits = limits or SchemaLimits()
         self._native_tools = native_tools
         self._checked: set[str] = set()
-        # It takes a while to write one, and it is long; the same tools have the same.
+        # A grammar is long and slow to write; the same tools have the same one.
         self._grammar = lru_cache(64)(self._new_grammar)
 
     @property
     def provider(self) -> str:
-        """The name of the service."""
+        """The name of the provider."""
         return self._chat.provider
 
-    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
-        """The request to send. Raises `BadRequest` for what cannot be enforced."""
-        form = self._form(conversation)
+    def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
+        """Return the request to send. Raise `BadRequest` for tools that cannot be enforced."""
+        form = self._form(request_input)
         settings = settings.over(Settings(max_tokens=self.max_tokens))
         if form is not None:
             if "grammar" in (settings.extra or {}):
                 raise self._of(
-                    conversation,
+                    request_input,
                     BadRequest("extra['grammar'] would replace the grammar that the tools need: call without tools"),
                 )
             rules = {"grammar": self._grammar(form, not form.forced)}
             settings = settings.with_(extra={**rules, **(settings.extra or {})})
-        return self._chat.request(self._plain(conversation, form), settings)
+        return self._chat.request(self._plain(request_input, form), settings)
 
-    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
-        """A fresh decoder for one answer, streamed or whole."""
-        form = self._form(conversation)
-        inner = self._chat.decoder(conversation)
+    def decoder(self, request_input: RequestInput) -> ResponseDecoder:
+        """Return a fresh decoder for one response, streamed or not."""
+        form = self._form(request_input)
+        inner = self._chat.decoder(request_input)
         if form is None:
             return inner
-        calls = ForcedCalls(form, conversation.calls_before)
-        return ForcedDecoder(inner, calls, accept_damaged=conversation.accept_damaged)
+        calls = JSONTextCalls(form, request_input.calls_before)
+        return JSONTextDecoder(inner, calls, accept_damaged=request_input.accept_damaged)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        """The error that an HTTP status of 300 or more stands for."""
+        """Return the exception for a response with an HTTP status of 300 or more."""
         return self._chat.error(status, headers, body)
 
-    def preflight(self, conversation: RequestInput) -> HTTPRequest | None:
-        """The request that finds out whether the server enforces this conversation's tools, unless known."""
-        rules = self._rules(conversation)
+    def preflight(self, request_input: RequestInput) -> HTTPRequest | None:
+        """Return the request that tests if the server enforces the grammar of these tools; None if already known."""
+        rules = self._rules(request_input)
         if rules is None or rules in self._checked:
             return None
         probe = {"prompt": _PROBE, "grammar": rules, "max_tokens": 1, "temperature": 0, "cache_prompt": False}
-        bare = replace(conversation, messages=(), tools=(), tool_choice=None, stream=False)
+        bare = replace(request_input, messages=(), tools=(), tool_choice=None, stream=False)
         headers = self._chat.request(bare, Settings()).headers
         return build_request("POST", self._probe_url, headers, json.dumps(probe).encode())
 
-    def preflight_ok(self, conversation: RequestInput, body: bytes) -> LLMError | None:
-        """None if the answer to `preflight` shows that the tools are enforced, else the error to raise."""
+    def preflight_ok(self, request_input: RequestInput, body: bytes) -> LLMError | None:
+        """Return None if the response to `preflight` shows that the tools are enforced, else the exception to raise."""
         try:
             text = from_json(body)["choices"][0]["text"]
         except (ValueError, LookupError, TypeError):
-            return self._of(conversation, MalformedEvent("the answer of /completions is no completion"))
+            return self._of(request_input, MalformedEvent("the answer of /completions is no completion"))
         if not str(text).startswith("{"):
-            names = ", ".join(tool.name for tool in conversation.tools)
+            names = ", ".join(tool.name for tool in request_input.tools)
             return self._of(
-                conversation,
+                request_input,
                 BadRequest(
                     f"this llama.cpp does not enforce the schema of {names}: it was given the schema, and wrote "
                     f"{text!r}. Simplify the type, or use a build with llguidance."
                 ),
             )
-        self._checked.add(self._rules(conversation) or "")
+        self._checked.add(self._rules(request_input) or "")
         return None
 
-    def _of(self, conversation: RequestInput, error: LLMError) -> LLMError:
-        error.provider, error.model = self.provider, conversation.model
+    def _of(self, request_input: RequestInput, error: LLMError) -> LLMError:
+        error.provider, error.model = self.provider, request_input.model
         return error
 
-    def _form(self, conversation: RequestInput) -> Form | None:
-        form = form_of(conversation)
+    def _form(self, request_input: RequestInput) -> CallFormat | None:
+        form = call_format(request_input)
         return None if form is not None and self._native_tools and not form.forced else form
 
-    def _rules(self, conversation: RequestInput) -> str | None:
-        form = self._form(conversation)
+    def _rules(self, request_input: RequestInput) -> str | None:
+        form = self._form(request_input)
         return None if form is None else self._grammar(form, False)
 
-    def _new_grammar(self, form: Form, or_text: bool) -> str:
-        # A choice of text must be told from the arguments of a single tool: there, calls have names.
+    def _new_grammar(self, form: CallFormat, or_text: bool) -> str:
+        # Calls have names if text is allowed, so that the arguments of a single tool are no text.
         schema = calls_schema(form.tools, parallel=form.parallel, named=form.only is None, limits=self._limits)
         return grammar(schema, or_text=or_text)
 
-    def _plain(self, conversation: RequestInput, form: Form | None) -> RequestInput:
-        if self._native_tools and form is None and conversation.tools:
-            return conversation
-        messages = (_system(conversation, form), *spoken(conversation.messages, form))
-        return replace(conversation, messages=messages, tools=(), tool_choice=None)
+    def _plain(self, request_input: RequestInput, form: CallFormat | None) -> RequestInput:
+        if self._native_tools and form is None and request_input.tools:
+            return request_input
+        messages = (_system(request_input, form), *messages_as_text(request_input.messages, form))
+        return replace(request_input, messages=messages, tools=(), tool_choice=None)
 
 
-def _system(conversation: RequestInput, form: Form | None) -> Message:
-    """The one system message; without any, small models answer nonsense."""
-    said = [message.text for message in conversation.messages if message.role == "system"]
-    text = "\n\n".join(said) or "You are a helpful assistant."
-    shown = frozenset(call.name for message in conversation.messages for call in message.tool_calls)
+def _system(request_input: RequestInput, form: CallFormat | None) -> Message:
+    """Return the only system message; without any, small models write nonsense."""
+    texts = [message.text for message in request_input.messages if message.role == "system"]
+    text = "\n\n".join(texts) or "You are a helpful assistant."
+    shown = frozenset(call.name for message in request_input.messages for call in message.tool_calls)
     return Message("system", (TextPart(text if form is None else f"{text}\n\n{describe(form, shown)}"),))
 
 
-def describe(form: Form, shown: frozenset[str] = frozenset()) -> str:
-    """What the model is told about the tools: name, description, and the shape of a call.
+def describe(form: CallFormat, shown: frozenset[str] = frozenset()) -> str:
+    """Return the description of the tools for the prompt: name, description, and the form of a call.
 
-    Not the shape of the tools in `shown`: calls of those are in the history, and a small model that is given a
+    The form is left out for the tools in `shown`: the history contains calls of those, and a small model that sees a
     made-up example beside a real one copies from the wrong one.
     """
     lines = [_described(tool, form, tool.name in shown) for tool in form.tools]
@@ -163,10 +163,10 @@ def describe(form: Form, shown: frozenset[str] = frozenset()) -> str:
     return "\n".join(["You can use these tools:", *lines])
 
 
-def _described(tool: ToolSpec, form: Form, shown: bool) -> str:
+def _described(tool: ToolSpec, form: CallFormat, shown: bool) -> str:
     if form.only is not None:
         names = ", ".join(tool.parameters.get("properties", {}))
-        # Of a made-up example SmolLM2 copies the values; from the names alone it gets more right.
+        # SmolLM2 copies the values of a made-up example; with the names alone it makes fewer errors.
         fields = "." if shown else f" with the fields: {names}."
         several = " Write one object for each, in a list named calls." if form.parallel and not shown else ""
         return f"{tool.description}\nAnswer with JSON{fields}{several}"
@@ -176,7 +176,7 @@ def _described(tool: ToolSpec, form: Form, shown: bool) -> str:
     return f"{tool.name}: {tool.description} Example: {_json(_call(tool.name, example, form))}"
 
 
-def _call(name: str, arguments: Any, form: Form) -> Any:
+def _call(name: str, arguments: Any, form: CallFormat) -> Any:
     call = {"name": name, "arguments": arguments}
     return {"calls": [call]} if form.parallel else call
 
@@ -186,7 +186,7 @@ def _json(value: Any) -> str:
 
 
 def _example(schema: Any, definitions: Mapping[str, Any], depth: int) -> Any:
-    """A value that shows the shape of `schema`."""
+    """Return a value that shows the form of `schema`."""
     if depth > 6 or not isinstance(schema, Mapping):
         return None
     node = cast("Mapping[str, Any]", schema)

@@ -1,16 +1,15 @@
-"""Tools -> a grammar in which the model can write nothing but a call of one of them.
+"""The grammar of tool calls: a model whose output is constrained by it can write nothing but a call of one of the
+tools.
 
-llama.cpp obeys no `tool_choice`, so the call is enforced while tokens are picked, by llguidance. A schema
-it cannot take is silently not enforced, and a small model left free runs on for ever; so Pydantic's schema
-is rewritten, not passed on: only keywords that are known to work stay, every property is written, and
-everything that could go on without end gets one. The result is stricter than the original, and nearly all
-that fits it fits the original (unique items, for one, are for validation to say). Pure functions over
-plain JSON data.
+llama.cpp does not obey `tool_choice`, so llguidance enforces the call while tokens are sampled. A schema that it does
+not support is silently not enforced, and an unconstrained small model repeats itself without end; so Pydantic's schema
+is rewritten: only keywords that are tested to work remain, every property is written, and everything that could
+continue without end gets a limit. The result is stricter than the original, and nearly all that matches it matches the
+original (unique items, for one, are left to validation). Pure functions over plain JSON data.
 
-References stay references, so that a type used twice is written once. A type that contains itself is
-unrolled to `SchemaLimits.recursion` levels; below the last one it is impossible, and what needs something
-impossible is impossible in turn: a list of it is empty, a union goes without it, an optional property is
-left out.
+References stay references, so that a type used twice is written once. A type that contains itself is unrolled to
+`SchemaLimits.recursion` levels; below the last one it is impossible, and a type that needs an impossible one is
+impossible in turn: a list of it is empty, a union leaves it out, an optional property is omitted.
 """
 
 from __future__ import annotations
@@ -30,11 +29,16 @@ _Rewrite: TypeAlias = Callable[[Any, Mapping[str, Any]], Schema | None]
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
-    """How much the model may write where its schema sets no limit.
+    """The limits of a response where its schema has none.
 
-    `string`: characters of a string. `items`: elements of a list. `keys`: entries of a dict. `number`: the
-    largest absolute value, `step` the smallest difference of two numbers that are not integers. `recursion`:
-    levels of a type that contains itself. `calls`: calls in one answer.
+    Args:
+        string: Characters of a string.
+        items: Elements of a list.
+        keys: Entries of a dict.
+        number: The largest absolute value of a number.
+        step: The smallest difference of two numbers that are not integers.
+        recursion: Levels of a type that contains itself.
+        calls: Calls in one response.
     """
 
     string: int = 200
@@ -50,7 +54,7 @@ _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator
 
 _DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-# Formats whose meaning in llguidance is wider than what Pydantic reads, spelt out. Days stop at 28, which
+# Formats that llguidance defines more widely than Pydantic parses, as patterns. Days stop at 28, which
 # every month has.
 _FORMATS = {
     "date-time": rf"^{_DATE}T{_TIME}(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])$",
@@ -60,20 +64,20 @@ _FORMATS = {
 }
 _NATIVE_FORMATS = ("date", "uuid", "ipv4", "email")
 _KEYS = "^[A-Za-z0-9_ -]{1,30}$"
-# Beside a number, Pydantic's other spelling of a Decimal: a string with this pattern, or in some versions
+# Besides a number, Pydantic's other form of a Decimal: a string with this pattern, or in some versions
 # with none. (So `float | str` is written as a number, too.)
 _DECIMAL = "^(?!^[-+.]*$)"
 
 
 def grammar(schema: Schema, *, or_text: bool = False) -> str:
-    """The llguidance grammar of a schema made here; `or_text` also allows any text that begins otherwise."""
+    """Return the llguidance grammar of a schema made here; `or_text` also allows any text that begins otherwise."""
     body = json.dumps({**schema, "x-guidance": _SPACING}, ensure_ascii=False)
     start = "start: call | TEXT\nTEXT: /[^{\\s](.|\\n)*/\ncall: " if or_text else "start: "
     return f"%llguidance {{}}\n{start}%json {body}"
 
 
 def parameters_schema(parameters: Mapping[str, Any], limits: SchemaLimits | None = None) -> Schema:
-    """The rewritten schema of one object, given Pydantic's own. Raises `BadRequest` if none can exist."""
+    """Return the rewritten schema of one object, given Pydantic's. Raise `BadRequest` if none can exist."""
     rewriting = _Rewriting(limits or SchemaLimits())
     return rewriting.finish(rewriting.root(parameters, "the schema"))
 
@@ -81,7 +85,7 @@ def parameters_schema(parameters: Mapping[str, Any], limits: SchemaLimits | None
 def calls_schema(
     tools: Sequence[ToolSpec], *, parallel: bool = False, named: bool = False, limits: SchemaLimits | None = None
 ) -> Schema:
-    """The schema of the answer that calls one of `tools`, or several times some of them if `parallel`.
+    """Return the schema of a response that calls one of `tools`, or several times some of them if `parallel`.
 
     One tool, unless `named`: its arguments. Else: `{"name", "arguments"}`. `parallel`: `{"calls": [...]}` of either.
     """
@@ -125,7 +129,7 @@ class _Definitions:
         self._within: dict[str, set[str]] = {}
 
     def within(self, name: str) -> set[str]:
-        """The names that the definition `name` refers to, directly or through others."""
+        """Return the names that the definition `name` refers to, directly or through others."""
         if name not in self._within:
             found: set[str] = set()
             waiting = [name]
@@ -155,7 +159,7 @@ def _mapping(schema: Any) -> Mapping[str, Any]:
 
 
 class _Rewriting:
-    """One rewrite: the limits, and the definitions made so far. Methods give None for what is impossible."""
+    """One rewrite: the limits, and the definitions made so far. Methods return None for an impossible schema."""
 
     def __init__(self, limits: SchemaLimits) -> None:
         self._limits = limits
@@ -165,22 +169,24 @@ class _Rewriting:
         self._inside = ""
         self._levels = 0
 
-    def root(self, schema: Mapping[str, Any], what: str) -> Schema:
-        """The rewritten schema of one tool, which brings its own definitions."""
+    def root(self, schema: Mapping[str, Any], name: str) -> Schema:
+        """Return the rewritten schema of one tool, which has its own definitions."""
         self._roots += 1
         self._definitions = _Definitions(schema.get("$defs", {}))
         rewritten = self._any(schema)
         if rewritten is None:
-            raise BadRequest(f"{what}: a value of this type would have to contain itself without end")
+            raise BadRequest(
+                f"{name}: a value of this type would contain itself without end. Make the recursive field optional."
+            )
         return rewritten
 
     def finish(self, schema: Schema) -> Schema:
-        """`schema` with the definitions it refers to."""
+        """Return `schema` with the definitions it refers to."""
         made = {name: body for name, body in self._made.values() if body is not None}
         return {**schema, "$defs": made} if made else schema
 
     def _any(self, schema: Any) -> Schema | None:
-        body = _mapping(schema)  # empty where it is absent, or true
+        body = _mapping(schema)  # empty if it is absent, or true
         for keyword, rewrite in self._by_keyword.items():
             if keyword in body:
                 return rewrite(self, body)
@@ -208,7 +214,7 @@ class _Rewriting:
         return {"$ref": f"#/$defs/{made}"} if made is not None else None
 
     def _definition(self, name: str) -> str | None:
-        """The name under which the definition stands in the new schema; None if it is impossible."""
+        """Return the name of the definition in the new schema; None if it is impossible."""
         key = (self._roots, name, self._levels)
         if key not in self._made:
             body = self._any(self._definitions.bodies[name])
@@ -231,14 +237,14 @@ class _Rewriting:
     def _object(self, schema: Mapping[str, Any]) -> Schema | None:
         if "properties" not in schema:
             return self._dict(schema)
-        kept: dict[str, Schema] = {}
+        properties: dict[str, Schema] = {}
         for name, value in schema["properties"].items():
             rewritten = self._any(value)
             if rewritten is not None:
-                kept[name] = rewritten
+                properties[name] = rewritten
             elif name in schema.get("required", ()):
                 return None
-        return _object(kept)
+        return _object(properties)
 
     def _dict(self, schema: Mapping[str, Any]) -> Schema | None:
         values = schema.get("patternProperties") or {
@@ -311,7 +317,7 @@ class _Rewriting:
     def _choice(self, schema: Mapping[str, Any]) -> Schema | None:
         return _given(schema, ("const",) if "const" in schema else ("enum",))
 
-    # Looked through in order: a reference decides before a union, a union before a type.
+    # In order of precedence: a reference before a union, a union before a type.
     _by_keyword: ClassVar[Mapping[str, _Rewrite]] = {
         "$ref": _reference,
         "const": _choice,
@@ -340,7 +346,7 @@ def _given(schema: Mapping[str, Any], keywords: Iterable[str]) -> Schema:
 
 
 def _bounds(schema: Mapping[str, Any], limit: float) -> Schema:
-    """The bounds of a number; a missing one lies `limit` from zero, or from the other where that is far."""
+    """Return the bounds of a number; a missing one is `limit` from zero, or from the other if that is far away."""
     bounds = _given(schema, (*_LOWER, *_UPPER))
     low = max((bounds[key] for key in _LOWER if key in bounds), default=None)
     high = min((bounds[key] for key in _UPPER if key in bounds), default=None)
@@ -352,7 +358,7 @@ def _bounds(schema: Mapping[str, Any], limit: float) -> Schema:
 
 
 def _step(bounds: Mapping[str, Any], step: float) -> float:
-    """The difference of two neighbouring numbers: `step`, or less where the bounds lie close together."""
+    """Return the difference of two neighbouring numbers: `step`, or less if the bounds are close together."""
     low = max(bounds[key] for key in _LOWER if key in bounds)
     high = min(bounds[key] for key in _UPPER if key in bounds)
     while 0 < high - low < 10 * step:
@@ -369,14 +375,14 @@ def _is_decimal_text(schema: Any) -> bool:
 
 
 def _key_pattern(names: Any) -> str:
-    """The pattern of a dict's keys, from its `propertyNames`."""
+    """Return the pattern of a dict's keys, from its `propertyNames`."""
     if enum := _mapping(names).get("enum"):
         return f"^({'|'.join(map(re.escape, enum))})$"
     return str(_mapping(names).get("pattern", _KEYS))
 
 
 def _without_look_ahead(pattern: str) -> str:
-    """`pattern` without its look-aheads and look-behinds, which no grammar knows; it then allows more."""
+    """Return `pattern` without look-around, which no grammar supports; it then allows more."""
     while found := re.search(r"\(\?<?[=!]", pattern):
         end = _closing(pattern, found.end())
         pattern = pattern[: found.start()] + pattern[end:]
@@ -384,7 +390,7 @@ def _without_look_ahead(pattern: str) -> str:
 
 
 def _closing(pattern: str, position: int) -> int:
-    """Just after the bracket that closes the group in which `position` lies."""
+    """Return the position after the bracket that closes the group which contains `position`."""
     depth, in_class = 1, False
     while position < len(pattern) and depth:
         character = pattern[position]

@@ -1,9 +1,9 @@
-"""OpenAI's Responses protocol: messages -> request. The answer is read by `openai_responses_decoder`.
+"""OpenAI's Responses protocol: messages to requests.
 
-What is said is a list of items: messages, thoughts, calls and their results stand side by side. Nothing is stored by
-the service, so a model gets its own thoughts back as they came, each directly before what it led to; one that led to
-nothing is left out, as the service refuses it. Calls and messages go back without the service's ids for them: those
-name things that it did not store, or that another service made. A call and its result share the id of the call.
+The input is a list of items: messages, thoughts, calls and results. The service stores nothing, so the model's own
+thoughts are returned unchanged, each directly before the item that it led to; a thought that led to none is left out,
+because the service rejects it. Calls and messages are sent without the service's ids, which name items that it did not
+store or that another service made. A call and its result share the id of the call.
 """
 
 from __future__ import annotations
@@ -17,80 +17,80 @@ from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..chat_completions.services import ServiceSpec
-from ..content_parts import cannot_take, data_url, only, result_text, system_messages, valid_arguments
-from ..http_adapter import effort
+from ..content_parts import check_parts, count_system_messages, data_url, result_text, unsupported_part, valid_arguments
+from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
-from ..tool_calls.json_text import Form, answer_schema, schema_form
+from ..tool_calls.json_text import CallFormat, response_schema, schema_call_format
 from .responses_decoder import OpenAIResponsesDecoder
 
 _Item: TypeAlias = dict[str, Any]
 
 
 class OpenAIResponsesAdapter(OpenAIBaseAdapter):
-    """The Responses wire of one service, at one address, with one key."""
+    """An adapter for the Responses API of one service."""
 
     path: ClassVar[str] = "/responses"
 
-    def frame(self, terms: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
-        """What requests with these terms and settings have in common."""
-        return ResponsesRequestEncoder(self._service, terms, settings)
+    def encoder(self, options: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
+        """Return the encoder of requests with these options and settings."""
+        return ResponsesRequestEncoder(self._service, options, settings)
 
-    def answer(self, source: ErrorSource, conversation: RequestInput) -> ResponseDecoder:
-        """What reads the protocol's own events."""
-        return OpenAIResponsesDecoder(source, conversation)
+    def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
+        """Return the decoder of the protocol's events."""
+        return OpenAIResponsesDecoder(source, request_input)
 
 
 class ResponsesRequestEncoder(OpenAIBaseEncoder):
-    """One Responses request but for its messages."""
+    """The part of a Responses request that does not depend on its messages."""
 
-    fixed: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
+    protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
 
-    def __init__(self, service: ServiceSpec, terms: RequestOptions, settings: Settings) -> None:
-        super().__init__(service, terms, settings)
-        self.fields.update({"model": terms.model, "input": [], "stream": terms.stream, "store": False})
+    def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
+        super().__init__(service, options, settings)
+        self.fields.update({"model": options.model, "input": [], "stream": options.stream, "store": False})
         if "include" not in self._left_out:
             self.fields["include"] = ["reasoning.encrypted_content"]
-        form = schema_form(terms)
+        form = schema_call_format(options)
         if form is None:
-            self._tools(terms, bool(settings.thinking))
+            self._tools(options, bool(settings.thinking))
         else:
             self._answer(form)
         self._settings(settings)
 
-    def said(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The system messages at the start as `instructions`, all others as items of `input`."""
-        start = system_messages(messages)
+    def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the system messages at the start as `instructions`, all others as items of `input`."""
+        start = count_system_messages(messages)
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
         _name_outputs(items)
-        told = "\n\n".join(message.text for message in messages[:start])
-        return {"instructions": told, "input": items} if start else {"input": items}
+        instructions = "\n\n".join(message.text for message in messages[:start])
+        return {"instructions": instructions, "input": items} if start else {"input": items}
 
     # -- tools and settings
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)
         name = self.names.sent[tool.name]
-        # Whether it is strict is always said: what is not said to be loose is taken to be.
+        # `strict` is always sent: its default is true.
         about = {"description": tool.description, "parameters": schema, "strict": strict}
         return {"type": "function", "name": name, **about}
 
     def _forcing(self, name: str) -> Any:
         return {"type": "function", "name": name}
 
-    def _answer(self, form: Form) -> None:
-        """Hold the text of the answer to a schema."""
+    def _answer(self, form: CallFormat) -> None:
+        """Constrain the text of the response to a schema."""
         name = "_".join(self.names.sent[tool.name] for tool in form.tools)
-        told = form.tools[0].description
+        description = form.tools[0].description
         if len(form.tools) > 1:
-            told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
-        schema, strict = self._strict(name, answer_schema(form))
-        held = {"name": legal_name(name), "description": told, "schema": schema, "strict": strict}
+            description = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
+        schema, strict = self._strict(name, response_schema(form))
+        named = {"name": legal_name(name), "description": description, "schema": schema, "strict": strict}
         if self._service.schema_in_text:
-            self.fields["text"] = {"format": {"type": "json_schema", **held}}
+            self.fields["text"] = {"format": {"type": "json_schema", **named}}
         else:
-            self.fields["response_format"] = {"type": "json_schema", "json_schema": held}
+            self.fields["response_format"] = {"type": "json_schema", "json_schema": named}
 
     def _settings(self, settings: Settings) -> None:
         taken = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
@@ -106,7 +106,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             self.notes.append("thinking")
         else:
             summary = {"summary": "auto"} if settings.thinking else {}
-            self.fields["reasoning"] = {"effort": effort(settings.thinking), **summary}
+            self.fields["reasoning"] = {"effort": thinking_effort(settings.thinking), **summary}
 
     # -- messages
 
@@ -119,7 +119,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             yield from self._user(message)
 
     def _system(self, message: Message) -> str:
-        only(self.provider, message.parts, (TextPart,), "a system message takes only text")
+        check_parts(self.provider, message.parts, (TextPart,), "a system message takes only text")
         return message.text
 
     def _user(self, message: Message) -> Iterator[_Item]:
@@ -130,7 +130,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             else:
                 others.append(part)
         if message.role == "tool":
-            only(self.provider, others, (), "a tool message takes only ToolResultPart")
+            check_parts(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif others or not message.parts:
             yield {"role": "user", "content": self._content(others)}
 
@@ -146,14 +146,14 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             case DocumentPart() if self._service.documents:
                 return {"type": "input_file", "filename": part.name or "document", "file_data": data_url(part)}
             case _:
-                raise cannot_take(self.provider, part)
+                raise unsupported_part(self.provider, part)
 
     def _output(self, result: ToolResultPart) -> Any:
         return self._content((TextPart(result_text(result)), *result.images))
 
     def _assistant(self, message: Message) -> Iterator[_Item]:
         kinds = (TextPart, ThinkingPart, ToolCallPart)
-        only(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
+        check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
         thought: _Item | None = None
         phase: dict[str, str] = {}
         for part in (part for part in message.parts if isinstance(part, kinds)):
@@ -162,12 +162,12 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 if item.get("type") == "message":
                     phase = {"phase": item["phase"]}
                 else:
-                    # One that is followed by another led to a search, say, which does not go back.
+                    # A thought followed by another one led to an item that is not sent, such as a search.
                     thought = _named(item) if _can_go_back(item) else None
             elif isinstance(part, ToolCallPart) or part.text:
                 if thought is not None:
                     yield thought
-                yield self._call(part) if isinstance(part, ToolCallPart) else _spoken(part, phase)
+                yield self._call(part) if isinstance(part, ToolCallPart) else _text_item(part, phase)
                 thought, phase = None, {}
 
     def _call(self, call: ToolCallPart) -> _Item:
@@ -178,7 +178,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
 
 
-def _spoken(part: TextPart, phase: Mapping[str, str]) -> _Item:
+def _text_item(part: TextPart, phase: Mapping[str, str]) -> _Item:
     content = [{"type": "output_text", "text": part.text}]
     return {"type": "message", "role": "assistant", "content": content, **phase}
 
@@ -192,17 +192,17 @@ def _name_outputs(items: list[_Item]) -> None:
 
 
 def _own(part: ThinkingPart | ToolCallPart) -> _Item:
-    """What this protocol keeps in a thought; nothing where another wrote it."""
+    """Return the data of this protocol in a part; empty for a part of another protocol."""
     return (part.opaque or {}).get("responses") or {}
 
 
 def _can_go_back(item: _Item) -> bool:
-    """Whether a thought holds more than its summary: the service did not store it, and cannot look it up."""
+    """Return True if a thought contains more than its summary: the service did not store it, and cannot look it up."""
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content") or item.get("content"))
 
 
 def _named(item: _Item) -> _Item:
-    """`item` without an id that is empty: some services give none, and all refuse it."""
+    """Return `item` without an empty id: some services send one, and all reject it."""
     return item if item.get("id", "-") else {name: value for name, value in item.items() if name != "id"}
 
 

@@ -1,11 +1,11 @@
-"""The events of an answer of OpenAI's Responses protocol.
+"""The decoder of responses of OpenAI's Responses protocol.
 
-An answer is a list of items: messages, thoughts, calls, and whatever else a service does of its own, which is passed
-through. An item is found by its place in the list, else by its id, else it is the one of its kind that is open: some
-proxies give an item a new id in each event, and llama.cpp gives no places. All that comes in pieces comes once more as
-a whole. So what had no pieces is read from the whole, and a whole has the last word. This also heals damage: of the
-items that were open when an event could not be read no more pieces are handed on, until what they lack comes whole.
-The answer ends with an event of its own; `[DONE]` says nothing.
+A response is a list of items: messages, thoughts, calls, and others, which are passed on. An item is found by its
+index, else by its id, else it is the open one of its kind: some proxies give an item a new id in each event, and
+llama.cpp sends no index. Everything that is streamed is repeated as a whole, so items without deltas are read from the
+whole, and the whole overrides the deltas. That also repairs damage: the deltas of items that were open when an event
+was damaged are not emitted until the missing text arrives as a whole. A response ends with an event of its own;
+`[DONE]` is ignored.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import AnswerDecoder, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
 
 _Part: TypeAlias = tuple[str, int]
-"""A part of an item: its kind, and its place among those of its kind."""
+"""A part of an item: its kind, and its index among those of its kind."""
 
 _STOP: dict[str, StopReason] = {
     "max_output_tokens": "max_tokens",
@@ -34,7 +34,7 @@ _STOP: dict[str, StopReason] = {
     "content_filter": "content_filter",
     "in_progress": "pause",
 }
-# What says nothing that other events do not say.
+# Events that repeat the content of others.
 _SILENT = frozenset(
     (
         "response.content_part.added",
@@ -49,7 +49,7 @@ _SILENT = frozenset(
 
 
 class _Item:
-    """An item of the answer. `waits`: a piece of it may be lost, so that it has to come whole. `over`: it has."""
+    """An item of the response. `waits`: a delta may be lost, so the whole is needed. `over`: the whole has arrived."""
 
     __slots__ = ("call_id", "kind", "over", "parts", "waits")
 
@@ -61,19 +61,19 @@ class _Item:
         self.parts: dict[_Part, TextBuffer] = {}
 
 
-class OpenAIResponsesDecoder(AnswerDecoder):
-    """The events of one answer, streamed or whole."""
+class OpenAIResponsesDecoder(StreamDecoder):
+    """A decoder of one response, streamed or not."""
 
     kind: ClassVar[str] = "answer of the Responses protocol"
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
-    def __init__(self, source: ErrorSource, conversation: RequestInput) -> None:
-        super().__init__(source, conversation)
-        self._calls = OpenCalls(conversation)
+    def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
+        super().__init__(source, request_input)
+        self._calls = OpenCalls(request_input)
         self._items: dict[Hashable, _Item] = {}
         self._last: _Item | None = None
-        self._growing = TextBuffer()  # the text that grew last
-        self._custom: list[dict[str, Any]] = []  # calls of custom tools since the last message
+        self._growing = TextBuffer()  # the text that received the last delta
+        self._custom: list[dict[str, Any]] = []  # calls of custom tools after the last message
         self._lost = False
         self._refused = False
 
@@ -98,7 +98,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         return False
 
     def _end(self, out: list[Event]) -> None:
-        """`[DONE]`, which some proxies add, ends nothing."""
+        """Ignore `[DONE]`, which some proxies add."""
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
         before = len(out)
@@ -120,8 +120,8 @@ class OpenAIResponsesDecoder(AnswerDecoder):
 
     # -- items
 
-    def _at(self, chunk: dict[str, Any], kind: str) -> _Item | None:
-        """The item of this kind that an event speaks of; None where it has not begun."""
+    def _find_item(self, chunk: dict[str, Any], kind: str) -> _Item | None:
+        """Return the item of this kind that an event refers to; None if it has not begun."""
         place = chunk.get("output_index")
         if type(place) is int:
             found = self._items.get(place)
@@ -129,7 +129,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         for key in _ids(chunk):
             if (found := self._items.get(key)) is not None and found.kind == kind:
                 return found
-        if self._lost:  # the one that is open may be another
+        if self._lost:  # the open item may be another one
             return None
         return next((item for item in reversed(self._items.values()) if item.kind == kind and not item.over), None)
 
@@ -140,67 +140,71 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         place = chunk.get("output_index")
         for key in (place,) if type(place) is int else (*_ids(chunk), item):
             self._items[key] = item
-        self._spoken = True
+        self._has_content = True
         return item
 
     def _added(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
-        said = as_dict(chunk.get("item"))
-        item = self._begun(chunk, as_str(said.get("type")))
-        if item.kind == "function_call" and (name := as_str(said.get("name"))) and not self._calls.is_wrapper(name):
-            self._calls.start(item, said.get("call_id"), name, out)
-        elif item.kind == "message" and (phase := as_str(said.get("phase"))):
-            # What the model meant the text to be it wants to be told again, and text has no place for that.
+        sent_item = as_dict(chunk.get("item"))
+        item = self._begun(chunk, as_str(sent_item.get("type")))
+        if (
+            item.kind == "function_call"
+            and (name := as_str(sent_item.get("name")))
+            and not self._calls.is_wrapper(name)
+        ):
+            self._calls.start(item, sent_item.get("call_id"), name, out)
+        elif item.kind == "message" and (phase := as_str(sent_item.get("phase"))):
+            # The model wants the phase of a text back, and TextPart has no field for it.
             out.append(ThinkingDelta(opaque={"responses": {"type": "message", "phase": phase}}))
         return item
 
     def _done(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        said = as_dict(chunk.get("item"))
-        self._close(self._at(chunk, as_str(said.get("type"))) or self._added(chunk, out), said, out)
+        sent_item = as_dict(chunk.get("item"))
+        self._close(self._find_item(chunk, as_str(sent_item.get("type"))) or self._added(chunk, out), sent_item, out)
 
-    def _close(self, item: _Item, said: dict[str, Any], out: list[Event]) -> None:
+    def _close(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> None:
         if item.over:
             return
         close = self._closers.get(item.kind)
         if close is None:
-            out.append(RawEvent(said))
-        item.over = close is None or close(self, item, said, out)
+            out.append(RawEvent(sent_item))
+        item.over = close is None or close(self, item, sent_item, out)
 
-    def _close_message(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
-        content = as_list(said.get("content"))
+    def _close_message(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        content = as_list(sent_item.get("content"))
         for place, part in enumerate(map(as_dict, content)):
             self._refused |= part.get("type") == "refusal"
             self._whole(item, ("text", place), part.get("text") or part.get("refusal"), out)
         return bool(content) or not item.waits
 
-    def _close_thought(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
+    def _close_thought(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
         for kind in ("summary", "content"):
-            for place, part in enumerate(map(as_dict, as_list(said.get(kind)))):
+            for place, part in enumerate(map(as_dict, as_list(sent_item.get(kind)))):
                 self._whole(item, (kind, place), part.get("text"), out)
-        # Who ends a thought only after what follows it (llama.cpp, OpenRouter) has hidden nothing in it.
+        # Services that end a thought after the items that follow it (llama.cpp, OpenRouter) encrypt nothing in it.
         if item is self._last:
-            out.append(ThinkingDelta(opaque={"responses": said}))
+            out.append(ThinkingDelta(opaque={"responses": sent_item}))
         return True
 
-    def _close_call(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
-        whole, name = _arguments(said.get("arguments")), as_str(said.get("name"))
+    def _close_call(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        whole, name = _arguments(sent_item.get("arguments")), as_str(sent_item.get("name"))
         if item not in self._calls and self._calls.is_wrapper(name) and unwrapped(whole) is not None:
-            self._calls.whole(said.get("call_id"), name, whole, out)
+            self._calls.whole(sent_item.get("call_id"), name, whole, out)
             return True
         call = self._calls.more(item, "", out)
         if call is None:
-            call = self._calls.start(item, said.get("call_id"), name, out)
+            call = self._calls.start(item, sent_item.get("call_id"), name, out)
         if whole and not is_json(whole):
-            # Cut off, or wrong: how the answer ends tells. Until then the call stays open.
+            # Cut off, or invalid: the end of the response decides. Until then the call stays open.
             rest = whole.removeprefix(call.pieces.whole())
             self._calls.more(item, rest if rest != whole or not call.pieces else "", out)
         elif whole or not item.waits:
             self._calls.done(item, out, whole=whole or None)
         return bool(whole) or not item.waits
 
-    def _close_custom(self, item: _Item, said: dict[str, Any], out: list[Event]) -> bool:
-        """Keep a call whose input is text of any form. Where a message follows it, the service (xAI) has run it."""
-        self._custom.append(said)
-        out.append(RawEvent(said))
+    def _close_custom(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        """Store a custom call, whose input is any text. If a message follows it, the service (xAI) has run it."""
+        self._custom.append(sent_item)
+        out.append(RawEvent(sent_item))
         return True
 
     _closers: ClassVar[Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]]] = {
@@ -210,7 +214,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         "custom_tool_call": _close_custom,
     }
 
-    # -- pieces and wholes
+    # -- deltas and wholes
 
     def _grow(self, item: _Item, part: _Part, text: str, out: list[Event]) -> None:
         if not text:
@@ -225,7 +229,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         out.append(TextDelta(text) if part[0] == "text" else ThinkingDelta(text))
 
     def _whole(self, item: _Item, part: _Part, whole: object, out: list[Event]) -> None:
-        """Hand on what of a part did not come in pieces."""
+        """Emit the rest of a part that was not streamed."""
         seen = item.parts[part].whole() if part in item.parts else ""
         if isinstance(whole, str) and whole.startswith(seen):
             self._grow(item, part, whole[len(seen) :], out)
@@ -233,12 +237,12 @@ class OpenAIResponsesDecoder(AnswerDecoder):
             raise _not_repeated()
 
     def _text(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        item = self._at(chunk, "message") or self._begun(chunk, "message", waits=self._lost)
+        item = self._find_item(chunk, "message") or self._begun(chunk, "message", waits=self._lost)
         if not item.waits:
             self._grow(item, ("text", _place(chunk, "content_index")), as_str(chunk.get("delta")), out)
 
     def _whole_text(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        item = self._at(chunk, "message") or self._begun(chunk, "message")
+        item = self._find_item(chunk, "message") or self._begun(chunk, "message")
         self._whole(item, ("text", _place(chunk, "content_index")), chunk.get("text") or chunk.get("refusal"), out)
 
     def _refusal(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -252,21 +256,21 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         self._thought(chunk, ("content", _place(chunk, "content_index")), out)
 
     def _thought(self, chunk: dict[str, Any], part: _Part, out: list[Event]) -> None:
-        item = self._at(chunk, "reasoning") or self._begun(chunk, "reasoning", waits=self._lost)
+        item = self._find_item(chunk, "reasoning") or self._begun(chunk, "reasoning", waits=self._lost)
         if not item.waits:
             self._grow(item, part, as_str(chunk.get("delta")), out)
 
     def _more_arguments(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        item = self._at(chunk, "function_call")
+        item = self._find_item(chunk, "function_call")
         if item is not None and not item.waits:
             self._calls.more(item, as_str(chunk.get("delta")), out)
 
     def _whole_arguments(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        item = self._at(chunk, "function_call")
+        item = self._find_item(chunk, "function_call")
         if item is not None and item in self._calls:
             item.over = self._close_call(item, chunk, out)
 
-    # -- the answer
+    # -- the response
 
     def _about(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self._model = as_str(as_dict(chunk.get("response")).get("model")) or self._model
@@ -278,51 +282,51 @@ class OpenAIResponsesDecoder(AnswerDecoder):
         self._finish(as_dict(chunk.get("response")), out)
 
     def _finish(self, response: dict[str, Any], out: list[Event]) -> None:
-        told = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
-        self._check_status(told)
+        reason = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
+        self._check_status(reason)
         output = as_list(response.get("output"))
         if self._lost or not self._items:
             placed = not self._items or any(type(key) is int for key in self._items)
             for place, item in enumerate(output):
                 self._done({"output_index": place if placed else None, "item": item}, out)
         else:
-            for said in self._not_streamed(output):
-                self._close(self._added({"item": said}, out), said, out)
+            for sent_item in self._not_streamed(output):
+                self._close(self._added({"item": sent_item}, out), sent_item, out)
         if not self._accepts_damaged and any(item.waits and not item.over for item in self._items.values()):
             raise _not_repeated()
-        for said in self._custom:
+        for sent_item in self._custom:
             opaque = {"responses": {"type": "custom_tool_call"}}
-            name, input_ = as_str(said.get("name")), as_str(said.get("input"))
-            self._calls.whole(said.get("call_id"), name, input_, out, opaque=opaque)
-        self._calls.finish(out, cut=told not in ("completed", ""))
+            name, input_ = as_str(sent_item.get("name")), as_str(sent_item.get("input"))
+            self._calls.whole(sent_item.get("call_id"), name, input_, out, opaque=opaque)
+        self._calls.finish(out, cut=reason not in ("completed", ""))
         if usage := as_dict(response.get("usage")):
             out.append(UsageReport(_usage(usage)))
         model = as_str(response.get("model")) or self._model
-        out.append(Finish(self._stop_reason(told), model, told or None))
+        out.append(Finish(self._stop_reason(reason), model, reason or None))
         self._over = True
 
     def _not_streamed(self, output: list[object]) -> list[dict[str, Any]]:
-        """Return the items of the whole answer that did not come before.
+        """Return the items of the whole response that were not streamed.
 
-        Calls are told apart by their ids, other items by how many there were of their kind: some services number
-        items otherwise in the stream than in the answer.
+        Calls are identified by their ids, other items by their count per kind: some services number items differently
+        in the stream and in the response.
         """
         items = set(self._items.values())
         ids = {item.call_id for item in items if item.kind == "function_call"} - {""}
         streamed = Counter(item.kind for item in items if item.kind != "function_call" or not item.call_id)
         missing: list[dict[str, Any]] = []
-        for said in map(as_dict, output):
-            kind, id = as_str(said.get("type")), as_str(said.get("call_id"))
+        for sent_item in map(as_dict, output):
+            kind, id = as_str(sent_item.get("type")), as_str(sent_item.get("call_id"))
             if kind == "function_call" and id in ids:
                 continue
             if streamed[kind]:
                 streamed[kind] -= 1
             else:
-                missing.append(said)
+                missing.append(sent_item)
         return missing
 
     def _check_status(self, status: str) -> None:
-        """Raise if the service says that there is no answer: it was cancelled, or is still to be made."""
+        """Raise if the status says that there is no response: it was cancelled, or is still queued."""
         if status == "cancelled":
             raise StreamInterrupted("the response was cancelled at the service", retryable=False)
         if status == "queued":
@@ -333,9 +337,9 @@ class OpenAIResponsesDecoder(AnswerDecoder):
     def _cancelled(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self._check_status("cancelled")
 
-    def _stop_reason(self, told: str) -> StopReason:
-        if told not in ("completed", ""):
-            return _STOP.get(told, "other")
+    def _stop_reason(self, reason: str) -> StopReason:
+        if reason not in ("completed", ""):
+            return _STOP.get(reason, "other")
         if self._refused:
             return "refusal"
         return "tool_use" if self._calls.count else "end_turn"
@@ -363,7 +367,7 @@ class OpenAIResponsesDecoder(AnswerDecoder):
 
 
 def _ids(chunk: dict[str, Any]) -> list[str]:
-    """The names that an event gives its item."""
+    """Return the keys that an event gives its item."""
     item = as_dict(chunk.get("item"))
     return [id for id in (chunk.get("item_id"), item.get("id"), item.get("call_id")) if id and isinstance(id, str)]
 
@@ -374,7 +378,7 @@ def _place(chunk: dict[str, Any], name: str) -> int:
 
 
 def _arguments(value: object) -> str:
-    """Arguments as text, also where a service writes the object itself."""
+    """Return arguments as text, also if a service sends the object itself."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_str(value)
 
 
@@ -387,6 +391,6 @@ def _usage(found: dict[str, Any]) -> Usage:
 
 def _not_repeated() -> MalformedEvent:
     return MalformedEvent(
-        "an event in the middle of the answer could not be read, and what it held was not said again. "
+        "an event in the middle of the response could not be read, and its content was not repeated. "
         "Send the request again."
     )

@@ -1,8 +1,8 @@
-"""A JSON Schema in one plain way of writing, and its constraints in words.
+"""A JSON Schema in one normal form, and its constraints as text.
 
-JSON Schema says the same in several ways: `const` is an `enum` of one, `oneOf` a kind of `anyOf`, a list of types
-a union. `plain` leaves one of them, for one level of a schema, so that who rewrites schemas need not know the others.
-`WORDS` says what a keyword means to a model, where a service does not know the keyword.
+JSON Schema has several forms for one meaning: `const` is an `enum` of one, `oneOf` a kind of `anyOf`, a list of types a
+union. `plain` leaves one of them, for one level of a schema. `WORDS` describes a keyword for the model, if a provider
+does not support the keyword.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, TypeAlias, cast
 Schema: TypeAlias = dict[str, Any]
 
 
-def plain(schema: Any) -> Schema:
-    """`schema` with one way of writing where JSON Schema has several."""
+def normalize(schema: Any) -> Schema:
+    """Return `schema` in the normal form."""
     if not isinstance(schema, Mapping):
         return {"not": {}} if schema is False else {}
     body = dict(cast("Mapping[str, Any]", schema))
     if "oneOf" in body:
         body["anyOf"] = body.pop("oneOf")
-    if len(parts := body.get("allOf", ())) == 1 and not (plain(parts[0]).keys() & body.keys() - _ASIDE):
+    if len(parts := body.get("allOf", ())) == 1 and not (normalize(parts[0]).keys() & body.keys() - _ASIDE):
         del body["allOf"]
-        return plain({**plain(parts[0]), **body})
+        return normalize({**normalize(parts[0]), **body})
     if len(pattern := body.get("patternProperties", {})) == 1 and "additionalProperties" not in body:
         del body["patternProperties"]
         [(keys, values)] = pattern.items()
@@ -38,12 +38,12 @@ def plain(schema: Any) -> Schema:
     return body
 
 
-# What is said of a value, and constrains nothing.
+# Annotations, which constrain nothing.
 _ASIDE = frozenset({"title", "description", "default", "examples", "deprecated"})
 
 
 def _by_kind(body: Mapping[str, Any]) -> list[Schema]:
-    """`enum`, or a list of types, as one schema for each type."""
+    """Return `enum`, or a list of types, as one schema for each type."""
     if "enum" in body:
         kinds: dict[str, list[Any]] = {}
         for value in body["enum"]:
@@ -66,18 +66,18 @@ _KINDS: Mapping[type[Any], str] = {
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     return _KINDS.get(type(value), "object")
 
 
-def is_set(body: Mapping[str, Any]) -> bool:
-    """Whether a property can have its default and nothing else, as the tag of a member of a union does."""
+def is_constant(body: Mapping[str, Any]) -> bool:
+    """Return True if a property can only have its default, as the tag of a member of a union does."""
     return "default" in body and body.get("enum") == [body["default"]]
 
 
-def can_be_nothing(body: Mapping[str, Any]) -> bool:
-    """Whether a property that need not be there can also be there and say nothing."""
-    branches = [plain(branch) for branch in body.get("anyOf", ())]
+def can_be_empty(body: Mapping[str, Any]) -> bool:
+    """Return True if an optional property can also be present and empty or null."""
+    branches = [normalize(branch) for branch in body.get("anyOf", ())]
     return (
         "default" in body
         or any(branch.get("type") == "null" for branch in (body, *branches))
@@ -86,17 +86,17 @@ def can_be_nothing(body: Mapping[str, Any]) -> bool:
 
 
 def target(ref: str) -> str:
-    """The name of the definition that a `$ref` points to; empty for the root."""
+    """Return the name of the definition that a `$ref` points to; empty for the root."""
     return "" if ref == "#" else ref.removeprefix("#/$defs/")
 
 
 def references(schema: Any) -> Iterator[str]:
-    """The names of the definitions that a schema refers to itself."""
+    """Yield the names of the definitions that a schema refers to itself."""
     return (target(node["$ref"]) for node in _nodes(schema) if isinstance(node.get("$ref"), str))
 
 
 def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every JSON object in `value`."""
+    """Yield every JSON object in `value`."""
     if isinstance(value, Mapping):
         node = cast("Mapping[str, Any]", value)
         yield node
@@ -106,7 +106,7 @@ def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from _nodes(inner)
 
 
-# -- in words
+# -- as text
 
 
 def _json(value: Any) -> str:
@@ -117,16 +117,16 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(map(_json, values))
 
 
-def _count(words: str, thing: str) -> Callable[[Any], str]:
-    return lambda number: f"{words} {number} {thing if number == 1 else f'{thing}s'}."
+def _count(phrase: str, thing: str) -> Callable[[Any], str]:
+    return lambda number: f"{phrase} {number} {thing if number == 1 else f'{thing}s'}."
 
 
-def _if_true(words: str) -> Callable[[Any], str]:
-    return lambda value: words if value else ""
+def _if_true(phrase: str) -> Callable[[Any], str]:
+    return lambda value: phrase if value else ""
 
 
-def _phrase(words: str) -> Callable[[Any], str]:
-    return lambda value: words.format(value if isinstance(value, str) else _json(value))
+def _phrase(phrase: str) -> Callable[[Any], str]:
+    return lambda value: phrase.format(value if isinstance(value, str) else _json(value))
 
 
 WORDS: Mapping[str, Callable[[Any], str]] = {
@@ -166,11 +166,11 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def described(schema: Schema, *words: str) -> Schema:
-    """`schema` with `words` at the end of its description. A reference, which stands alone, is wrapped for it."""
-    said = " ".join(filter(None, words))
-    if not said:
+def with_description(schema: Schema, *sentences: str) -> Schema:
+    """Return `schema` with `sentences` appended to its description. A bare reference is wrapped for it."""
+    phrases = " ".join(filter(None, sentences))
+    if not phrases:
         return schema
     given = str(schema.get("description", "")).rstrip()
     ended = f"{given} " if not given or given[-1] in ".!?:;" else f"{given}. "
-    return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": ended.lstrip() + said}
+    return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": ended.lstrip() + phrases}

@@ -1,12 +1,11 @@
-"""JSON Schema as Pydantic writes it -> the form of it that each service takes.
+"""Pydantic's JSON Schema, adapted to the subset that each provider supports.
 
-One walk for all. What differs between services is in a `_Dialect`: the keywords it keeps, the values it may
-list, and how it wants its objects. A constraint that a service does not know goes into the description, in
-words, so that the model still reads it; Pydantic checks it in any case. The result never allows an object
-that the original structure would not, so nothing has to be undone when the answer comes back. Where a
-service cannot take the structure itself (a map with any keys, say, where all keys have to be listed), the
-schema is given back as it was, with the reason. Pure functions over plain JSON data; a schema handed in is
-never changed, but may share parts with what comes out.
+One traversal for all. The differences are in a `_Dialect`: the keywords a provider supports, their values, and its
+rules for objects. An unsupported constraint goes into the description as text, so that the model still reads it;
+Pydantic checks it in any case. The result never allows an object that the original structure would not, so responses
+need no conversion. If a provider cannot express the structure itself (a map with any keys, if all keys have to be
+listed), the original schema is returned with the reason. Pure functions over plain JSON data; an argument is never
+changed, but may share parts with the result.
 """
 
 from __future__ import annotations
@@ -16,42 +15,52 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from .normalize import WORDS, Schema, can_be_nothing, described, is_set, kind_of, plain, references, target
+from .normalize import (
+    WORDS,
+    Schema,
+    can_be_empty,
+    is_constant,
+    kind_of,
+    normalize,
+    references,
+    target,
+    with_description,
+)
 
 _Takes: TypeAlias = Callable[[Any], bool]
 
 
 class Adapted(NamedTuple):
-    """A schema in a service's form; or, with the reason in `loose`, the original, which the service cannot enforce."""
+    """A schema adapted to a provider; or, with the reason in `loose`, the original, which cannot be enforced."""
 
     schema: Schema
     loose: str | None = None
 
 
 def openai_strict(schema: Mapping[str, Any]) -> Adapted:
-    """The schema for OpenAI's `strict`: objects are closed, and all their properties are written.
+    """Return the schema for OpenAI's `strict`: objects are closed, and all their properties are required.
 
-    A property with a default is written too, and told its default. So is one without that may be null or an
-    empty list; any other that may be absent makes the schema loose.
+    A property with a default is required too, and its default described; so is one without that may be null or an empty
+    list. Any other optional property makes the schema loose.
     """
     return _adapted(schema, _OPENAI)
 
 
 def anthropic_schema(schema: Mapping[str, Any]) -> Adapted:
-    """The schema for Anthropic's `output_config.format`: objects are closed, nothing is recursive."""
+    """Return the schema for Anthropic's `output_config.format`: objects are closed, nothing is recursive."""
     return _adapted(schema, _ANTHROPIC)
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> Schema:
-    """The schema for Gemini's `parametersJsonSchema` and `responseJsonSchema`.
+    """Return the schema for Gemini's `parametersJsonSchema` and `responseJsonSchema`.
 
-    A property that leads back to its own type is never required there; it is in words.
+    A property that leads back to its own type cannot be required there; its description says that it is.
     """
     return _adapted(schema, _GEMINI).schema
 
 
 def ollama_format(schema: Mapping[str, Any]) -> Schema:
-    """The schema for Ollama's `format`, without the patterns that make it refuse the request."""
+    """Return the schema for Ollama's `format`, without the patterns for which it rejects a request."""
     return _adapted(schema, _OLLAMA).schema
 
 
@@ -60,12 +69,16 @@ def ollama_format(schema: Mapping[str, Any]) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What one service takes.
+    """The subset of JSON Schema that one provider supports.
 
-    `keeps`: the keywords besides the structure, and which of their values. `strict`: nothing may be left open: each
-    place has a type, objects have no keys but their properties, items are all alike, and no keyword is among
-    `_REFUSED`. `complete`: objects have all of their properties. `recursion`: where a type may contain itself.
-    `ordered`: objects tell the order of their properties. `limits`: how much there may be, by the names in `_MEASURES`.
+    Attributes:
+        keeps: The keywords besides the structure, and which of their values.
+        strict: Nothing may be left open: each node has a type, objects have no keys but their properties, all items
+            have one schema, and no keyword is among `_REFUSED`.
+        complete: Objects have all of their properties.
+        recursion: Where a type may contain itself.
+        ordered: Objects list the order of their properties.
+        limits: The maximums, by the names in `_MEASURES`.
     """
 
     keeps: Mapping[str, _Takes]
@@ -89,12 +102,12 @@ def _all_are(*kinds: str) -> _Takes:
 
 
 def _is_plain_pattern(pattern: str) -> bool:
-    """Whether it is only a regular expression: without look-around, flags, named groups, anchors inside of it."""
+    """Return True for a plain regular expression: without look-around, flags, named groups, inner anchors."""
     return not re.search(r"\(\?(?!:)|\\[1-9AbBzZ]", pattern)
 
 
 def _is_grammar_pattern(pattern: str) -> bool:
-    """Whether llama.cpp's converter reads it: bound to both ends, no classes by letter (`\\d`), no look-around."""
+    r"""Return True if llama.cpp's converter reads it: anchored, no letter classes (`\d`), no look-around."""
     return pattern[:1] == "^" and pattern[-1:] == "$" and not re.search(r"\(\?(?!:)|\\[0-9A-Za-z]", pattern)
 
 
@@ -107,7 +120,7 @@ _REFUSED = frozenset({"not", "if", "allOf", "patternProperties", "dependentSchem
 
 
 def _keeping(*keywords: str, where: Mapping[str, _Takes]) -> Mapping[str, _Takes]:
-    """`keywords` with any value, and others `where` their value is right."""
+    """Return rules that accept `keywords` with any value, and others `where` their value is right."""
     return {**_TEXT, "type": _always, **dict.fromkeys(keywords, _always), **where}
 
 
@@ -143,11 +156,11 @@ _GEMINI = _Dialect(
 _OLLAMA = _Dialect({**dict.fromkeys(WORDS, _always), **_keeping(where={"pattern": _is_grammar_pattern})})
 
 
-# -- the walk
+# -- the traversal
 
 
 class _Loose(Exception):
-    """Raised, and caught, in here: why a schema has no form in a dialect."""
+    """Raised and caught here: the reason that a schema has no form in a dialect."""
 
 
 def _adapted(schema: Mapping[str, Any], dialect: _Dialect) -> Adapted:
@@ -155,14 +168,14 @@ def _adapted(schema: Mapping[str, Any], dialect: _Dialect) -> Adapted:
         made = _Rewriting(dialect, schema).whole()
     except _Loose as why:
         return Adapted(dict(schema), str(why))
-    for what, limit in (dialect.limits or {}).items():
-        if (count := _MEASURES[what](made)) > limit:
-            return Adapted(dict(schema), f"it has {count} {what}, more than {limit}")
+    for measure, limit in (dialect.limits or {}).items():
+        if (count := _MEASURES[measure](made)) > limit:
+            return Adapted(dict(schema), f"it has {count} {measure}, more than {limit}")
     return Adapted(made)
 
 
 class _Rewriting:
-    """One rewrite. `place` is the path of what is being rewritten, for reasons; empty at the root."""
+    """One rewrite. `place` is the path of the current node, for reasons; empty at the root."""
 
     def __init__(self, dialect: _Dialect, schema: Mapping[str, Any]) -> None:
         self._dialect = dialect
@@ -172,7 +185,7 @@ class _Rewriting:
         self._inside = ""
 
     def whole(self) -> Schema:
-        """The whole schema in the dialect. Raises `_Loose` where it has no form."""
+        """Return the whole schema in the dialect. Raise `_Loose` if it has no form."""
         root = self._node(self._definitions[""], "")
         if self._dialect.strict and root.get("type") != "object":
             raise _Loose("its root is no object")
@@ -185,12 +198,12 @@ class _Rewriting:
         return self._node(self._definitions[name], name)
 
     def _node(self, schema: Any, place: str) -> Schema:
-        body = plain(schema)
+        body = normalize(schema)
         if self._dialect.strict and (refused := _REFUSED & body.keys()):
             raise _Loose(f"{_named(place)} has {min(refused)!r}")
         if isinstance(body.get("$ref"), str):
             return self._reference(body, place)
-        if "anyOf" in body and not _INNER & body.keys():  # beside a structure it only constrains
+        if "anyOf" in body and not _INNER & body.keys():  # next to a structure it only constrains
             beside = {key: value for key, value in body.items() if key != "anyOf"}
             return {**self._kept(beside), "anyOf": [self._node(branch, place) for branch in body["anyOf"]]}
         made = self._kept(body)
@@ -203,10 +216,12 @@ class _Rewriting:
         return made
 
     def _kept(self, body: Mapping[str, Any]) -> Schema:
-        """What stays of `body`, without its structure; the rest in words. Constraints stay beside a type only."""
+        """Return the supported keywords of `body`, without its structure; the rest as text. Constraints need a type
+        beside them.
+        """
         keeps = self._dialect.keeps if "type" in body else _TEXT
         made = {key: value for key, value in body.items() if key in keeps and keeps[key](value)}
-        return described(made, *(WORDS[key](body[key]) for key in WORDS if key in body and key not in made))
+        return with_description(made, *(WORDS[key](body[key]) for key in WORDS if key in body and key not in made))
 
     def _reference(self, body: Mapping[str, Any], place: str) -> Schema:
         ref = str(body["$ref"])
@@ -215,21 +230,21 @@ class _Rewriting:
             raise _Loose(f"{_named(place)} refers to {ref!r}, which is not among its $defs")
         if self._dialect.recursion == "never" and name in self._reachable(name):
             raise _Loose(f"{_named(place)} is recursive")
-        kept = self._kept({key: value for key, value in body.items() if key != "$ref"})
-        return {"anyOf": [{"$ref": ref}], **kept} if kept else {"$ref": ref}
+        keywords = self._kept({key: value for key, value in body.items() if key != "$ref"})
+        return {"anyOf": [{"$ref": ref}], **keywords} if keywords else {"$ref": ref}
 
     def _object(self, body: Mapping[str, Any], place: str) -> Schema:
         properties = cast("Mapping[str, Any]", body.get("properties", {}))
         more = body.get("additionalProperties", "properties" not in body)
-        # Pydantic leaves it out where a model ignores other keys: such an object loses nothing by being closed.
+        # Pydantic leaves it out if a model ignores other keys: closing such an object loses nothing.
         if self._dialect.strict and more is not False:
             raise _Loose(f"{_named(place)} is an open map")
-        # Where nothing is said of properties an object may have any, so none are listed.
+        # An object without `properties` may have any, so none are listed.
         made: Schema = {"type": "object", **({"properties": {}} if "properties" in body else {}), "required": []}
         for name, schema in properties.items():
             inside = f"{place}.{name}" if place else name
             made["properties"][name] = self._node(schema, inside)
-            self._require(made, name, plain(schema), inside, listed=name in body.get("required", ()))
+            self._require(made, name, normalize(schema), inside, listed=name in body.get("required", ()))
         if not (made["required"] or self._dialect.complete):
             del made["required"]
         if self._dialect.ordered and properties:
@@ -239,11 +254,11 @@ class _Rewriting:
     def _require(self, made: Schema, name: str, schema: Schema, place: str, *, listed: bool) -> None:
         """Make the property required, if it is or has to be."""
         if listed and self._dialect.recursion == "optional" and self._leads_back(schema):
-            made["properties"][name] = described(made["properties"][name], "Required.")
+            made["properties"][name] = with_description(made["properties"][name], "Required.")
             return
-        if self._dialect.complete and not listed and not can_be_nothing(schema):
+        if self._dialect.complete and not listed and not can_be_empty(schema):
             raise _Loose(f"{_named(place)} may be absent and has no default")
-        if listed or self._dialect.complete or is_set(schema):
+        if listed or self._dialect.complete or is_constant(schema):
             made["required"].append(name)
 
     def _additional(self, body: Mapping[str, Any], place: str) -> Schema:
@@ -270,11 +285,11 @@ class _Rewriting:
         return {"items": first}
 
     def _leads_back(self, schema: Any) -> bool:
-        """Whether something of this schema may contain the definition that is being rewritten."""
+        """Return True if a part of this schema may contain the definition that is being rewritten."""
         return any(self._inside in {name, *self._reachable(name)} for name in references(schema))
 
     def _reachable(self, name: str) -> set[str]:
-        """The names that the definition `name` refers to, directly or through others."""
+        """Return the names that the definition `name` refers to, directly or through others."""
         if name not in self._reach:
             found: set[str] = set()
             waiting = [name]
@@ -305,7 +320,7 @@ def _children(node: Schema) -> Iterator[Schema]:
 
 
 def _within(node: Schema) -> Iterator[Schema]:
-    """Every schema in an adapted schema, and itself."""
+    """Yield every schema in an adapted schema, and itself."""
     yield node
     for child in (*_children(node), *node.get("$defs", {}).values()):
         yield from _within(child)
@@ -319,16 +334,16 @@ def _letters(values: Iterable[Any]) -> int:
     return sum(len(str(value)) for value in values)
 
 
-def _levels(node: Schema, definitions: Mapping[str, Schema], known: dict[str, int]) -> int:
-    """How deep objects lie in objects, down to where a type contains itself."""
+def _levels(node: Schema, definitions: Mapping[str, Schema], levels: dict[str, int]) -> int:
+    """Return the depth of nested objects, down to where a type contains itself."""
     if "$ref" not in node:
-        deepest = max((_levels(child, definitions, known) for child in _children(node)), default=0)
+        deepest = max((_levels(child, definitions, levels) for child in _children(node)), default=0)
         return deepest + (node.get("type") == "object")
     name = target(node["$ref"])
-    if name not in known:
-        known[name] = 0
-        known[name] = _levels(definitions.get(name, {}), definitions, known)
-    return known[name]
+    if name not in levels:
+        levels[name] = 0
+        levels[name] = _levels(definitions.get(name, {}), definitions, levels)
+    return levels[name]
 
 
 _MEASURES: Mapping[str, Callable[[Schema], int]] = {

@@ -1,9 +1,9 @@
-"""The tool calls of one answer, for protocols that say where each call begins and ends.
+"""Tool calls of protocols in which each call has an id or index, a start and an end (Anthropic, Google, Responses,
+Ollama).
 
-A call is known by a `key`, whatever the protocol numbers them by. Each becomes one `ToolCallStart`, its
-`ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is the service's own; one that is empty or
-was there before is replaced by `call_N`, counted through the whole conversation. (Chat-completions services say less,
-and contradict themselves: tool_calls.py.)
+Each call becomes one `ToolCallStart`, its `ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is
+the provider's; an id that is empty or repeated is replaced by `call_N`, counted over all messages. Chat-completions
+services are less consistent: see by_index.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call that has begun."""
+    """A tool call that has begun."""
 
     id: str
     name: str
@@ -30,23 +30,23 @@ class OpenCall:
     opaque: Mapping[str, Any] | None = None
 
     def grow(self, text: str) -> list[Event]:
-        """The events of more arguments."""
+        """Return the events of more arguments."""
         self.pieces.add(text)
         return [ToolCallDelta(self.id, text)]
 
 
 class OpenCalls:
-    """The calls of one answer to `conversation`."""
+    """The tool calls of one response."""
 
-    def __init__(self, conversation: RequestInput) -> None:
-        self._names = ToolNames(conversation.tools)
-        self._before = conversation.calls_before
+    def __init__(self, request_input: RequestInput) -> None:
+        self._names = ToolNames(request_input.tools)
+        self._before = request_input.calls_before
         self._open: dict[Hashable, OpenCall] = {}
         self._ids: set[str] = set()
         self.last: OpenCall = OpenCall("", "")
-        """The call that was given arguments last."""
+        """The call that received arguments last."""
         self.count: int = 0
-        """How many calls have begun."""
+        """The number of calls that have begun."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._open
@@ -64,11 +64,11 @@ class OpenCalls:
         return call
 
     def is_wrapper(self, name: str) -> bool:
-        """Return True if models invent a tool of this name to hold several calls, and none is offered."""
+        """Return True for the name of a tool that models invent to wrap several calls, and that is not offered."""
         return name in WRAPPERS and name not in self._names.sent.values()
 
     def more(self, key: Hashable, text: str, out: list[Event]) -> OpenCall | None:
-        """More arguments of the call `key`; None where no such call is open."""
+        """Add to the arguments of the call `key`. Return None if no such call is open."""
         call = self._open.get(key)
         if call is not None and text:
             self.last = call
@@ -76,7 +76,7 @@ class OpenCalls:
         return call
 
     def done(self, key: Hashable, out: list[Event], *, whole: str | None = None) -> None:
-        """End the call `key`. `whole`: all of its arguments, where the service says them again."""
+        """End the call `key`. `whole` is all of its arguments, if the provider repeats them."""
         call = self._open.get(key)
         if call is None:
             return
@@ -89,7 +89,7 @@ class OpenCalls:
         out.append(ToolCallDone(call.id, call.name, arguments if arguments.strip() else "{}", opaque=call.opaque))
 
     def whole(self, id: object, name: str, arguments: str, out: list[Event], *, opaque: Any = None) -> None:
-        """Read a call that came in one piece; one of a tool that the model invented to hold several calls as those."""
+        """Read a call that arrived complete; an invented wrapper is read as the calls in it."""
         inner = unwrapped(arguments) if self.is_wrapper(name) else None
         if inner is not None:
             for inner_name, inner_arguments in inner:
@@ -102,11 +102,11 @@ class OpenCalls:
 
     @property
     def is_cut(self) -> bool:
-        """Return True if a call is open whose arguments are not whole JSON."""
+        """True if a call is open whose arguments are not complete JSON."""
         return any(not is_json(call.pieces.whole()) for call in self._open.values())
 
     def finish(self, out: list[Event], *, cut: bool = False) -> None:
-        """End all calls that are still open. `cut`: the model was stopped, so they may be half."""
+        """End all open calls. `cut`: the model was stopped by a limit, so they may be incomplete."""
         for key, call in list(self._open.items()):
             arguments = call.pieces.whole()
             if cut and not is_json(arguments):
@@ -116,7 +116,7 @@ class OpenCalls:
                 self.done(key, out)
 
     def _unique(self, given: object) -> str:
-        """The call's own id, or one that no other call of this answer has."""
+        """Return the call's own id, or a new one if it is missing or used by another call of this response."""
         id = given if isinstance(given, str) else ""
         number = self._before + len(self._ids)
         while not id or id in self._ids:

@@ -1,14 +1,13 @@
-"""Tool calls as chat-completions services stream them -> the events of tool calls.
+"""Tool calls as chat-completions services stream them: fragments with an index, an id, or neither.
 
-A fragment belongs to a call by its index, else by its id, else to the call that came last. A call begins when
-its name is known, and is done only when the whole answer is: that arguments parse says nothing, since `{}`
-may go on.
+A fragment belongs to a call by its index, else by its id, else to the last call. A call begins when its name is
+complete, and ends only with the response: arguments that parse may still continue, since `{}` may be followed by more.
 
-Fragments are concatenated. Some services send snapshots instead (each repeats all before it), or the whole
-text once more at the end. Neither can be told by comparing texts, because legal fragments may repeat each
-other; only a concatenation that no JSON text can begin with is proof. So text is scanned where a repetition
-is possible at all: while every fragment extends the one before it, which a normal call leaves with its second
-fragment, and where an object begins right behind the end of another.
+Fragments are concatenated. Some services send snapshots instead (each repeats all text before it), or the whole text
+once more at the end. Comparing texts cannot detect that, because legal fragments may repeat each other; only a
+concatenation that no JSON text can begin with is proof. So text is scanned only while a repetition is possible: as long
+as every fragment extends the previous one, which ends with the second fragment of a normal call, and if an object
+begins right after the end of another.
 """
 
 from __future__ import annotations
@@ -26,17 +25,19 @@ from ...text_buffer import JOIN_THRESHOLD
 from ...tool_spec import ToolNames
 
 MOST_CALLS = 1000
-"""More calls than this in one answer are an error, not an answer."""
+"""The most tool calls in one response; more are an error of the model."""
 
 WRAPPERS = frozenset(("parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"))
-"""Names of a tool that models invent, whose arguments hold several calls."""
+"""The names of a tool that models invent to wrap several calls in its arguments."""
 
 
 class ToolCalls:
-    """The tool calls of one answer.
+    """The tool calls of one response.
 
-    `names` are the tools offered, `before` the number of calls made earlier in the conversation: a call
-    without an id of its own is given `call_N`, counted through the whole conversation.
+    Args:
+        names: The names of the tools offered.
+        before: The number of earlier calls in the messages: a call without an id becomes `call_N`, counted over all
+            messages.
     """
 
     def __init__(self, names: ToolNames, before: int = 0) -> None:
@@ -57,7 +58,7 @@ class ToolCalls:
         for place, entry in enumerate(cast("list[dict[str, Any]]", entries if type(entries) is list else [entries])):
             last = self._last
             if last is not None and type(entry) is dict and len(entry) == 2:
-                # The commonest entry by far: {"index": 0, "function": {"arguments": "..."}}
+                # Fast path for the commonest entry: {"index": 0, "function": {"arguments": "..."}}
                 function: dict[str, Any] | None = entry.get("function")
                 if type(function) is dict and len(function) == 1:
                     text: str | None = function.get("arguments")
@@ -71,7 +72,7 @@ class ToolCalls:
                 self._entry(_Entry(entry), out, beside=place > 0)
 
     def more(self, text: str) -> list[Event] | None:
-        """What `text` brings, where it surely is the next fragment of the call that came last; else None."""
+        """Return the events of `text` if it certainly is the next fragment of the last call; else None."""
         last = self._last
         if last is None or not text or not (last.plain and last.started):
             return None
@@ -85,11 +86,13 @@ class ToolCalls:
         return [ToolCallDelta(last.id, text)]
 
     def take_legacy(self, function: Any, out: list[Event]) -> None:
-        """Read a `function_call`, the form before `tool_calls`: one call, without an id."""
+        """Read a `function_call`, the predecessor of `tool_calls`: one call, without an id."""
         self._entry(_Entry({"index": 0, "function": function}), out)
 
     def finish(self, out: list[Event], *, cut: bool = False) -> bool:
-        """End all calls; tells whether there was one. `cut`: the model was stopped, so one may be half."""
+        """End all calls. Return True if there was one. `cut`: the model was stopped by a limit, so one may be
+        incomplete.
+        """
         before = len(out)
         for call in self._calls:
             arguments = call.whole()
@@ -114,7 +117,7 @@ class ToolCalls:
         return len(out) > before
 
     def _entry(self, entry: _Entry, out: list[Event], *, beside: bool = False) -> None:
-        """Read one entry. `beside`: others stand before it in the same list."""
+        """Read one entry. `beside`: it is not the first one in its list."""
         call = None if beside and _is_apart(self._last, entry) else self._find(entry)
         if call is None:
             call = self._add(entry)
@@ -133,7 +136,7 @@ class ToolCalls:
             self._start(call, out)
 
     def _find(self, entry: _Entry) -> _Call | None:
-        """The call that `entry` continues, or None: it begins a new one."""
+        """Return the call that `entry` continues, or None if it begins a new one."""
         if entry.index is not None:
             call = self._by_index.get(entry.index)
             if call is None and not entry.name and entry.id:
@@ -165,7 +168,7 @@ class ToolCalls:
         out += [ToolCallDelta(call.id, parameters), ToolCallDone(call.id, self._own(name), parameters)]
 
     def _start(self, call: _Call, out: list[Event]) -> None:
-        """Announce the call, once, with an id that no other call of this answer has."""
+        """Announce the call, once, with an id that no other call of this response has."""
         if call.started:
             return
         call.started = True
@@ -188,7 +191,7 @@ class ToolCalls:
         call.grow(text, out if call.started else [])
 
     def _own(self, name: str) -> str:
-        # gpt-oss leaks channel tokens into names, others put the namespace of its prompt format before them.
+        # gpt-oss leaks channel tokens into names; others prepend the namespace of their prompt format.
         name = name.partition("<|")[0].strip()
         if name not in self._offered and name.removeprefix("functions.") in self._offered:
             name = name.removeprefix("functions.")
@@ -199,7 +202,7 @@ class ToolCalls:
 
 
 class _Entry:
-    """One item of a delta's `tool_calls`, whatever its shape."""
+    """One item of a delta's `tool_calls`, normalized."""
 
     __slots__ = ("arguments", "id", "index", "name", "opaque")
 
@@ -222,9 +225,11 @@ class _Entry:
 class _Call:
     """One call and its arguments so far.
 
-    `plain`: fragments, for certain. Until then, while each fragment extends the one before it, `scan` holds
-    the concatenation against the grammar. `snapshot`: each fragment is all of the arguments, for certain.
-    `again` collects a second object that follows the complete first one. `blocks` are fragments long past, joined.
+    Attributes:
+        plain: The arguments certainly are fragments. Until then `scan` checks the concatenation against the grammar.
+        snapshot: Each fragment certainly is all of the arguments.
+        again: A second object that follows the complete first one.
+        blocks: Old fragments, joined.
     """
 
     __slots__ = (
@@ -267,7 +272,7 @@ class _Call:
         return not (self.wire_id or self.name or self.pieces)
 
     def grow(self, text: str, out: list[Event]) -> None:
-        """Take in one fragment that is not empty."""
+        """Add one fragment that is not empty."""
         if self.again is not None:
             self.again.append(text)
         elif self.plain:
@@ -291,7 +296,7 @@ class _Call:
         self.newest = "" if self.plain else text
 
     def text(self) -> str:
-        """All fragments, joined."""
+        """Return all fragments, joined."""
         return "".join((*self.blocks, *self.pieces))
 
     def pack(self) -> None:
@@ -303,7 +308,7 @@ class _Call:
         del self.pieces[:-1]
 
     def is_complete(self) -> bool:
-        """Whether the concatenation is one whole JSON value. Reads what was not read before, and no more."""
+        """Return True if the concatenation is one whole JSON value. Scan only what was not scanned before."""
         fresh = self.text() if self.scan is None else "".join(self.pieces[self.scanned :])
         scan = self.scan = self.scan or JSONStream()
         self.scanned = len(self.pieces)
@@ -314,13 +319,13 @@ class _Call:
         return scan.done
 
     def whole(self) -> str:
-        """The arguments, once the answer is complete."""
+        """Return the arguments, once the response is complete."""
         text = self.text()
         if self.again is not None:
             second = "".join(self.again)
             return text if _same(text, second) else text + second
         if not self.plain and not self.snapshot and len(self.pieces) > 1:
-            # Each extends the one before it, and together they are no JSON: the last is a snapshot.
+            # Each fragment extends the previous one, and together they are no JSON: the last is a snapshot.
             return self.newest if not is_json(text) and is_json(self.newest) else text
         return text
 
@@ -342,7 +347,7 @@ class _Call:
             self._restart(text, out)
 
     def _is_possible(self) -> bool:
-        """Whether some JSON text begins with the concatenation."""
+        """Return True if some JSON text begins with the concatenation."""
         self.is_complete()
         try:
             cast("JSONStream", self.scan).feed("")
@@ -351,12 +356,12 @@ class _Call:
         return True
 
     def _replace(self, text: str, out: list[Event]) -> None:
-        """A newer snapshot takes the place of the one before it."""
-        known = "".join(self.pieces)
-        if not text.startswith(known):
+        """Replace a snapshot with a newer one."""
+        current = "".join(self.pieces)
+        if not text.startswith(current):
             self._restart(text, out)
-        elif len(text) > len(known):
-            out.append(ToolCallDelta(self.id, text[len(known) :]))
+        elif len(text) > len(current):
+            out.append(ToolCallDelta(self.id, text[len(current) :]))
             self.pieces = [text]
 
     def _restart(self, text: str, out: list[Event]) -> None:
@@ -368,18 +373,18 @@ class _Call:
 
 
 def _is_apart(before: _Call | None, entry: _Entry) -> bool:
-    """Whether `entry`, which stands behind `before` in one list and has no index, is a call of its own."""
+    """Return True if `entry`, which follows `before` in one list and has no index, is a call of its own."""
     if before is None or entry.index is not None or not entry.name:
         return False
     return bool(before.pieces) or not entry.id or entry.id != before.wire_id
 
 
 def _is_another(call: _Call, entry: _Entry) -> bool:
-    """Whether `entry`, which points at `call`, begins a new call all the same.
+    """Return True if `entry`, whose index or id is that of `call`, begins a new call nevertheless.
 
-    Some services give every call the index 0, or none. Others repeat id and name with every fragment, or
-    give every fragment a new id. So a new id is a new call only together with a name, and the name of a call
-    that has begun is one where that call cannot go on, because its arguments are complete.
+    Some services give every call the index 0, or none. Others repeat id and name with every fragment, or give every
+    fragment a new id. So a new id is a new call only together with a name, and the name of a call that has begun is one
+    only if that call cannot continue, because its arguments are complete.
     """
     if not entry.name or (entry.id and entry.id == call.wire_id):
         return False
@@ -413,7 +418,7 @@ def unwrapped(arguments: str) -> list[tuple[str, str]] | None:
 
 
 def is_json(text: str | bytes) -> bool:
-    """Whether `text` is one whole JSON value, as jiter reads it."""
+    """Return True if `text` is one whole JSON value, as jiter parses it."""
     try:
         from_json(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     except ValueError:

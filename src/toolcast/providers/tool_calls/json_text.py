@@ -1,10 +1,10 @@
-"""Text that spells tool calls in JSON -> the events of tool calls. For models that are held to a schema, not to a tool.
+"""Tool calls in the JSON text of a response, for models whose text is constrained to a schema instead of to a tool.
 
-A service takes the schema (`answer_schema`), or its model is told of it in words (`instructions`), and what it writes
-as text is the call. Three forms: one tool, its arguments; one of several, `{"name", "arguments"}`; several calls,
-`{"calls": [...]}` of either. The text is read by the JSON machine as it arrives, and the raw text of each `arguments`
-is handed on at once, so arguments grow as if the service had streamed a tool call. Text that does not begin with `{`
-stays text.
+A provider takes the schema of the calls (`response_schema`), or the prompt describes it (`instructions`), and the text
+of the response is the call. Three formats: the arguments of the only tool; `{"name", "arguments"}` for one of several
+tools; `{"calls": [...]}` of either for several calls. The text is parsed incrementally and the raw text of each
+`arguments` is emitted at once, as if the provider had streamed a tool call. Text that does not begin with `{` stays
+text.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ from ..base import RequestInput, RequestOptions, ResponseDecoder
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What the answer is: calls of `tools`, several if `parallel`; or just text, if it is not `forced`.
+class CallFormat:
+    """The format of a response that contains tool calls as JSON text.
 
-    `listed`: the calls stand in a list, though there is to be only one. (Several always do.)
+    Args:
+        parallel: There may be several calls.
+        forced: There must be a call; otherwise the response may be plain text.
+        listed: The calls are in a list, although there may be only one. (Several always are.)
     """
 
     tools: tuple[ToolSpec, ...]
@@ -45,38 +48,42 @@ class Form:
 
     @property
     def only(self) -> ToolSpec | None:
-        """The one tool that must be called, whose calls need no name; None where there is a choice."""
+        """The only tool that can and must be called, so that its calls need no name; None if there is a choice."""
         return self.tools[0] if len(self.tools) == 1 and self.forced else None
 
     @property
     def is_bare(self) -> bool:
-        """Whether the answer is the arguments of the one tool and nothing else."""
+        """True if the response is the arguments of the only tool and nothing else."""
         return self.only is not None and not self.is_list
 
     @property
     def is_list(self) -> bool:
-        """Whether the answer is `{"calls": [...]}`."""
+        """True if the response is `{"calls": [...]}`."""
         return self.parallel or self.listed
 
 
-def form_of(conversation: RequestInput | RequestOptions) -> Form | None:
-    """What a tool choice comes to; None where no tool may be called. `BadRequest` for a tool not offered."""
-    choice = conversation.tool_choice
+def call_format(request_input: RequestInput | RequestOptions) -> CallFormat | None:
+    """Return the format for the tool choice of a request; None if no tool may be called.
+
+    Raises:
+        BadRequest: The tool choice names a tool that is not offered.
+    """
+    choice = request_input.tool_choice
     name = _named(choice)
-    tools = conversation.tools
+    tools = request_input.tools
     if name is not None:
         tools = tuple(tool for tool in tools if tool.name == name)
         if not tools:
-            offered = [tool.name for tool in conversation.tools]
+            offered = [tool.name for tool in request_input.tools]
             raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {offered}")
-        return Form(tools, conversation.parallel)
+        return CallFormat(tools, request_input.parallel)
     if choice in ("required", "any"):
         if not tools:
             raise BadRequest(f"tool_choice={choice!r} needs tools")
-        return Form(tools, conversation.parallel)
+        return CallFormat(tools, request_input.parallel)
     if choice not in (None, "auto", "none"):
         raise BadRequest(f"tool_choice={choice!r} is not understood here; use a tool's name")
-    return Form(tools, conversation.parallel, forced=False) if tools and choice != "none" else None
+    return CallFormat(tools, request_input.parallel, forced=False) if tools and choice != "none" else None
 
 
 def _named(choice: object) -> str | None:
@@ -91,19 +98,21 @@ def _named(choice: object) -> str | None:
     return None
 
 
-def rooted(form: Form) -> Form:
-    """The same calls, for a service that wants an object at the root of a schema, and no choice of objects."""
+def with_object_root(form: CallFormat) -> CallFormat:
+    """Return the same format with an object at the root, for providers that reject a union there."""
     return replace(form, listed=True) if len(form.tools) > 1 else form
 
 
-def schema_form(terms: RequestInput | RequestOptions) -> Form | None:
-    """The form of an answer that the service holds to a schema; None in other modes, and where nothing is forced."""
-    form = form_of(terms) if terms.mode == "json_schema" else None
-    return rooted(form) if form is not None and form.forced else None
+def schema_call_format(options: RequestInput | RequestOptions) -> CallFormat | None:
+    """Return the format of a response that the provider constrains to a schema; None for other modes and optional
+    calls.
+    """
+    form = call_format(options) if options.mode == "json_schema" else None
+    return with_object_root(form) if form is not None and form.forced else None
 
 
-def answer_schema(form: Form) -> dict[str, Any]:
-    """The schema of a forced answer. References are to `$defs` at the root, so each tool's get its number."""
+def response_schema(form: CallFormat) -> dict[str, Any]:
+    """Return the JSON schema of a required response. `$defs` are at the root, prefixed by the number of their tool."""
     if form.is_bare:
         return dict(form.tools[0].parameters)
     definitions: dict[str, Any] = {}
@@ -136,56 +145,60 @@ def _renamed(schema: Any, prefix: str) -> Any:
     return schema
 
 
-def instructions(form: Form) -> str:
-    """What the tools are, in words: of the schema of its answer, a model itself may see nothing."""
-    told = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
-    schema = json.dumps(answer_schema(form), ensure_ascii=False)
-    return f"{told}\n\nAnswer with JSON that follows this JSON Schema: {schema}"
+def instructions(form: CallFormat) -> str:
+    """Return the description of the tools and of the schema for the prompt: the model itself may not see the schema."""
+    descriptions = "\n".join(f"{tool.name}: {tool.description}" for tool in form.tools)
+    schema = json.dumps(response_schema(form), ensure_ascii=False)
+    return f"{descriptions}\n\nAnswer with JSON that follows this JSON Schema: {schema}"
 
 
-def instructed(messages: Sequence[Message], told: str) -> tuple[Message, ...]:
-    """`messages` with what the tools are in the system message."""
+def with_instructions(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return `messages` with `text` appended to the system message."""
     first = messages[0] if messages and messages[0].role == "system" else None
-    text = told if first is None else f"{first.text}\n\n{told}"
+    text = text if first is None else f"{first.text}\n\n{text}"
     return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
 
-class ForcedDecoder:
-    """The events of `inner`, with its text read as `calls`."""
+class JSONTextDecoder:
+    """A decoder that reads the text of another decoder's events as tool calls."""
 
-    def __init__(self, inner: ResponseDecoder, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
+    def __init__(self, inner: ResponseDecoder, calls: JSONTextCalls, *, accept_damaged: bool = False) -> None:
         self._inner = inner
-        self._read = CallsInText(calls, accept_damaged=accept_damaged)
+        self._read = JSONTextFilter(calls, accept_damaged=accept_damaged)
 
     @property
     def failed(self) -> bool:
-        """Whether `close` will raise."""
+        """True if `close` will raise."""
         return self._read.failure is not None or self._inner.failed
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes."""
         return self._read.of(self._inner.feed(data))
 
     def close(self) -> list[Event]:
-        """The last events. Raises `MalformedEvent` where a damaged event may have held a piece of a call."""
+        """Return the last events. Raise `MalformedEvent` if a damaged event may have contained a part of a call."""
         out = self._read.of(self._inner.close())
         if self._read.failure is not None:
             raise self._read.failure
         return out
 
 
-class CallsInText:
-    """Events with the calls that stand in their text. `failure`: why the answer as a whole is none."""
+class JSONTextFilter:
+    """A filter of events that replaces JSON text by the tool calls in it.
 
-    def __init__(self, calls: ForcedCalls, *, accept_damaged: bool = False) -> None:
+    Attributes:
+        failure: The exception to raise at the end, because the response as a whole is invalid.
+    """
+
+    def __init__(self, calls: JSONTextCalls, *, accept_damaged: bool = False) -> None:
         self._calls = calls
         self._accept_damaged = accept_damaged
         self._damaged = False
-        self._renamed: dict[str, str] = {}  # calls that came as calls, under an id that a call in the text has
+        self._renamed: dict[str, str] = {}  # native tool calls whose id a call in the text has
         self.failure: LLMError | None = None
 
     def of(self, events: list[Event]) -> list[Event]:
-        """These events, text that spells calls replaced by the calls."""
+        """Return the events, with text that is a tool call replaced by the call."""
         out: list[Event] = []
         for event in events:
             match event:
@@ -206,7 +219,7 @@ class CallsInText:
     def _with_own_id(
         self, event: ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone
     ) -> ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone:
-        """Return an event of a call that came as a call, under an id that no call in the text has."""
+        """Return an event of a native tool call, with an id that no call in the text has."""
         if type(event) is ToolCallStart:
             id, number = event.id, 1
             while id in self._calls.ids:
@@ -219,7 +232,7 @@ class CallsInText:
 
     def _finish(self, event: Finish, out: list[Event]) -> None:
         if self._damaged:
-            # Raised at the end: what came before it has not been handed out yet.
+            # Raised at the end: the events before it have not been returned yet.
             self.failure = MalformedEvent(
                 "an event in the middle of the answer could not be read, so the arguments may lack a piece. "
                 "Send the request again."
@@ -230,16 +243,20 @@ class CallsInText:
         out.append(Finish("tool_use", event.model, event.raw) if called else event)
 
 
-class ForcedCalls:
-    """The calls in one answer's text, cut anywhere. `before`: the number of calls made before this answer."""
+class JSONTextCalls:
+    """A parser of the tool calls in the text of one response, cut anywhere.
 
-    def __init__(self, form: Form, before: int = 0) -> None:
+    Args:
+        before: The number of earlier calls in the messages; generated ids continue from it.
+    """
+
+    def __init__(self, form: CallFormat, before: int = 0) -> None:
         self._form = form
         self._before = before
         self.count: int = 0
         """The number of calls begun."""
         self.ids: set[str] = set()
-        """The ids of all calls of the answer, those that came as calls included."""
+        """The ids of all calls of the response, native tool calls included."""
         self._id = ""
         self._blank: str = ""
         self._is_text = False
@@ -247,7 +264,7 @@ class ForcedCalls:
         self._bare: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
-        """The events that `text` completes."""
+        """Return the events that `text` completes."""
         out: list[Event] = []
         if not (self._is_text or self._bare or self._reading):
             text = self._begin(text, out)
@@ -263,7 +280,7 @@ class ForcedCalls:
         return out
 
     def finish(self, *, cut: bool = False) -> list[Event]:
-        """The last events. `cut`: a limit stopped the model, so the last call may be half."""
+        """Return the last events. `cut`: the model was stopped by a limit, so the last call may be incomplete."""
         out: list[Event] = []
         if self._bare:
             arguments = "".join(self._bare)
@@ -277,18 +294,20 @@ class ForcedCalls:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the last call has ended, as far as the text tells."""
+        """True if the last call has ended, as far as the text shows."""
         if self._reading is not None:
             return self._reading.is_complete
         return bool(self._bare) and _is_whole("".join(self._bare))
 
     def is_call(self, name: str) -> bool:
-        """Whether an object with this name is a call, even if no arguments come with it. Of one that is not in a list
-        the name may be a field: the object of a model that left out the call around it."""
+        """Return True if an object with this name is a call, even without arguments.
+
+        Outside of a list the name may be a field: of a model that wrote the arguments without the call around them.
+        """
         return self._form.is_list or any(tool.name == name for tool in self._form.tools)
 
     def started(self, name: str, out: list[Event]) -> str:
-        """Announce a call and give its id."""
+        """Announce a call and return its id."""
         self.count += 1
         number = self._before + self.count
         while (id := f"call_{number}") in self.ids:
@@ -299,7 +318,7 @@ class ForcedCalls:
         return id
 
     def _begin(self, text: str, out: list[Event]) -> str:
-        """What is left of `text` once its first character has told what the answer is."""
+        """Return the rest of `text` after its first character has decided the format."""
         text = self._blank + text
         start = text.lstrip()
         self._blank = "" if start else text
@@ -327,9 +346,9 @@ def _is_whole(text: str) -> bool:
 
 
 class _Calls:
-    """Reads objects that stand at one depth of the text: with `name` and `arguments`, or the arguments of `only`."""
+    """A reader of the objects at one depth of the text: with `name` and `arguments`, or the arguments of `only`."""
 
-    def __init__(self, owner: ForcedCalls, depth: int, only: str | None) -> None:
+    def __init__(self, owner: JSONTextCalls, depth: int, only: str | None) -> None:
         self._owner = owner
         self._stream = JSONStream()
         self._depth = depth
@@ -369,7 +388,7 @@ class _Calls:
             out.append(TextDelta("".join(self._whole)))
 
     def _change(self, change: Change, text: str, begin: int, unsent: int, out: list[Event]) -> int:
-        """Follow one change; gives the offset of the first character of the arguments not yet handed on."""
+        """Apply one change. Return the offset of the first character of the arguments that is not emitted yet."""
         kind = change[0]
         if kind in (OBJECT, ARRAY):
             self._now += 1
@@ -411,8 +430,8 @@ class _Calls:
         if call.id or not call.named or not (call.has_arguments or self._owner.is_call(call.name)):
             return
         call.id = self._owner.started(call.name, out)
-        held, call.pieces = call.pieces, []
-        self._grow("".join(held), out)
+        waiting, call.pieces = call.pieces, []
+        self._grow("".join(waiting), out)
 
     def _grow(self, text: str, out: list[Event]) -> None:
         if not text:
@@ -429,7 +448,7 @@ class _Calls:
 
 
 class _Call:
-    """The call being read. Its id is empty until it is one, and `named`; text before that waits in `pieces`."""
+    """The call that is being read. `id` is empty until the call is announced; text before that waits in `pieces`."""
 
     __slots__ = ("closed", "has_arguments", "id", "name", "named", "open", "pieces")
 

@@ -1,0 +1,135 @@
+"""The decoder of responses of Ollama's `/api/chat`: JSON lines with whole tool calls.
+
+A line with an `error` ends the response with an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from jiter import from_json
+
+from ...errors import LLMError, NotFound
+from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...usage import Usage
+from ..base import RequestInput
+from ..http_errors import ErrorSource, stream_error
+from ..response_decoder import START, FramedDecoder, as_dict, as_list, as_str
+from ..sse import JSONLines
+from ..tool_calls.by_id import OpenCalls
+
+_STOP: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "load": "end_turn",
+    "unload": "end_turn",
+    "length": "max_tokens",
+}
+
+# Fields of a line of `/api/generate`, which has no `message`.
+_GENERATED = ("response", "thinking")
+
+
+class OllamaDecoder(FramedDecoder[JSONLines]):
+    """A decoder of one response of `/api/chat`, streamed or not."""
+
+    kind: ClassVar[str] = "response of Ollama's /api/chat"
+    vital: ClassVar[tuple[str, ...]] = ('"tool_calls"',)
+
+    def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
+        super().__init__(source, request_input, JSONLines())
+        self._calls = OpenCalls(request_input)
+
+    def _read(self, data: bytes, out: list[Event]) -> None:
+        if len(self._head) < START:
+            self._head += data[:START]
+        for line in self._frames.feed(data):
+            self._line(line, out)
+
+    def _end_body(self, out: list[Event]) -> None:
+        for line in self._frames.close():
+            if _decoded(line) is None and line.startswith(b"{"):
+                break  # an incomplete line
+            self._line(line, out)
+        if not self._over:
+            raise self._truncated() if self._head.lstrip().startswith(b"{") else self._unreadable(self._head)
+
+    def _line(self, line: bytes, out: list[Event]) -> None:
+        if self._over:
+            return
+        if text := self._envelope.text(b"%b\n" % line):
+            out.append(TextDelta(text))
+            return
+        self._envelope.forget()
+        before = len(out)
+        document = _decoded(line)
+        if document is None:
+            text = line.decode("utf-8", "replace")
+            out.append(RawEvent(text, damaged=True))
+            if text.startswith("{"):
+                self._lose(text)
+            return
+        if document.get("error") or document.get("done_reason") == "error":
+            raise with_pull_advice(stream_error({"error": document.get("error") or "it gave no reason"}, self._source))
+        self._model = as_str(document.get("model")) or self._model
+        key = self._message(as_dict(document.get("message")), document, out)
+        if document.get("done"):
+            self._end(document, out)
+        elif document.keys().isdisjoint(("message", *_GENERATED)):
+            out.append(RawEvent(document))
+        elif len(out) == before + 1 and isinstance(last := out[-1], TextDelta):
+            self._envelope.learn(b"%b\n" % line, key, last.text)
+
+    def _message(self, message: dict[str, Any], document: dict[str, Any], out: list[Event]) -> str:
+        """Read the message of a line. Return the name of the field that contains its text.
+
+        Proxies of Ollama's `/api/generate` have text and thinking beside the message, or in place of it.
+        """
+        if thinking := as_str(message.get("thinking")) or as_str(document.get("thinking")):
+            out.append(ThinkingDelta(thinking))
+        content = as_str(message.get("content"))
+        if text := content or as_str(document.get("response")):
+            out.append(TextDelta(text))
+        for call in as_list(message.get("tool_calls")):
+            self._tool_call(as_dict(call), out)
+        return "content" if content else "response"
+
+    def _tool_call(self, found: dict[str, Any], out: list[Event]) -> None:
+        function = as_dict(found.get("function"))
+        arguments: Any = function.get("arguments")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments or {}, ensure_ascii=False)
+        name = as_str(function.get("name"))
+        self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
+
+    def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:
+        self._check_whole()
+        reason = str(document.get("done_reason") or "stop")
+        stop = _STOP.get(reason, "other")
+        if self._calls.count and stop != "max_tokens":
+            stop = "tool_use"
+        tokens = [document.get(name) for name in ("prompt_eval_count", "eval_count")]
+        counts = [token if isinstance(token, int) and token > 0 else 0 for token in tokens]
+        if any(counts):
+            out.append(UsageReport(Usage(*counts)))
+        out.append(Finish(stop, self._model, reason))
+        self._over = True
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    try:
+        document: object = from_json(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def with_pull_advice(error: LLMError) -> LLMError:
+    """Append the command that fetches a missing model to the error, and return it."""
+    if isinstance(error, NotFound):
+        named = re.search(r"model '([^']+)' not found", error.message)
+        if named:
+            error.args = (f"{error.message} To fetch the model: ollama pull {named[1]}",)
+    return error
