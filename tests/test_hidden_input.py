@@ -31,7 +31,7 @@ from toolcast.parsing.core_schemas import hides_input
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.stores.memory import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
-from toolcast.tools.schema import shape_of
+from toolcast.tools.schema import output_schema
 
 HALVES = ("hunter", "2-cAnArY")
 WORD = "".join(HALVES)
@@ -133,7 +133,7 @@ def test_the_input_shows_where_no_type_hides_it(face: Face) -> None:
     with pytest.raises(ValidationError) as caught:
         face.call(ToolOrchestratingLLM(Open, "x", ScriptedLLM({"password": WORD})))
     assert f"got {WORD!r}" in str(caught.value)
-    assert not hides_input(shape_of(Open).adapter.core_schema)
+    assert not hides_input(output_schema(Open).adapter.core_schema)
 
 
 @pytest.mark.fault(75)
@@ -189,7 +189,7 @@ def test_thoughts_that_a_service_wants_back_stay_when_asking_again(face: Face) -
 
 def test_in_an_answer_that_a_filter_stopped(face: Face) -> None:
     answer = [TextDelta(f"The password is {WORD}"), Finish("content_filter")]
-    with pytest.raises(CallError, match=r"it said: \(hidden") as caught:
+    with pytest.raises(CallError, match=r"its text was: \(hidden") as caught:
         face.call(ToolOrchestratingLLM(Login, "x", ScriptedLLM(answer)))
     assert WORD not in everything(caught.value)
 
@@ -261,4 +261,4 @@ def test_types_that_hide_nothing() -> None:
         name: str
         more: list[dict[str, int]] | None = None
 
-    assert not hides_input(shape_of(Plain).adapter.core_schema)
+    assert not hides_input(output_schema(Plain).adapter.core_schema)

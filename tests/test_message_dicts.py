@@ -161,7 +161,7 @@ def test_prompts_take_dicts_as_data(face: Face) -> None:
         user("About the sea"),
     )
     assert PromptTemplate("{x}").format_messages(x=history[0]) == [user("{a}")]
-    with pytest.raises(PromptError, match="must be all that its message consists of"):
+    with pytest.raises(PromptError, match="its message must consist of this variable alone"):
         PromptTemplate("a {x}").format_messages(x=history[0])
 
 

@@ -86,13 +86,13 @@ def test_any_text_compiles_or_says_where_it_does_not(text: str) -> None:
     except PromptError as error:
         assert "double it" in str(error)
     else:
-        assert prompt.format(**dict.fromkeys(prompt.holes, "")).count("{") == text.count("{{")
+        assert prompt.format(**dict.fromkeys(prompt.variables, "")).count("{") == text.count("{{")
 
 
 def test_holes_are_in_order_and_each_once() -> None:
-    assert PromptTemplate("{b} {a} {{c}} {b}").holes == ("b", "a")
+    assert PromptTemplate("{b} {a} {{c}} {b}").variables == ("b", "a")
     chat = ChatPromptTemplate([("system", "{b}"), "{a} {b}"])
-    assert chat.holes == ("b", "a")
+    assert chat.variables == ("b", "a")
 
 
 @pytest.mark.fault(135)
@@ -227,7 +227,7 @@ def test_media_alone_and_beside_blank_text(part: ImagePart) -> None:
 
 @pytest.mark.parametrize("value", [user("hi"), [user("hi"), assistant("ho")]])
 def test_messages_do_not_fit_among_words(value: object) -> None:
-    with pytest.raises(PromptError, match="all that its message consists of"):
+    with pytest.raises(PromptError, match="must consist of this variable alone"):
         PromptTemplate("as said: {history}").format_messages(history=value)
 
 
@@ -261,7 +261,7 @@ def test_what_a_chat_is_made_of() -> None:
             Message("tool", (ToolResultPart("c", "{x}"),)),
         ]
     )
-    assert chat.holes == ("a", "b", "c", "d", "e")
+    assert chat.variables == ("a", "b", "c", "d", "e")
     assert chat.format_messages(a="1", b="2", c="3", d="4", e="5") == [
         user("1"),
         system("2"),

@@ -1,23 +1,40 @@
 """toolcast: structured, tool-orchestrated LLM calls.
 
-    prompt ──> messages ──> provider request ──> network ──> bytes
-                                                               │
-       objects <── partials <── json_stream <── events <── provider decoder
-          │                                       │
-          └── orchestrator ── llms ── retries     ├── engine ── permissions, tool_runner
-                                                  ├── sessions, elves, chat
-                                                  └── experiments
+    prompt ──> messages ──> provider request ──> transport ──> bytes ──> SSE events
+                                                                             │
+       validated object <── partial objects <── incremental JSON <── provider decoder
+              │                                                              │
+              └── structured                     engine (tools, permissions) ┘
 
-A user hands over a model, a prompt and a Pydantic model, and gets typed objects back, whole or growing:
+The packages, from the top layer down; each imports only from the ones below it:
+
+    apps            command line, REPL, web UI, experiment commands
+    experiments     ContReAct experiments: config, cycles, memory, similarity, PEI, reports, grids
+    testing         ScriptedLLM, ReplayNetwork
+    chat            the chat state machine
+    toolbox         built-in tools: files, shell command, web page, question to the user
+    agents          sessions, sub-agents, MCP, tool search, the engine's turn loop, permissions
+    structured      ToolOrchestratingLLM: call, stream, partial objects, validation and retry
+    llms            LLM classes, requests with retries, fallback, concurrency limit, local models
+    stores, tools   session logs; CallableTool. Beside them prompts: templates
+    transport       HTTP connections behind the Network protocol
+    async_support   async code without an event loop, shielding, threads, background jobs
+    providers       request encoding and response decoding, without I/O
+    parsing         incremental and lenient JSON, partial Pydantic objects
+
+Modules at the top level contain the values and pure functions that all packages share: errors, messages, events,
+settings.
+
+A model, a prompt and a Pydantic model give typed objects, complete or partial:
 
     make_album = ToolOrchestratingLLM(output_cls=Album, prompt="Create an album about {topic}", llm=LlamaCpp())
     album = make_album(topic="the sea")
 
-or a model and tools, and gets an agent, with a person in charge:
+A model and tools give an agent, whose tool calls need permission:
 
     turn = Engine(LlamaCpp(), [add]).submit("What is 2 + 40?")
 
-Every name here is loaded when it is first used, so that importing toolcast costs next to nothing.
+Every name here is imported on first use (PEP 562), so that importing toolcast takes milliseconds.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Named variables in text and messages: `PromptTemplate` and `ChatPromptTemplate`.
+"""Prompt templates with named variables: `PromptTemplate` and `ChatPromptTemplate`.
 
-A template is compiled once, when it is made, into literal text and the names of variables, in turn; filling it is
-a join. The grammar is three things: `{identifier}` is a variable, `{{` and `}}` are braces, every other brace is
-a `PromptError` there and then. There is no attribute or index access and no format specification. Values are not
-searched for variables, and neither is the text of a `Message`, which is data.
+A template is compiled once, into alternating literal text and variable names; filling it is a join. The grammar has
+three elements: `{identifier}` is a variable, `{{` and `}}` are braces, and any other brace is a `PromptError` when the
+template is made. There is no attribute or index access and no format specification. Values are not searched for
+variables, and neither is the text of a `Message`, which is data.
 
-Among words a value becomes text: `str(value)`, a Pydantic model its JSON, an image a part of its own. A
-message that is nothing but a hole also takes what words cannot say: a message, a list of messages, or, for an
-assistant, an object, which becomes the tool call that the model would have made, and its result. `None` is no
-value: pass `""` for nothing.
+Inside text a value becomes text: `str(value)`, a Pydantic model its JSON, an image a part of its own. A message that
+consists of one variable also accepts values that are not text: a message, a list of messages, or, for an assistant, an
+object, which becomes the tool call that the model would have made, and its result. `None` is not a value: pass `""` for
+nothing.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .messages import (
 from .tool_spec import legal_name
 
 AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
-"""Turns a few-shot object into the calls that make it; none: it is text. The calls' ids are set later."""
+"""Converts a few-shot object to the tool calls that make it; none: it is text. The calls' ids are set later."""
 
 RESERVED = frozenset({"self", "stream"})
-"""Names that no variable can have: `self` and the keyword `stream` of a call."""
+"""Reserved names: `self` and the keyword argument `stream` of a call."""
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MEDIA = (ImagePart, AudioPart, DocumentPart)
@@ -54,80 +54,106 @@ _ROLES: tuple[str, ...] = get_args(Role)
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A user message with named holes: `PromptTemplate("Create an album about {topic}")`.
+    """A user message with named variables: `PromptTemplate("Create an album about {topic}")`.
 
-    `holes` are their names, each once, in the order in which they first appear. Raises `PromptError` for a
-    brace that is neither part of a hole nor doubled.
+    Attributes:
+        template: The text.
+        variables: The names of the variables, each once, in the order in which they first appear.
+
+    Raises:
+        PromptError: If a brace is neither part of a variable nor doubled.
     """
 
     template: str
-    holes: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _text: _Text = field(init=False, repr=False, compare=False)
+    variables: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _text: _TextTemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text = _Text(self.template)
+        text = _TextTemplate(self.template)
         object.__setattr__(self, "_text", text)
-        object.__setattr__(self, "holes", tuple(dict.fromkeys(text.holes)))
+        object.__setattr__(self, "variables", tuple(dict.fromkeys(text.variables)))
 
     def format(self, /, **values: Any) -> str:
-        """The text, every hole filled. Raises `PromptError` for a missing, unknown or unfit value."""
-        _check(self.holes, values)
+        """Return the text with every variable filled.
+
+        Raises:
+            PromptError: If a value is missing, unknown, or cannot be text.
+        """
+        _check(self.variables, values)
         return self._text.joined(values)
 
     def format_messages(self, /, **values: Any) -> list[Message]:
-        """The messages: one user message, or what the template's only hole was given."""
+        """Return the messages: one user message, or the value of the template's only variable."""
         return self.fill(values)
 
     def fill(self, values: Mapping[str, Any], as_calls: AsCalls | None = None) -> list[Message]:
-        """`format_messages` for values in a mapping; `as_calls` makes the tool calls of a few-shot object."""
-        _check(self.holes, values)
-        return _with_examples(self._text.drafts("user", values), as_calls)
+        """Return the messages for a mapping of values; `as_calls` makes the tool calls of a few-shot object."""
+        _check(self.variables, values)
+        return _with_examples(self._text.render("user", values), as_calls)
 
 
 PromptMessage: TypeAlias = "str | Message | Mapping[str, Any] | tuple[str, Any] | PromptTemplate | ChatPromptTemplate"
-"""What a `ChatPromptTemplate` is made of. A tuple is a role and its text, parts, or few-shot object."""
+"""One message of a `ChatPromptTemplate`. A tuple is a role and its text, parts, or few-shot object."""
 
 
 @dataclass(frozen=True)
 class ChatPromptTemplate:
     """Messages with named variables in their text.
 
-    `messages` holds `(role, text)` tuples and strings (user messages), which are templates, other templates, and
-    `Message`s and dicts with `role` and `content`, which are data and are sent as they are. Instead of text an
-    assistant may have an object, which becomes the tool call that the model would have made.
-    `holes` are the names in order. Raises `PromptError` for anything else, and as `PromptTemplate` does.
+    Attributes:
+        messages: Templates and messages: `(role, text)` tuples and strings (user messages) are templates; `Message`s
+        and dicts with `role` and `content` are data and sent unchanged. An assistant may have an object instead of
+        text, which becomes the tool call that the model would have made. variables: The names of the variables, each
+        once, in the order in which they first appear.
+
+    Raises:
+        PromptError: If a message has another form, or a brace is neither part of a variable nor doubled.
     """
 
     messages: Sequence[PromptMessage]
-    holes: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _lines: tuple[_Line, ...] = field(init=False, repr=False, compare=False)
+    variables: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _message_templates: tuple[_MessageTemplate, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         messages: object = self.messages
         if not isinstance(messages, (list, tuple)) or not messages:
-            raise PromptError(f"a ChatPromptTemplate is made of a list of messages, not {_a(self.messages)}")
-        lines = tuple(line for message in self.messages for line in _lines(message))
+            raise PromptError(f"a ChatPromptTemplate is made of a list of messages, not {_describe(self.messages)}")
+        templates = tuple(template for message in self.messages for template in _message_templates(message))
         object.__setattr__(self, "messages", tuple(self.messages))
-        object.__setattr__(self, "_lines", lines)
-        object.__setattr__(self, "holes", tuple(dict.fromkeys(hole for line in lines for hole in line.holes)))
+        object.__setattr__(self, "_message_templates", templates)
+        object.__setattr__(
+            self,
+            "variables",
+            tuple(dict.fromkeys(variable for template in templates for variable in template.variables)),
+        )
 
     @classmethod
     def from_messages(cls, messages: Sequence[PromptMessage]) -> ChatPromptTemplate:
-        """The template made of `messages`."""
+        """Return the template made of `messages`."""
         return cls(messages)
 
     def format_messages(self, /, **values: Any) -> list[Message]:
-        """The messages, every hole filled. Raises `PromptError` for a missing, unknown or unfit value."""
+        """Return the messages with every variable filled.
+
+        Raises:
+            PromptError: If a value is missing, unknown, or does not fit its place.
+        """
         return self.fill(values)
 
     def fill(self, values: Mapping[str, Any], as_calls: AsCalls | None = None) -> list[Message]:
-        """`format_messages` for values in a mapping; `as_calls` makes the tool calls of a few-shot object."""
-        _check(self.holes, values)
-        return _with_examples((draft for line in self._lines for draft in line.drafts(values)), as_calls)
+        """Return the messages for a mapping of values; `as_calls` makes the tool calls of a few-shot object."""
+        _check(self.variables, values)
+        return _with_examples(
+            (draft for template in self._message_templates for draft in template.render(values)), as_calls
+        )
 
 
 def as_prompt(prompt: object) -> PromptTemplate | ChatPromptTemplate:
-    """The template that `prompt` is, or that its text or list of messages makes. Raises `PromptError`."""
+    """Return the template that `prompt` is, or that its text or list of messages makes.
+
+    Raises:
+        PromptError: If `prompt` has another type.
+    """
     if isinstance(prompt, (PromptTemplate, ChatPromptTemplate)):
         return prompt
     if isinstance(prompt, str):
@@ -135,32 +161,32 @@ def as_prompt(prompt: object) -> PromptTemplate | ChatPromptTemplate:
     if isinstance(prompt, list):
         return ChatPromptTemplate(cast("list[PromptMessage]", prompt))
     allowed = "a str, a PromptTemplate, a ChatPromptTemplate or a list of messages"
-    raise PromptError(f"prompt must be {allowed}, not {_a(prompt)}")
+    raise PromptError(f"prompt must be {allowed}, not {_describe(prompt)}")
 
 
-class _Text:
-    """A compiled text: `pieces` are literal text and the names of holes in turn, text first and last.
+class _TextTemplate:
+    """A compiled text: `pieces` alternates literal text and variable names, with text first and last.
 
-    `only`: the hole that is all there is, if it is.
+    `only` is the variable, if the text consists of one variable.
     """
 
-    __slots__ = ("holes", "only", "pieces")
+    __slots__ = ("only", "pieces", "variables")
 
     def __init__(self, template: object) -> None:
         if not isinstance(template, str):
-            raise PromptError(f"a template is a str, not {_a(template)}")
+            raise PromptError(f"a template is a str, not {_describe(template)}")
         self.pieces: tuple[str, ...] = tuple(_compile(template))
-        self.holes: tuple[str, ...] = self.pieces[1::2]
-        alone = len(self.holes) == 1 and not (self.pieces[0] + self.pieces[2]).strip()
-        self.only: str | None = self.holes[0] if alone else None
+        self.variables: tuple[str, ...] = self.pieces[1::2]
+        alone = len(self.variables) == 1 and not (self.pieces[0] + self.pieces[2]).strip()
+        self.only: str | None = self.variables[0] if alone else None
 
     def joined(self, values: Mapping[str, Any]) -> str:
         pieces = list(self.pieces)
-        pieces[1::2] = [_text(values[hole], hole) for hole in self.holes]
+        pieces[1::2] = [_text(values[variable], variable) for variable in self.variables]
         return "".join(pieces)
 
-    def drafts(self, role: Role, values: Mapping[str, Any]) -> Iterator[Message]:
-        """The filled message, or those its only hole was given; few-shot objects still stand in them."""
+    def render(self, role: Role, values: Mapping[str, Any]) -> Iterator[Message]:
+        """Yield the filled message, or the messages of its only variable; few-shot objects are not converted yet."""
         value = "" if self.only is None else values[self.only]
         if isinstance(value, str):
             yield Message(role, self.parts(values))
@@ -174,7 +200,7 @@ class _Text:
             yield Message(role, self.parts(values))
 
     def parts(self, values: Mapping[str, Any]) -> tuple[Part, ...]:
-        """The filled text as one part, or the images in it and the text between them."""
+        """Return the filled text as one part, or the images in it and the text between them."""
         parts: list[Part] = []
         text: list[str] = []
         for index, piece in enumerate(self.pieces):
@@ -193,68 +219,68 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """One message of a chat template: its role and its pieces, texts compiled, all else as it is."""
+class _MessageTemplate:
+    """One message of a chat template: its role and its pieces, with compiled texts."""
 
     role: Role
     pieces: tuple[object, ...]
 
     @property
-    def holes(self) -> Iterator[str]:
-        return (hole for piece in self.pieces if isinstance(piece, _Text) for hole in piece.holes)
+    def variables(self) -> Iterator[str]:
+        return (variable for piece in self.pieces if isinstance(piece, _TextTemplate) for variable in piece.variables)
 
-    def drafts(self, values: Mapping[str, Any]) -> Iterator[Message]:
+    def render(self, values: Mapping[str, Any]) -> Iterator[Message]:
         match self.pieces:
-            case (_Text() as only,):
-                yield from only.drafts(self.role, values)
+            case (_TextTemplate() as only,):
+                yield from only.render(self.role, values)
             case pieces:
-                parts = (piece.parts(values) if isinstance(piece, _Text) else (piece,) for piece in pieces)
+                parts = (piece.parts(values) if isinstance(piece, _TextTemplate) else (piece,) for piece in pieces)
                 yield _message(self.role, tuple(part for group in parts for part in group))
 
 
-def _lines(message: object) -> Iterator[_Line]:
+def _message_templates(message: object) -> Iterator[_MessageTemplate]:
     match message:
         case str() | PromptTemplate():
-            yield _line("user", message)
+            yield _message_template("user", message)
         case ChatPromptTemplate():
-            yield from (line for inner in message.messages for line in _lines(inner))
+            yield from (template for inner in message.messages for template in _message_templates(inner))
         case Message() | Mapping():
             found = _as_message(cast("Message | Mapping[str, Any]", message))
-            yield _Line(found.role, found.parts)
+            yield _MessageTemplate(found.role, found.parts)
         case (str(), object()):
-            yield _line(*cast("tuple[str, object]", message))
+            yield _message_template(*cast("tuple[str, object]", message))
         case _:
             allowed = "a Message, a dict with 'role' and 'content', a (role, text) tuple, a str or a template"
-            raise PromptError(f"a message of a prompt is {allowed}, not {_a(message)}")
+            raise PromptError(f"a message of a prompt is {allowed}, not {_describe(message)}")
 
 
-def _line(role: str, content: object) -> _Line:
+def _message_template(role: str, content: object) -> _MessageTemplate:
     if role not in _ROLES:
         closest = _closest(role, _ROLES)
         raise PromptError(f"unknown role {role!r}{closest}; the roles are: {', '.join(_ROLES)}")
     pieces = content if _are_parts(content) else (content,)
-    return _Line(cast("Role", role), tuple(_piece(piece) for piece in pieces))
+    return _MessageTemplate(cast("Role", role), tuple(_piece(piece) for piece in pieces))
 
 
 def _piece(piece: object) -> object:
     if isinstance(piece, PromptTemplate):
-        return _Text(piece.template)
+        return _TextTemplate(piece.template)
     text = piece.text if isinstance(piece, TextPart) else piece
-    return _Text(text) if isinstance(text, str) else piece
+    return _TextTemplate(text) if isinstance(text, str) else piece
 
 
 def _are_parts(content: object) -> TypeGuard[Sequence[object]]:
-    """Whether `content` is what a message is made of. A list without any part is a few-shot object."""
+    """Return whether `content` is a list of message parts. A list without any part is a few-shot object."""
     return _is_sequence(content) and any(isinstance(item, _PARTS) for item in content)
 
 
 def _message(role: Role, parts: tuple[Any, ...]) -> Message:
-    """A message that may, for now, hold objects that are no parts."""
+    """Return a message that may temporarily contain objects that are not parts."""
     return Message(role, parts)
 
 
 def _compile(template: str) -> Iterator[str]:
-    """Literal text and names of holes in turn; the first and the last are text."""
+    """Yield literal text and variable names in turn; the first and the last are text."""
     text: list[str] = []
     end = 0
     for brace in _BRACES.finditer(template):
@@ -264,22 +290,22 @@ def _compile(template: str) -> Iterator[str]:
             text.append(brace[0][0])
         else:
             yield "".join(text)
-            yield _hole(template, brace)
+            yield _variable(template, brace)
             text.clear()
     yield "".join((*text, template[end:]))
 
 
-def _hole(template: str, brace: re.Match[str]) -> str:
+def _variable(template: str, brace: re.Match[str]) -> str:
     # Python normalises the names of keyword arguments in the same way.
     name = unicodedata.normalize("NFKC", brace[1] or "")
     if not name.isidentifier():
-        raise _stray(template, brace.start())
+        raise _brace_error(template, brace.start())
     if name in RESERVED:
         raise PromptError(f"no variable can be named {name!r}, because a call has that parameter itself; rename it")
     return name
 
 
-def _stray(template: str, start: int) -> PromptError:
+def _brace_error(template: str, start: int) -> PromptError:
     before = template[:start]
     line, column = before.count("\n") + 1, start - before.rfind("\n")
     end = template.find("}", start) + 1 or start + 1
@@ -290,32 +316,32 @@ def _stray(template: str, start: int) -> PromptError:
     )
 
 
-def _check(holes: tuple[str, ...], values: Mapping[str, Any]) -> None:
-    missing = [hole for hole in holes if values.get(hole) is None]
-    if not missing and len(values) == len(holes):
+def _check(variables: tuple[str, ...], values: Mapping[str, Any]) -> None:
+    missing = [variable for variable in variables if values.get(variable) is None]
+    if not missing and len(values) == len(variables):
         return
-    unknown = [name for name in values if name not in holes]
-    faults = [f"no value for the variable {hole!r}{_instead(hole, values, unknown)}" for hole in missing]
-    faults += [f"no variable is named {name!r}{_closest(name, missing or holes)}" for name in unknown]
-    named = f"the variables are: {', '.join(holes)}" if holes else "the prompt has no variables"
-    raise PromptError("; ".join((*faults, named)))
+    unknown = [name for name in values if name not in variables]
+    problems = [f"no value for the variable {variable!r}{_instead(variable, values, unknown)}" for variable in missing]
+    problems += [f"no variable is named {name!r}{_closest(name, missing or variables)}" for name in unknown]
+    named = f"the variables are: {', '.join(variables)}" if variables else "the prompt has no variables"
+    raise PromptError("; ".join((*problems, named)))
 
 
-def _instead(hole: str, values: Mapping[str, Any], unknown: Iterable[str]) -> str:
-    if hole in values:
+def _instead(variable: str, values: Mapping[str, Any], unknown: Iterable[str]) -> str:
+    if variable in values:
         return " (None is no value: pass '' for nothing)"
-    if found := _like(hole, unknown):
+    if found := _close_matches(variable, unknown):
         return f" (you passed {found[0]!r})"
-    return "" if unknown else f" (to send the braces as text, write {{{{{hole}}}}})"
+    return "" if unknown else f" (to send the braces as text, write {{{{{variable}}}}})"
 
 
 def _closest(name: str, names: Iterable[str]) -> str:
-    found = _like(name, names)
+    found = _close_matches(name, names)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-def _like(name: str, names: Iterable[str]) -> list[str]:
-    from difflib import get_close_matches  # only for those who mistype
+def _close_matches(name: str, names: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches  # needed in an error only
 
     return get_close_matches(name, tuple(names), n=1, cutoff=0.5)
 
@@ -333,7 +359,7 @@ def _is_history(value: object) -> TypeGuard[Sequence[Message | Mapping[str, Any]
 
 
 def _as_message(message: Message | Mapping[str, Any]) -> Message:
-    """Return a `Message`, or the one that a dict is. Raises `PromptError`."""
+    """Return a `Message`, or the one that a dict describes. Raise `PromptError`."""
     if isinstance(message, Message):
         return message
     try:
@@ -343,7 +369,7 @@ def _as_message(message: Message | Mapping[str, Any]) -> Message:
 
 
 def _media(value: object) -> tuple[_Media, ...]:
-    """The images, sounds and documents that `value` is; none, if it is anything else."""
+    """Return the images, sounds and documents in `value`; none if it contains anything else."""
     items = value if _is_sequence(value) else (value,)
     media = tuple(item for item in items if isinstance(item, _MEDIA))
     return media if len(media) == len(items) else ()
@@ -353,18 +379,22 @@ def _is_blank(part: Part) -> bool:
     return isinstance(part, TextPart) and not part.text.strip()
 
 
-def _text(value: object, hole: str) -> str:
-    """`value` as text. Raises `PromptError` for one that has to be a message or a part."""
+def _text(value: object, variable: str) -> str:
+    """Return `value` as text. Raise `PromptError` for a message or a media part."""
     if isinstance(value, str):
         return value
     if _is_message(value) or (value and _is_history(value)):
-        raise PromptError(f"the variable {hole!r} has {_a(value)}: it must be all that its message consists of")
+        raise PromptError(
+            f"the variable {variable!r} has {_describe(value)}: its message must consist of this variable alone"
+        )
     if _media(value):
-        raise PromptError(f"the variable {hole!r} has {_a(value)}, which no text can: use format_messages()")
-    return _words(value)
+        raise PromptError(
+            f"the variable {variable!r} has {_describe(value)}, which cannot be text: use format_messages()"
+        )
+    return _to_text(value)
 
 
-def _words(value: object) -> str:
+def _to_text(value: object) -> str:
     as_json = getattr(type(value), "model_dump_json", None)
     try:
         return str(value) if as_json is None else str(as_json(value))
@@ -372,22 +402,22 @@ def _words(value: object) -> str:
         return json_text(value, by_alias=False)
 
 
-def _with_examples(drafts: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
-    """`drafts` with every object among their parts turned into tool calls, answered in the next messages."""
-    messages = list(drafts)
+def _with_examples(render: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
+    """Return `drafts` with every few-shot object converted to tool calls and their results."""
+    messages = list(render)
     if all(isinstance(part, _PARTS) for message in messages for part in message.parts):
         return messages
-    taken = {call.id for message in messages for call in message.tool_calls}
-    ids = (id for number in count(1) if (id := f"example{number:02}") not in taken)
+    used = {call.id for message in messages for call in message.tool_calls}
+    ids = (id for number in count(1) if (id := f"example{number:02}") not in used)
     finished: list[Message] = []
     for message in messages:
         parts: list[Part] = []
-        made: list[ToolCallPart] = []
+        calls_made: list[ToolCallPart] = []
         for part in message.parts:
             example = _example(part, message.role, as_calls or _own_call)
-            made += (calls := [replace(call, id=next(ids)) for call in example])
-            parts += calls or [part if isinstance(part, _PARTS) else TextPart(_words(part))]
-        finished += (replace(message, parts=tuple(parts)), *(tool_result(call, TAKEN) for call in made))
+            calls_made += (calls := [replace(call, id=next(ids)) for call in example])
+            parts += calls or [part if isinstance(part, _PARTS) else TextPart(_to_text(part))]
+        finished += (replace(message, parts=tuple(parts)), *(tool_result(call, TAKEN) for call in calls_made))
     return finished
 
 
@@ -396,7 +426,7 @@ def _example(part: object, role: Role, as_calls: AsCalls) -> Sequence[ToolCallPa
 
 
 def _own_call(value: object) -> Sequence[ToolCallPart]:
-    """The call of a tool named as the class of `value`; none if that is no object and no list in JSON."""
+    """Return the call of a tool named like the class of `value`; none if it is not an object or list in JSON."""
     try:
         # round_trip leaves out computed fields, which no model would write.
         text = json_text(value, by_alias=True, round_trip=True)
@@ -408,5 +438,5 @@ def _own_call(value: object) -> Sequence[ToolCallPart]:
     return (ToolCallPart("", legal_name(type(value).__name__), arguments),)
 
 
-def _a(value: object) -> str:
+def _describe(value: object) -> str:
     return f"{type(value).__name__} ({value!r:.60})"

@@ -388,7 +388,7 @@ def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatFace)
     assert len(requests_of(engine)) == 3
     chats.dispatch(chat, QueueMessage("Once more."))
     chats.until(chat, "ready")
-    assert len(requests_of(engine)) == 6 and "asked for one more" in str(chat.context.last_error)
+    assert len(requests_of(engine)) == 6 and "another request was made" in str(chat.context.last_error)
 
 
 def test_seconds_are_counted_while_something_is_done(chats: ChatFace) -> None:

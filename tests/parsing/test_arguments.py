@@ -43,7 +43,7 @@ from toolcast.parsing import arguments, lenient_json
 from toolcast.parsing.arguments import parse_json, validate_json_text
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.tools.schema import shape_of
+from toolcast.tools.schema import output_schema
 
 
 class Song(BaseModel):
@@ -645,7 +645,7 @@ def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.Monkey
 
 
 def test_a_wrapped_value_is_found_with_and_without_its_wrapper() -> None:
-    shape = shape_of(list[int])
+    shape = output_schema(list[int])
     assert shape.read("{'value': [1]}", None) == ([1], ("put double quotes for others",))
     whole = "took the whole arguments as the value"
     assert shape.read("```\n[1, 2,]\n```", None) == ([1, 2], (whole, FENCED, "left out trailing commas"))

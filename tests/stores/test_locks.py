@@ -111,8 +111,8 @@ def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, monkeypatch: 
         claim.release()
     with pytest.raises(SessionLocked):
         claim_file(path, "a")
-    locks._let_go()
-    assert not locks._held
+    locks._close_inherited()
+    assert not locks._locked_fds
     claim_file(path, "a").release()
 
 

@@ -123,13 +123,13 @@ def test_a_newer_file_is_refused(file: SQLiteFile, path: Path) -> None:
 def test_a_database_of_something_else_is_left_alone(path: Path, said: str) -> None:
     execute(path, said)
     before = path.read_bytes()
-    with pytest.raises(ToolcastError, match="database of something else: give the store a file of its own"):
+    with pytest.raises(ToolcastError, match="database of another application: use another file for the store"):
         SQLiteFile(path, LAYOUT)
     assert path.read_bytes() == before
 
 
 def test_a_file_of_another_layout_is_something_else(file: SQLiteFile, path: Path) -> None:
-    with pytest.raises(ToolcastError, match="database of something else"):
+    with pytest.raises(ToolcastError, match="database of another application"):
         SQLiteFile(path, Layout("Other", 0x6E6F7466, 1, ()))
 
 

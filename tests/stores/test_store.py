@@ -19,7 +19,7 @@ from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
-from toolcast.stores.store import Store, as_text, checked, file_name, from_text, id_of, taken
+from toolcast.stores.store import Store, check_id, file_name, from_json_text, id_of, session_locked, to_json_text
 
 # A second process does with a store what its last argument says: its three names are the code's to use.
 MAKE = {
@@ -168,15 +168,15 @@ json_data = st.recursive(
 
 @given(st.dictionaries(st.sampled_from("abc"), json_data))
 def test_json_text_and_back(record: dict[str, Any]) -> None:
-    text = as_text(record)
+    text = to_json_text(record)
     assert "\n" not in text
-    assert from_text(text, "here") == record
+    assert from_json_text(text, "here") == record
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "1" * 5000, b"\xff"])
 def test_text_that_is_no_json_says_where(text: str | bytes) -> None:
     with pytest.raises(ToolcastError, match="here is damaged"):
-        from_text(text, "here")
+        from_json_text(text, "here")
 
 
 # -- names --------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_other_names_are_no_ids(name: str) -> None:
 
 
 def test_checked_gives_the_id() -> None:
-    assert checked("a.b") == "a.b"
+    assert check_id("a.b") == "a.b"
 
 
 # -- claims -------------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def each(count: int, work: Callable[[], None]) -> None:
 
 
 def test_an_unknown_owner_is_another_process() -> None:
-    assert "open in another process: close it there" in str(taken("a", None))
+    assert "open in another process: close it there" in str(session_locked("a", None))
 
 
 # -- files, objects and processes ---------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_several_functions_give_their_results_in_order(face: Face) -> None:
 
 THREE = [call(f'{{"a": {number}}}', "note", id=f"call_{number}") for number in (1, 2, 3)]
 WAYS = pytest.mark.parametrize("way", ["call", "stream", "predict"])
-PATIENCE = 30.0
+BUFFERED_WITHIN = 30.0
 
 
 def outputs_of(face: Face, way: str, tool: Any, calls: Any = THREE, **options: Any) -> Any:
@@ -177,7 +177,7 @@ def outputs_of(face: Face, way: str, tool: Any, calls: Any = THREE, **options: A
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_functions_run_at_the_same_time(face: Face, way: str, kind: str) -> None:
     """Each waits for the others: one after the other they would never end."""
-    all_here = Barrier(3, timeout=PATIENCE)
+    all_here = Barrier(3, timeout=BUFFERED_WITHIN)
 
     def note(a: int) -> int:
         all_here.wait()
@@ -304,7 +304,7 @@ def test_the_time_limit_of_a_function_holds(face: Face) -> None:
     over = Event()
 
     def note(a: int) -> int:
-        over.wait(PATIENCE)
+        over.wait(BUFFERED_WITHIN)
         return a
 
     tool = CallableTool.from_function(note).with_(timeout=0.01)
@@ -432,6 +432,6 @@ def test_what_a_function_emits_is_for_nobody_in_a_structured_call(face: Face) ->
         context.emit("half")
         return -a
 
-    tool = CallableTool.from_function(note).with_(timeout=PATIENCE)
+    tool = CallableTool.from_function(note).with_(timeout=BUFFERED_WITHIN)
     assert face.call(maker(THREE, output=tool, allow_parallel_tool_calls=True)) == [-1, -2, -3]
     assert face.call(maker(THREE[0], output=note)) == -1

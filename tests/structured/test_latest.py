@@ -24,11 +24,11 @@ from toolcast import (
     ToolOrchestratingLLM,
     is_partial,
 )
-from toolcast.structured.stream import PATIENCE
+from toolcast.structured.stream import BUFFERED_WITHIN
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
 TEXT = SEA.model_dump_json()
-SLOW = 10 * PATIENCE
+SLOW = 10 * BUFFERED_WITHIN
 
 
 class Paced(ScriptedLLM):
@@ -178,14 +178,14 @@ def test_a_reader_is_as_slow_as_it_was_the_last_time() -> None:
 
 
 def test_less_than_patience_is_no_time() -> None:
-    quick = looked(maker(SEA), lambda number: PATIENCE / 2)
+    quick = looked(maker(SEA), lambda number: BUFFERED_WITHIN / 2)
     assert len(quick) == len(looked(maker(SEA), lambda number: 0.0))
 
 
 def test_catching_up_takes_no_longer_than_the_reader_was_away() -> None:
     """What comes bit by bit, each at once, would otherwise keep the reader waiting to the end."""
-    make = ToolOrchestratingLLM(Album, "x", Paced(SEA, pace=PATIENCE / 2))
-    seen = looked(make, lambda number: 2 * PATIENCE)
+    make = ToolOrchestratingLLM(Album, "x", Paced(SEA, pace=BUFFERED_WITHIN / 2))
+    seen = looked(make, lambda number: 2 * BUFFERED_WITHIN)
     every = looked(maker(SEA), lambda number: 0.0)
     assert 4 < len(seen) < len(every) / 2
     assert seen[-1] == every[-1]

@@ -39,7 +39,7 @@ from toolcast import (
     is_partial,
 )
 from toolcast.parsing.partial_value import MISSING
-from toolcast.structured.stream_views import value_at
+from toolcast.structured.stream_views import value_at_steps
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 # -- models, and documents that fit them or not -------------------------------------------------------------------
@@ -333,13 +333,13 @@ def test_views_add_up_to_the_result(data: st.DataObject, made: Made, face: Face)
     make = script(made, data.draw(cut(made.text)))
     final = made.value
     for steps, _ in _places(json.loads(made.text)):
-        found = value_at(final, steps)
+        found = value_at_steps(final, steps)
         if isinstance(found, str):
             assert "".join(face.view(make, "text", steps)) == found
             break
     make = script(made, data.draw(cut(made.text)))
     for steps, _ in _places(json.loads(made.text)):
-        found = value_at(final, steps)
+        found = value_at_steps(final, steps)
         if isinstance(found, list):
             assert face.view(make, "items", steps) == found
             break
@@ -350,7 +350,7 @@ def test_after_the_end_every_place_is_done(data: st.DataObject, made: Made) -> N
     stream = script(made, data.draw(cut(made.text))).stream()
     final = stream.final()
     for steps, _ in _places(json.loads(made.text)):
-        assert stream.field_state(steps) == ("pending" if value_at(final, steps) is MISSING else "done")
+        assert stream.field_state(steps) == ("pending" if value_at_steps(final, steps) is MISSING else "done")
     assert stream.changed == ()
 
 

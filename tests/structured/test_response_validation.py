@@ -52,14 +52,14 @@ def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
 
 def test_the_first_call_or_all() -> None:
     both = answer(call(SEA), call(SHORT, id="2"))
-    assert [read.value for read in reader().read(both)] == [SEA]
-    assert [read.value for read in reader(parallel=True).read(both)] == [SEA, SHORT]
+    assert [read.value for read in reader().validate(both)] == [SEA]
+    assert [read.value for read in reader(parallel=True).validate(both)] == [SEA, SHORT]
 
 
 def test_the_first_error_of_several_calls_is_raised_and_the_good_ones_kept() -> None:
     calls = answer(call('{"title": 1}'), call(SEA, id="2"), call("{", id="3"), call(SHORT, id="4"))
     with pytest.raises(ValidationError) as caught:
-        reader(parallel=True).read(calls)
+        reader(parallel=True).validate(calls)
     assert caught.value.arguments == '{"title": 1}'
     assert caught.value.partial == [SEA, SHORT]
     assert caught.value.response is calls
@@ -67,15 +67,15 @@ def test_the_first_error_of_several_calls_is_raised_and_the_good_ones_kept() -> 
 
 def test_an_unknown_tool_names_those_there_are() -> None:
     with pytest.raises(UnknownToolError, match="'Albumen'; it was offered: Album, Apology"):
-        reader(Album | Apology).read(answer(call(SEA, "Albumen")))
+        reader(Album | Apology).validate(answer(call(SEA, "Albumen")))
     with pytest.raises(UnknownToolError, match="it was offered: none"):
-        ResponseValidator({}).read(answer(call(SEA)))
+        ResponseValidator({}).validate(answer(call(SEA)))
 
 
 def test_arguments_that_max_tokens_cut_off() -> None:
     for cut in (True, False):
         with pytest.raises(OutputTruncated, match=r"after 9 characters.*max_tokens=") as caught:
-            reader().read(answer(call('{"title":', truncated=cut), stop="max_tokens"))
+            reader().validate(answer(call('{"title":', truncated=cut), stop="max_tokens"))
         assert caught.value.partial == '{"title":'
         assert caught.value.__cause__ is not None
 
@@ -83,7 +83,7 @@ def test_arguments_that_max_tokens_cut_off() -> None:
 def test_arguments_that_no_limit_cut_off() -> None:
     """The stream ended in the middle of them: more tokens would not help."""
     with pytest.raises(StreamTruncated, match=r"ended inside the arguments of Album, after 9 characters") as caught:
-        reader().read(answer(call('{"title":', truncated=True), stop="tool_use"))
+        reader().validate(answer(call('{"title":', truncated=True), stop="tool_use"))
     assert caught.value.partial == '{"title":'
     assert caught.value.retryable and "max_tokens" not in str(caught.value)
 
@@ -93,18 +93,18 @@ def test_what_was_cut_off_is_not_repaired() -> None:
     text = SEA.model_dump_json()
     songs = SEA.model_dump_json(include={"songs"})[9:-1]
     doubled = json.dumps(SEA.model_dump() | {"songs": songs})
-    assert reader().value_of(call(text, truncated=True)) == SEA
-    assert [read.value for read in reader().read(answer(call(text, truncated=True)))] == [SEA]
+    assert reader().build_value(call(text, truncated=True)) == SEA
+    assert [read.value for read in reader().validate(answer(call(text, truncated=True)))] == [SEA]
     for arguments in (f"```json\n{text}", text + "{", repr(SEA.model_dump()), doubled):
         cut = call(arguments, truncated=True)
-        assert reader().value_of(cut) is None
+        assert reader().build_value(cut) is None
         with pytest.raises(StreamTruncated, match=f"after {len(arguments)} characters"):
-            reader().read(answer(cut))
+            reader().validate(answer(cut))
 
 
 @pytest.mark.parametrize("stop", ["tool_use", "max_tokens"])
 def test_whole_calls_are_repaired(stop: Any) -> None:
-    (read,) = reader().read(answer(call(f"```json\n{SEA.model_dump_json()}\n```"), stop=stop))
+    (read,) = reader().validate(answer(call(f"```json\n{SEA.model_dump_json()}\n```"), stop=stop))
     assert (read.value, read.repairs) == (SEA, ("took the JSON out of a markdown fence",))
 
 
@@ -120,11 +120,11 @@ def test_values_of_single_calls() -> None:
         def never(cls, a: int) -> int:
             raise TryAgain("no")
 
-    assert reader().value_of(call(SEA)) == SEA
-    assert reader().value_of(call("{")) is None
-    assert reader().value_of(call(SEA, "Albumen")) is None
-    assert reader(count).value_of(call('{"a": 1}', "count")) is None
-    assert reader(Fussy).value_of(call('{"a": 1}', "Fussy")) is None
+    assert reader().build_value(call(SEA)) == SEA
+    assert reader().build_value(call("{")) is None
+    assert reader().build_value(call(SEA, "Albumen")) is None
+    assert reader(count).build_value(call('{"a": 1}', "count")) is None
+    assert reader(Fussy).build_value(call('{"a": 1}', "Fussy")) is None
 
 
 def test_complete_calls_that_are_not_valid_are_no_items(face: Face) -> None:
@@ -245,7 +245,7 @@ def test_the_member_of_a_union_that_words_fit(face: Face) -> None:
 
 def test_long_words_are_shortened() -> None:
     with pytest.raises(NoToolCallError) as caught:
-        reader().read(answer(text="la " * 1000))
+        reader().validate(answer(text="la " * 1000))
     assert len(str(caught.value)) < 700
     assert "…" in str(caught.value)
 
@@ -265,7 +265,7 @@ def test_a_call_that_was_stopped(stop: str, kind: type[CallError], truncated: bo
     """More tokens would not help, and neither would asking again."""
     half = ToolCallPart("1", "Album", '{"title": "Sea', truncated)
     with pytest.raises(kind, match=f"stopped .{stop}.") as caught:
-        reader().read(answer(half, stop=stop))
+        reader().validate(answer(half, stop=stop))
     assert caught.value.partial == '{"title": "Sea'
 
 

@@ -13,7 +13,7 @@ from support.albums import SEA, SHORT, Album, Song, call
 from support.sync_and_async import Face
 from toolcast import Finish, TextDelta, ToolCallDone, ToolOrchestratingLLM
 from toolcast.parsing.partial_value import MISSING
-from toolcast.structured.stream_views import numbered, value_at
+from toolcast.structured.stream_views import value_at_steps, with_call_index
 from toolcast.testing import ScriptedLLM
 
 
@@ -99,7 +99,7 @@ def test_after_a_view_was_left_the_rest_can_be_had(face: Face) -> None:
     [(2, "a.b", "2.a.b"), (0, "", "0"), (1, ("a.b", 0), ("1", "a.b", 0)), (1, (), ("1",))],
 )
 def test_paths_of_parallel_calls(index: int, path: Any, expected: Any) -> None:
-    assert numbered(index, path) == expected
+    assert with_call_index(index, path) == expected
 
 
 class Pair(TypedDict):
@@ -127,7 +127,7 @@ class Shelf(BaseModel):
     ],
 )
 def test_places_in_a_value(steps: tuple[str, ...], expected: Any) -> None:
-    assert value_at(Shelf(boxes={"a.b": Box((Pair(left=1),))}), steps) == expected
+    assert value_at_steps(Shelf(boxes={"a.b": Box((Pair(left=1),))}), steps) == expected
 
 
 def test_a_key_with_a_dot_is_reached_by_a_tuple(face: Face) -> None:

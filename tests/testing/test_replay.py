@@ -83,7 +83,7 @@ def test_exceptions_where_they_stand() -> None:
 def test_one_request_too_many() -> None:
     network = ReplayNetwork(Recorded())
     read(network)
-    with pytest.raises(ToolcastError, match="1 answers are recorded and one more request was made"):
+    with pytest.raises(ToolcastError, match="1 answers are recorded, but another request was made"):
         read(network)
 
 

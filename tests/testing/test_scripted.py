@@ -82,7 +82,7 @@ def test_an_exception_is_raised_and_the_script_goes_on(face: Face) -> None:
 def test_a_script_that_is_too_short_says_so(face: Face) -> None:
     scripted = ScriptedLLM("one")
     face.chat(scripted, "x")
-    with pytest.raises(ToolcastError, match="the script has 1 answers and was asked for one more"):
+    with pytest.raises(ToolcastError, match="the script has 1 answers, but another request was made"):
         face.chat(scripted, "x")
 
 

@@ -185,7 +185,7 @@ def test_the_tool_itself_ends_when_it_is_cancelled() -> None:
 
     tool = question_tool()
     with pytest.raises(TurnCancelled):
-        tool.run(tool.read(ASKED).value, ToolContext(cancellation=cancellation, tell=cancel))
+        tool.run(tool.read(ASKED).value, ToolContext(cancellation=cancellation, on_progress=cancel))
     assert not emitted[0].answered
 
 

@@ -84,7 +84,7 @@ def names(folder: str | Path) -> list[str]:
 
 
 def run(tool: CallableTool, command: str, tell: Callable[[ToolProgress], object] | None = None) -> ToolOutput:
-    context: ToolContext[Any] = ToolContext("1", tool.name, tell=tell)
+    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=tell)
     return tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
 
 

@@ -297,7 +297,7 @@ def test_who_left_the_group_is_not_heard_after_the_end(tmp_path: Path, monkeypat
     tool = command_tool(tmp_path)
     # The shell ends when the other one has left the group: then that opens the pipe.
     command = "setsid sh -c 'echo > out; cat gate; echo late' & cat out >/dev/null; echo said"
-    context: ToolContext[Any] = ToolContext("1", tool.name, tell=told.append)
+    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=told.append)
     output = tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
     (tmp_path / "gate").write_bytes(b"")
     reading[0].join(PATIENCE)

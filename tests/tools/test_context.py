@@ -23,7 +23,7 @@ def test_a_tool_can_see_that_it_was_cancelled() -> None:
 
 def test_what_a_tool_emits_is_told() -> None:
     told: list[ToolProgress] = []
-    ToolContext[None]("c1", "look", tell=told.append).emit({"done": 0.5})
+    ToolContext[None]("c1", "look", on_progress=told.append).emit({"done": 0.5})
     assert told == [ToolProgress("c1", "look", {"done": 0.5})]
 
 

@@ -203,4 +203,4 @@ def test_named() -> None:
 
     signature = Signature(take)
     bound, _ = signature.read('{"a": "1", "d": 2}', None)
-    assert signature.named(bound) == {"a": 1, "b": "b", "c": 1.5, "d": 2}
+    assert signature.arguments_by_name(bound) == {"a": 1, "b": "b", "c": 1.5, "d": 2}

@@ -26,7 +26,7 @@ from toolcast.messages import ToolCallPart
 from toolcast.tools import execution
 from toolcast.tools.callable_tool import CallableTool, ToolOutput, as_tool, as_tools
 from toolcast.tools.context import ToolContext
-from toolcast.tools.execution import ToolJob, ToolRun, groups, read_call
+from toolcast.tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 
 here: ContextVar[str] = ContextVar("here", default="nowhere")
 
@@ -71,7 +71,7 @@ class Turn:
         return ToolRun(jobs, contexts, concurrent=self.concurrent, **options)
 
     async def run(self, jobs: Sequence[ToolJob], **options: Any) -> list[ToolOutput]:
-        for group in groups(jobs):
+        for group in overlapping_groups(jobs):
             run = self.begin(group, **options)
             while said := await run.more():
                 self.said += said
@@ -193,7 +193,7 @@ tool_kinds = {
 @given(st.lists(st.sampled_from([*tool_kinds, "unknown"])))
 def test_groups(names: list[str]) -> None:
     jobs = jobs_of([*tool_kinds.values()], *map(call, names))
-    found = groups(jobs)
+    found = overlapping_groups(jobs)
     assert [job for group in found for job in group] == jobs
     overlapping = {"read", "beside", "unknown"}
     assert all(len(group) == 1 or {job.call.name for job in group} <= overlapping for group in found)
@@ -598,7 +598,7 @@ def test_what_yields_may_say_how_far_it_is(drive: Drive) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "context", "async"])
 def test_so_many_calls_run_at_a_time_and_no_more(drive: Drive, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "TOGETHER", 3)
+    monkeypatch.setattr(execution, "MAX_CONCURRENT", 3)
     inside: list[int] = []
     most: list[int] = []
     barrier = threading.Barrier(3)
@@ -632,11 +632,11 @@ def test_thousands_of_calls_need_few_threads(drive: Drive) -> None:
     before = threading.active_count()
     made = outputs(drive, [reading(look)], *(call("look", f"c{x}", x=x) for x in range(500)))
     assert [output.raw_output for output in made] == list(range(500))
-    assert max(most) <= before + execution.TOGETHER + 2
+    assert max(most) <= before + execution.MAX_CONCURRENT + 2
 
 
 def test_the_time_of_a_call_begins_when_it_does(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "TOGETHER", 1)
+    monkeypatch.setattr(execution, "MAX_CONCURRENT", 1)
     release = threading.Event()
     hang = reading(hang_here(release)).with_(timeout=0.05)
     try:
@@ -654,7 +654,7 @@ def test_the_time_of_a_call_begins_when_it_does(drive: Drive, monkeypatch: pytes
 
 @pytest.mark.parametrize("context", [False, True])
 def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "TOGETHER", 1)
+    monkeypatch.setattr(execution, "MAX_CONCURRENT", 1)
 
     def wait(context: ToolContext) -> None:
         context.emit("begun")

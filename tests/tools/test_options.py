@@ -90,12 +90,12 @@ def test_what_runs_in_parallel(read_only: bool, parallel: bool | None, runs: boo
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"timeout": 0}, "timeout=0 leaves a tool no time; give more than 0 seconds"),
+        ({"timeout": 0}, "timeout=0 is not a time limit: expected more than 0 seconds"),
         ({"timeout": -1.5}, "timeout=-1.5"),
         ({"timeout": float("nan")}, "timeout=nan"),
-        ({"output_limit": 0}, "output_limit=0 leaves nothing to read"),
+        ({"output_limit": 0}, "output_limit=0 is not a length"),
         ({"read_only": True, "destructive": True}, "either read_only or destructive"),
-        ({"path_parameters": {"text", "fiel", "b"}}, "no argument of the tool: b, fiel"),
+        ({"path_parameters": {"text", "fiel", "b"}}, r"path_parameters=\['b', 'fiel'\] are not arguments of the tool"),
     ],
 )
 def test_options_that_make_no_sense(changes: Any, words: str) -> None:
@@ -112,7 +112,7 @@ def test_an_unknown_option() -> None:
 @pytest.mark.parametrize("check", [check_timeout, check_output_limit])
 @pytest.mark.parametrize("wrong", [0, -1, "5", True, math.nan, [1], b"1"])
 def test_what_is_no_limit(check: Any, wrong: object) -> None:
-    with pytest.raises(ValueError, match=f"^mine={re.escape(repr(wrong))} leaves .* or None$"):
+    with pytest.raises(ValueError, match=f"^mine={re.escape(repr(wrong))} is not a .*: expected .* or None$"):
         check(wrong, "mine")
     check(None)
     check(1)
@@ -121,7 +121,7 @@ def test_what_is_no_limit(check: Any, wrong: object) -> None:
 def test_seconds_may_be_parts_and_characters_may_not() -> None:
     check_timeout(0.5)
     check_timeout(math.inf)
-    with pytest.raises(ValueError, match=r"output_limit=0.5 leaves nothing to read; give a whole number above 0"):
+    with pytest.raises(ValueError, match=r"output_limit=0.5 is not a length: expected a whole number above 0"):
         check_output_limit(0.5)
     wrong: Any = {"timeout": "5"}
     with pytest.raises(ValueError, match="timeout='5'"):

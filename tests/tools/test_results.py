@@ -22,7 +22,7 @@ from toolcast.errors import (
     ValidationError,
 )
 from toolcast.messages import ImagePart, TextPart
-from toolcast.tools.results import cut, gathered, gathered_later, is_quick, pictured, text_of, told
+from toolcast.tools.results import acollect_items, collect_items, error_text, is_quick, split_images, text_of, truncate
 
 NOTE = 60  # characters that a note on what was left out may have
 
@@ -162,12 +162,12 @@ class Read:
 @given(st.lists(plain, max_size=8), st.integers(1, 60))
 async def test_as_much_is_gathered_as_can_be_shown(items: list[Any], limit: int) -> None:
     one, other = Read(items), Read(items)
-    found = gathered(one.one_by_one(), limit)
+    found = collect_items(one.one_by_one(), limit)
     assert found == items[: len(found)]
     assert one.closed
     assert one.count == len(found)
-    assert found == await gathered_later(other.later(), limit)
-    assert found == gathered(Given(iter(items)), limit) == await gathered_later(Given(iter(items)), limit)
+    assert found == await acollect_items(other.later(), limit)
+    assert found == collect_items(Given(iter(items)), limit) == await acollect_items(Given(iter(items)), limit)
     assert text_of(found, limit).removesuffix("... [the rest was left out]")[:limit] == text_of(items)[:limit]
     if len(found) < len(items):
         assert text_of(found, limit).endswith("... [the rest was left out]")
@@ -179,10 +179,10 @@ def test_lines_of_a_file_are_gathered(tmp_path: Path) -> None:
     with path.open() as file:
         assert text_of([file], 100) == text_of([["one\n", "x" * 101, "x"]], 100)
     file = path.open()
-    assert gathered(file, 50) == ["one\n", "x" * 51]
+    assert collect_items(file, 50) == ["one\n", "x" * 51]
     assert file.closed
     path.write_bytes(b"a\nb")
-    assert gathered(path.open("rb"), None) == [b"a\n", b"b"]
+    assert collect_items(path.open("rb"), None) == [b"a\n", b"b"]
 
 
 def test_what_is_quick() -> None:
@@ -234,13 +234,13 @@ def test_what_is_nested_without_end_is_shown_to_a_depth() -> None:
     ],
 )
 def test_told(error: BaseException, words: str) -> None:
-    assert told(error) == words
+    assert error_text(error) == words
 
 
 @given(st.text())
 def test_an_error_is_told_in_few_words(text: str) -> None:
     for error in (ValueError(text * 1000), UnknownToolError(text * 1000)):
-        words = told(error)
+        words = error_text(error)
         assert len(words) <= 2000 + NOTE
         assert words.encode()
 
@@ -277,8 +277,11 @@ KEYS = (
 )
 def test_of_foreign_errors_no_key_no_folder_and_no_trace_is_told(words: str, told_words: str) -> None:
     error = RuntimeError(words)
-    assert told(error) == f"RuntimeError: {told_words}"
-    assert told(ExceptionGroup("all", [error])) == f"ExceptionGroup: all (1 sub-exception): RuntimeError: {told_words}"
+    assert error_text(error) == f"RuntimeError: {told_words}"
+    assert (
+        error_text(ExceptionGroup("all", [error]))
+        == f"ExceptionGroup: all (1 sub-exception): RuntimeError: {told_words}"
+    )
     assert str(error) == words
 
 
@@ -292,24 +295,24 @@ def test_of_foreign_errors_no_key_no_folder_and_no_trace_is_told(words: str, tol
     ],
 )
 def test_what_is_harmless_stays(words: str) -> None:
-    assert told(RuntimeError(words)) == f"RuntimeError: {words}"
+    assert error_text(RuntimeError(words)) == f"RuntimeError: {words}"
 
 
 @pytest.mark.parametrize("path", ["/home/me/a.txt", "C:\\a\\b.txt"])
 def test_what_was_said_for_the_model_stays(path: str) -> None:
     for error in (TryAgain(path), ToolcastError(path), UnknownToolError(path)):
-        assert told(error) == path
+        assert error_text(error) == path
 
 
 @given(st.text("abcXYZ019/ -_.", max_size=200), st.sampled_from(KEYS), st.text("abcXYZ019/ -_.", max_size=700))
 def test_not_even_half_of_a_key_is_told(before: str, key: str, after: str) -> None:
-    assert key[4:12] not in told(RuntimeError(f"{before} {key} {after}"))
+    assert key[4:12] not in error_text(RuntimeError(f"{before} {key} {after}"))
 
 
 def test_advice_is_for_people() -> None:
     for error in (NoToolCallError("nothing"), ValidationError("unfit", provider="p")):
         assert "max_attempts=2" in str(error)
-        assert "max_attempts" not in told(error)
+        assert "max_attempts" not in error_text(error)
         error.attempts = (Attempt(1),)
         assert "max_attempts=2" in str(error)
         error.attempts = (Attempt(1), Attempt(2))
@@ -336,8 +339,8 @@ IMAGE = ImagePart(url="https://example.com/a.png")
     ],
 )
 def test_pictured(result: Any, shown: Any) -> None:
-    assert pictured(result) == shown
+    assert split_images(result) == shown
 
 
 def test_cut_without_a_limit() -> None:
-    assert cut("abc", None) == "abc"
+    assert truncate("abc", None) == "abc"

@@ -32,8 +32,8 @@ from toolcast.tools.schema import (
     enclosing_locals,
     name_of,
     needs_wrapping,
+    output_schema,
     schema_for,
-    shape_of,
     union_members,
     wrap,
 )
@@ -288,8 +288,8 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
 @pytest.mark.parametrize(
     ("type_form", "why"),
     [
-        (None, "nothing in it"),
-        (type(None), "nothing in it"),
+        (None, "no value that a model could write"),
+        (type(None), "no value that a model could write"),
         ("x", "the name of a type"),
         ("Album", "the name of a type"),
         (ForwardRef("Album"), "the name of a type"),
@@ -421,7 +421,7 @@ def test_enclosing_locals() -> None:
 
 
 def test_read_and_dump_an_object() -> None:
-    shape = shape_of(Song)
+    shape = output_schema(Song)
     value, repairs = shape.read('{"name": "Sea"}', None)
     assert (value, repairs) == (Song(name="Sea"), ())
     assert json.loads(shape.dump(value)) == {"name": "Sea", "seconds": 180}
@@ -430,7 +430,7 @@ def test_read_and_dump_an_object() -> None:
 
 
 def test_read_and_dump_a_wrapped_value() -> None:
-    shape = shape_of(list[Song])
+    shape = output_schema(list[Song])
     value, repairs = shape.read('{"value": [{"name": "Sea", "seconds": "5"}]}', None)
     assert (value, repairs) == ([Song(name="Sea", seconds=5)], ())
     assert shape.read(shape.dump(value), None) == (value, ())
@@ -438,7 +438,7 @@ def test_read_and_dump_a_wrapped_value() -> None:
 
 @pytest.mark.parametrize("text", ['[{"name": "Sea"}]', '"[{\\"name\\": \\"Sea\\"}]"'])
 def test_a_value_without_its_wrapper_is_taken_and_noted(text: str) -> None:
-    value, repairs = shape_of(list[Song]).read(text, None)
+    value, repairs = output_schema(list[Song]).read(text, None)
     assert value == [Song(name="Sea")]
     assert repairs[0] == "took the whole arguments as the value"
 
@@ -454,7 +454,7 @@ def test_a_value_without_its_wrapper_is_taken_and_noted(text: str) -> None:
 )
 def test_paths_start_inside_the_wrapper(text: str, loc: tuple[Any, ...], kind: str) -> None:
     with pytest.raises(pydantic.ValidationError) as caught:
-        shape_of(list[Song]).read(text, None)
+        output_schema(list[Song]).read(text, None)
     [fault] = caught.value.errors()
     assert (fault["loc"], fault["type"]) == (loc, kind)
 
@@ -465,7 +465,7 @@ def test_what_validators_say_survives_the_wrapper() -> None:
             raise ValueError("too {much}")
         raise PydanticCustomError("mine", "not {this}", {"this": "zero"})
 
-    shape = shape_of(list[Annotated[int, pydantic.AfterValidator(refuse)]])
+    shape = output_schema(list[Annotated[int, pydantic.AfterValidator(refuse)]])
     with pytest.raises(pydantic.ValidationError) as caught:
         shape.read('{"value": [1, 0]}', None)
     assert [(fault["loc"], fault["type"], fault["msg"]) for fault in caught.value.errors()] == [
@@ -482,4 +482,4 @@ def test_computed_fields_are_not_dumped() -> None:
         def area(self) -> int:
             return self.side**2
 
-    assert shape_of(list[Square]).dump([Square(side=2)]) == '{"value":[{"side":2}]}'
+    assert output_schema(list[Square]).dump([Square(side=2)]) == '{"value":[{"side":2}]}'

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import nullcontext, redirect_stdout
 
-from ..stores.store import checked
+from ..stores.store import check_id
 
 _MODES = ("plan", "build", "verify", "auto")
 
@@ -50,6 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _session(id: str) -> str:
     try:
-        return checked(id)
+        return check_id(id)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

@@ -32,7 +32,7 @@ from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace, logger
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.results import REFUSES_TOOLS, told
+from ..tools.results import REFUSES_TOOLS, error_text
 from ..transport.network import IOBackend
 from .agent_tools import CallPlace
 from .config import ExperimentConfig
@@ -378,7 +378,7 @@ class CycleOrchestrator:
         self._trace.step("failed")
 
     def _log_error(self, kind: str, error: Exception) -> None:
-        payload = {"kind": kind, "stage": self.state, "error_type": type(error).__name__, "message": told(error)}
+        payload = {"kind": kind, "stage": self.state, "error_type": type(error).__name__, "message": error_text(error)}
         self._log("ERROR", payload=payload)
 
     def _end_run(self, status: RunStatus) -> None:

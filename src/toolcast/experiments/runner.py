@@ -20,7 +20,7 @@ from ..llms.request import Tools
 from ..messages import Message
 from ..states import Observer
 from ..tools.callable_tool import CallableTool, as_tools
-from ..tools.results import told
+from ..tools.results import error_text
 from .agent_tools import agent_tools
 from .config import ExperimentConfig
 from .config_files import load_config
@@ -164,7 +164,7 @@ class ExperimentRunner:
                 self._must_be_ours(event)
                 state.apply(event)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                what = error if isinstance(error, ValueError) else told(error)
+                what = error if isinstance(error, ValueError) else error_text(error)
                 why = f"{config.log_path}, event {number}: {what}; the run cannot be resumed from it"
                 raise LogError(why, path=config.log_path) from error
         return state

@@ -23,7 +23,7 @@ from math import hypot, isfinite
 from operator import mul
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..tools.results import told
+from ..tools.results import error_text
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -190,7 +190,7 @@ class SimilarityMonitor:
 
     def _failed(self, error: Exception) -> str:
         """What `error` says; the first one is logged too."""
-        what = told(error)
+        what = error_text(error)
         if not self._warned:
             self._warned = True
             logger.warning(

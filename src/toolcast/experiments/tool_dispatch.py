@@ -15,7 +15,7 @@ from ..messages import ToolCallPart
 from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
 from ..tools.execution import read_call
-from ..tools.results import told
+from ..tools.results import error_text
 from .agent_tools import CallPlace
 
 
@@ -40,10 +40,10 @@ class ToolDispatcher:
         if job.tool is None:
             return f"Error: Tool '{call.name}' not found"
         if job.error is not None:
-            return f"Error: Invalid arguments for tool '{call.name}': {told(job.error)}"
+            return f"Error: Invalid arguments for tool '{call.name}': {error_text(job.error)}"
         await job.run(concurrent, context)
         if job.error is not None:
-            return f"Error executing tool '{call.name}': {told(job.error)}"
+            return f"Error executing tool '{call.name}': {error_text(job.error)}"
         return job.output().content
 
 

@@ -26,6 +26,7 @@ from ..errors import NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
 from ..http_request import HTTPRequest
 from ..messages import Message, ToolCallPart, system as system_message
+from ..option_suggestions import refuse_unknown
 from ..option_types import require_optional, require_text
 from ..output_mode import OutputMode
 from ..providers.base import ResponseDecoder
@@ -33,7 +34,6 @@ from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
-from ..tools.foreign_options import refuse_unknown
 from ..transport.network import Clock, HttpxNetwork, IOBackend, Network, SystemClock, async_backend, sync_backend
 from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents

@@ -22,6 +22,7 @@ from ..errors import AuthFailed, BadRequest, ToolcastError
 from ..events import Event
 from ..http_request import HTTPRequest
 from ..messages import Message
+from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable
 from ..output_mode import OutputMode, best_mode
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
@@ -30,7 +31,6 @@ from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.foreign_options import refuse_unknown
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers

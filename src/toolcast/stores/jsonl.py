@@ -1,9 +1,9 @@
-"""`JSONLStore`: a folder with one text file for each session.
+"""`JSONLStore`: a folder with one JSON Lines file for each session.
 
-The first line says what the file is. Each line after it is the list of those records that were appended together,
-written by one call at the end of the file: what a crash cuts off is always the end of the last line. A line without
-its line break was never written; it is not read, and the next append removes it. So an append is all or nothing.
-No file is kept open.
+The first line is a header with the version of the file. Each further line is the list of the records that were appended
+together, written by one call at the end of the file, so that a crash can truncate the last line only. A line without
+its line break counts as not written: it is not read, and the next append removes it. So an append is atomic. No file is
+kept open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from typing import Any, Final, cast
 
 from ..errors import ToolcastError
 from .locks import claim_file
-from .store import SessionLease, as_text, checked, damaged, file_name, from_text, id_of, told
+from .store import (
+    SessionLease,
+    check_id,
+    damaged_record,
+    file_name,
+    from_json_text,
+    id_of,
+    to_json_text,
+    wrap_os_errors,
+)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -28,62 +37,68 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class JSONLStore:
-    """A store of text files in `folder`, one for each session, which is made if it is not there.
+    """A store of text files in `folder`, one for each session. The folder is created if it does not exist.
 
-    What is written outlives the process, killed or not. A power failure may take the last appends with it.
+    Written data survives the end of the process, killed or not. A power failure may lose the last appends.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder: Path = Path(folder).resolve()
-        with told(self.folder):
+        with wrap_os_errors(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
-        """Write `records` at the end of a log: all or none."""
-        path, line = self._path(id), as_text([dict(record) for record in records])
+        """Append `records` to a log: all or none."""
+        path, line = self._path(id), to_json_text([dict(record) for record in records])
         if not records:
             return
-        with told(path), _opened(path) as fd:
-            end = _mended(fd, path)
-            head = "" if end else as_text({"toolcast": "session", "version": VERSION, "begun": time.time_ns()}) + "\n"
-            _write(fd, f"{head}{line}\n".encode(), end)
+        with wrap_os_errors(path), _open(path) as fd:
+            end = _repair_end(fd, path)
+            header = (
+                "" if end else to_json_text({"toolcast": "session", "version": VERSION, "begun": time.time_ns()}) + "\n"
+            )
+            _write(fd, f"{header}{line}\n".encode(), end)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
-        """The records of a log; none for an unknown id. A damaged line is a `ToolcastError` that names it."""
+        """Return the records of a log; none for an unknown id.
+
+        Raises:
+            ToolcastError: If a line is damaged; the message names it.
+        """
         path = self._path(id)
-        with told(path):
+        with wrap_os_errors(path):
             try:
-                head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
+                header, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
             except FileNotFoundError:
                 return []
-        if head or lines:
-            _check(head, path)
+        if header or lines:
+            _check_header(header, path)
         return [record for number, line in enumerate(lines, 2) for record in _records(line, f"{path}, line {number}")]
 
     def claim(self, id: str, /) -> SessionLease:
-        """The right to append, by a lock on a file beside the log's. Raises `SessionLocked`."""
+        """Return the exclusive right to append, a lock on a file beside the log. Raise `SessionLocked`."""
         return claim_file(self._path(id).with_suffix(".lock"), id)
 
     def ids(self) -> list[str]:
-        """The ids of all logs, the oldest first, by the clock."""
-        with told(self.folder):
-            # Not `glob`, which takes a folder that may not be read for an empty one.
+        """Return the ids of all logs, oldest first by the clock."""
+        with wrap_os_errors(self.folder):
+            # Not `glob`, which returns nothing for a folder without read permission.
             logs = [path for path in self.folder.iterdir() if path.suffix == ".jsonl"]
-            found = [(_begun(path), id) for path in logs if (id := id_of(path.stem)) is not None]
+            found = [(_begun_at(path), id) for path in logs if (id := id_of(path.stem)) is not None]
         return [id for _, id in sorted(found)]
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionLocked` while it is claimed."""
-        with self.claim(id), told(self.folder):
+        """Remove a log. Raise `SessionLocked` while it is claimed."""
+        with self.claim(id), wrap_os_errors(self.folder):
             self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
-        return self.folder / f"{file_name(checked(id))}.jsonl"
+        return self.folder / f"{file_name(check_id(id))}.jsonl"
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[int]:
-    """The file at `path`, to be written at its end."""
+def _open(path: Path) -> Generator[int]:
+    """Open the file at `path` for appending."""
     fd = os.open(path, _FLAGS, 0o600)
     try:
         yield fd
@@ -91,8 +106,8 @@ def _opened(path: Path) -> Generator[int]:
         os.close(fd)
 
 
-def _mended(fd: int, path: Path) -> int:
-    """Where the next line begins: after the last whole one. What follows that is cut off, and said to be."""
+def _repair_end(fd: int, path: Path) -> int:
+    """Return the position after the last complete line. A truncated line is removed, and logged."""
     size = os.lseek(fd, 0, os.SEEK_END)
     if not size:
         return 0
@@ -106,17 +121,17 @@ def _mended(fd: int, path: Path) -> int:
 
 
 def _write(fd: int, data: bytes, end: int) -> None:
-    """All of `data` at the `end` of the file, by one call, or nothing."""
+    """Write all of `data` at the `end` of the file by one call, or nothing."""
     if os.write(fd, data) < len(data):
         os.ftruncate(fd, end)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _check(head: bytes, path: Path) -> None:
-    said = from_text(head, f"{path}, line 1")
-    version = cast("dict[str, Any]", said).get("version") if isinstance(said, dict) else None
+def _check_header(header: bytes, path: Path) -> None:
+    data = from_json_text(header, f"{path}, line 1")
+    version = cast("dict[str, Any]", data).get("version") if isinstance(data, dict) else None
     if not isinstance(version, int):
-        raise damaged(f"{path}, line 1", "it does not say what the file is")
+        raise damaged_record(f"{path}, line 1", "it has no version number")
     if version > VERSION:
         raise ToolcastError(
             f"{path} was written by a newer toolcast (version {version} of the file, {VERSION} is known): upgrade"
@@ -124,18 +139,18 @@ def _check(head: bytes, path: Path) -> None:
 
 
 def _records(line: bytes, where: str) -> list[dict[str, Any]]:
-    said = from_text(line, where)
-    batch = cast("list[object]", said) if isinstance(said, list) else [None]
+    data = from_json_text(line, where)
+    batch = cast("list[object]", data) if isinstance(data, list) else [None]
     if not all(isinstance(record, dict) for record in batch):
-        raise damaged(where, "it is no list of records")
+        raise damaged_record(where, "expected a list of records")
     return cast("list[dict[str, Any]]", batch)
 
 
-def _begun(path: Path) -> int:
-    """When the log was begun. One that does not say so comes first; reading it tells what is wrong with it."""
+def _begun_at(path: Path) -> int:
+    """Return the time at which the log was created; 0 for an invalid header, which reading the log reports."""
     with path.open("rb") as file:
         line = file.readline()
     try:
-        return int(from_text(line, str(path))["begun"])
+        return int(from_json_text(line, str(path))["begun"])
     except (ToolcastError, LookupError, TypeError, ValueError):
         return 0

@@ -1,9 +1,9 @@
-"""A lock on a file, which one object at a time has and which the system takes back from a process that died.
+"""Exclusive file locks, owned by one object at a time and released by the system if its process dies.
 
-The file says who the owner is, for the others to read. It is removed with the lock. So whoever opened it in the
-meantime may get the lock of a file that is gone: it looks, and begins anew. A file that a dead process left behind
-does no harm; the next owner takes it over. A forked child inherits open files, and with them the lock: it closes
-them, and lets go of nothing that is its parent's.
+The file contains the owner's process id, for error messages. It is removed with the lock. A process that opened it
+before may then lock a file that no longer exists: it checks for that, and starts again. A file left by a dead process
+does no harm; the next owner reuses it. A forked child inherits open files, and with them the lock: it closes them
+without releasing its parent's lock.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from .store import SessionLease, taken, told
+from .store import SessionLease, session_locked, wrap_os_errors
 
 if sys.platform == "win32":
     import msvcrt
 
-    _BEYOND = 1 << 30  # Windows lets nobody read a byte that is locked: not one of those that say who the owner is
+    _LOCKED_BYTE = 1 << 30  # a byte after the process id: Windows blocks reading a locked byte
 
     def _lock(fd: int) -> bool:
-        os.lseek(fd, _BEYOND, os.SEEK_SET)
+        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -31,8 +31,8 @@ if sys.platform == "win32":
         return True
 
     def _unlock(path: Path, fd: int) -> None:
-        # The file stays: Windows removes none that somebody has open.
-        os.lseek(fd, _BEYOND, os.SEEK_SET)
+        # The file stays: Windows cannot remove a file that is open elsewhere.
+        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 
 else:
@@ -49,29 +49,29 @@ else:
         try:
             path.unlink(missing_ok=True)
         finally:
-            fcntl.flock(fd, fcntl.LOCK_UN)  # said aloud: a child between fork and exec may have the file open too
+            fcntl.flock(fd, fcntl.LOCK_UN)  # explicitly: a child between fork and exec may have the file open too
 
 
-_held: set[int] = set()
+_locked_fds: set[int] = set()
 
 
 def claim_file(path: Path, id: str) -> SessionLease:
-    """The lock at `path`, for the log `id`, as a claim. Raises `SessionLocked`, which names the process that has it."""
-    claim = None
-    with told(path):
-        while claim is None:
-            claim = _tried(path, id)
-    return claim
+    """Lock the file at `path` for the log `id`. Raise `SessionLocked`, which names the owner's process."""
+    lease = None
+    with wrap_os_errors(path):
+        while lease is None:
+            lease = _try_claim(path, id)
+    return lease
 
 
-def _tried(path: Path, id: str) -> SessionLease | None:
-    """The claim; None where the owner removed the file after we had opened it."""
+def _try_claim(path: Path, id: str) -> SessionLease | None:
+    """Return the lease; None if the owner removed the file after it was opened here."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _lock(fd):
-            raise taken(id, _owner(fd))
+            raise session_locked(id, _owner(fd))
         if os.fstat(fd).st_nlink:
-            return _owned(path, fd)
+            return _take_ownership(path, fd)
     except BaseException:
         os.close(fd)
         raise
@@ -79,33 +79,33 @@ def _tried(path: Path, id: str) -> SessionLease | None:
     return None
 
 
-def _owned(path: Path, fd: int) -> SessionLease:
+def _take_ownership(path: Path, fd: int) -> SessionLease:
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
-    _held.add(fd)
+    _locked_fds.add(fd)
     return SessionLease(partial(_release, path, fd, os.getpid()))
 
 
 def _owner(fd: int) -> int | None:
-    said = os.read(fd, 20)
-    return int(said) if said.isdigit() else None
+    content = os.read(fd, 20)
+    return int(content) if content.isdigit() else None
 
 
 def _release(path: Path, fd: int, owner: int) -> None:
     if os.getpid() == owner:
-        _held.discard(fd)
-        with told(path):
+        _locked_fds.discard(fd)
+        with wrap_os_errors(path):
             try:
                 _unlock(path, fd)
             finally:
                 os.close(fd)
 
 
-def _let_go() -> None:
-    """In a forked child: close what is its parent's. The lock is gone when the last who has it open is."""
-    while _held:
-        os.close(_held.pop())
+def _close_inherited() -> None:
+    """Close the parent's files in a forked child. The lock ends when the last process closes its file."""
+    while _locked_fds:
+        os.close(_locked_fds.pop())
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_inherited)

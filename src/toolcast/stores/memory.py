@@ -1,7 +1,7 @@
 """`MemoryStore`: sessions that live as long as the store does.
 
-It keeps the JSON text of each record, as the others do: it takes and gives what they take and give, and nobody can
-change a record afterwards. Each step is one operation of a dict or a list, so no lock is needed.
+It stores the JSON text of each record, as the other stores do: it accepts and returns the same values, and later
+changes of a record have no effect. Each step is one operation on a dict or a list, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from functools import partial
 from os import getpid
 from typing import Any
 
-from .store import SessionLease, as_text, checked, from_text, taken
+from .store import SessionLease, check_id, from_json_text, session_locked, to_json_text
 
 
 class MemoryStore:
-    """A store in memory, for tests and for sessions that nobody resumes."""
+    """A store in memory, for tests and for sessions that are never resumed."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[str]] = {}
         self._owners: dict[str, object] = {}
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
-        """Write `records` at the end of a log: all or none."""
-        texts = [as_text(dict(record)) for record in records]
-        if checked(id) and texts:
+        """Append `records` to a log: all or none."""
+        texts = [to_json_text(dict(record)) for record in records]
+        if check_id(id) and texts:
             self._logs.setdefault(id, []).extend(texts)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
-        """The records of a log; none for an unknown id."""
-        return [from_text(text, f"a record of {id}") for text in self._logs.get(checked(id), ())]
+        """Return the records of a log; none for an unknown id."""
+        return [from_json_text(text, f"a record of {id}") for text in self._logs.get(check_id(id), ())]
 
     def claim(self, id: str, /) -> SessionLease:
-        """The right to append. Raises `SessionLocked`."""
+        """Return the exclusive right to append. Raise `SessionLocked`."""
         owner = object()
-        if self._owners.setdefault(checked(id), owner) is not owner:
-            raise taken(id, getpid())
+        if self._owners.setdefault(check_id(id), owner) is not owner:
+            raise session_locked(id, getpid())
         return SessionLease(partial(self._owners.pop, id))
 
     def ids(self) -> list[str]:
-        """The ids of all logs, the oldest first."""
+        """Return the ids of all logs, oldest first."""
         return list(self._logs)
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionLocked` while it is claimed."""
+        """Remove a log. Raise `SessionLocked` while it is claimed."""
         with self.claim(id):
             self._logs.pop(id, None)

@@ -1,7 +1,7 @@
 """`SQLiteStore`: one database file for any number of sessions.
 
-An append is one transaction. Values are only ever parameters. What the file is, and how threads, processes and forks
-share it, is said in sqlite_files.py.
+An append is one transaction. Values are passed as parameters only. `sqlite_files` describes the file, and how threads,
+processes and forks share it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, cast
 
 from .locks import claim_file
 from .sqlite_files import Layout, SQLiteBacked, lock_file
-from .store import SessionLease, as_text, checked, damaged, file_name, from_text, told
+from .store import SessionLease, check_id, damaged_record, file_name, from_json_text, to_json_text, wrap_os_errors
 
 LAYOUT: Final = Layout(
     kind="SQLiteStore",
@@ -34,47 +34,51 @@ _DELETE = (
 
 
 class SQLiteStore(SQLiteBacked):
-    """A store in the SQLite file at `path`, which is made if it is not there.
+    """A store in the SQLite file at `path`, which is created if it does not exist.
 
-    What is written outlives the process, killed or not. A power failure may take the last appends with it, and
-    damages nothing. The file must be on a disk of this machine: a write-ahead log does not work over a network.
+    Written data survives the end of the process, killed or not. A power failure may lose the last appends, and damages
+    nothing. The file must be on a local disk: a write-ahead log does not work over a network.
     """
 
     layout: ClassVar[Layout] = LAYOUT
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
-        """Write `records` at the end of a log: all or none."""
-        texts = [(as_text(dict(record)), checked(id)) for record in records]
-        if checked(id) and texts:
+        """Append `records` to a log: all or none."""
+        texts = [(to_json_text(dict(record)), check_id(id)) for record in records]
+        if check_id(id) and texts:
             with self._file.changing() as connection:
                 connection.execute(_BEGIN, (id,))
                 connection.executemany(_APPEND, texts)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
-        """The records of a log; none for an unknown id. A damaged one is a `ToolcastError`."""
+        """Return the records of a log; none for an unknown id.
+
+        Raises:
+            ToolcastError: If a record is damaged.
+        """
         with self._file.using() as connection:
-            rows = connection.execute(_READ, (checked(id),)).fetchall()
+            rows = connection.execute(_READ, (check_id(id),)).fetchall()
         return [_record(row[0], f"{self.path}, record {number} of {id}") for number, row in enumerate(rows, 1)]
 
     def claim(self, id: str, /) -> SessionLease:
-        """The right to append, by a lock on a file in the folder `<path>.locks`. Raises `SessionLocked`."""
-        with told(self.path):
+        """Return the exclusive right to append, a file lock in `<path>.locks`. Raise `SessionLocked`."""
+        with wrap_os_errors(self.path):
             return claim_file(lock_file(self.path, file_name(id)), id)
 
     def ids(self) -> list[str]:
-        """The ids of all logs, the oldest first."""
+        """Return the ids of all logs, oldest first."""
         with self._file.using() as connection:
             return [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]
 
     def delete(self, id: str, /) -> None:
-        """Remove a log. Raises `SessionLocked` while it is claimed."""
+        """Remove a log. Raise `SessionLocked` while it is claimed."""
         with self.claim(id), self._file.changing() as connection:
             for statement in _DELETE:
                 connection.execute(statement, (id,))
 
 
 def _record(text: object, where: str) -> dict[str, Any]:
-    said = from_text(text, where)
-    if not isinstance(said, dict):
-        raise damaged(where, "it is no JSON object")
-    return cast("dict[str, Any]", said)
+    data = from_json_text(text, where)
+    if not isinstance(data, dict):
+        raise damaged_record(where, "expected a JSON object")
+    return cast("dict[str, Any]", data)

@@ -1,13 +1,13 @@
-"""`SQLiteFile`: one SQLite database that is ours, for all threads of a process.
+"""`SQLiteFile`: one SQLite database, shared by all threads of a process.
 
-It keeps a write-ahead log: readers and the writer do not wait for each other, and a transaction waits for the disk
-once in about a thousand. There is one connection, with a lock around it; a forked child must not touch its parent's,
-and opens one of its own. Connections of one process to one file also share a lock for writing: SQLite lets a writer
-that finds the file locked sleep and try again, up to 100 ms each time, so that among many the late ones overtake those
-that wait, which fail in the end.
+It uses a write-ahead log: readers and the writer do not wait for each other, and a transaction waits for the disk once
+in about a thousand. There is one connection, with a lock around it; a forked child must not touch its parent's
+connection and opens its own. The connections of one process to one file also share a lock for writing: SQLite lets a
+writer that finds the file locked sleep and try again, up to 100 ms each time, so that among many writers late ones
+overtake waiting ones, which fail in the end.
 
-A file says by `application_id` whose it is, and by `user_version` which tables it has: the file of something else is
-left alone.
+The file is identified by `application_id`, and the version of its tables by `user_version`: the file of another
+application is not changed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ from weakref import WeakValueDictionary
 from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
 from .locks import claim_file
-from .store import told
+from .store import wrap_os_errors
 
 WAIT = 5.0  # seconds for another process that is writing
 
-_FAULTS: Final = (sqlite3.Error, UnicodeError)  # the second where the damage is in what SQLite says
+_SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)  # UnicodeError if the damage is in an error message of SQLite
 
-_inherited: list[sqlite3.Connection] = []  # from before a fork: to close one is to touch it
+_inherited: list[
+    sqlite3.Connection
+] = []  # connections from before a fork, kept alive because closing one would touch it
 _writing: WeakValueDictionary[tuple[int, Path], Lock] = WeakValueDictionary()  # one lock for each process and file
 _registering = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is in a file: whose it is (`owner`, its `application_id`), and the statements that make its `tables`.
+    """The contents of a file: `owner`, its `application_id`, the `version`, and the statements that create its
+    `tables`.
 
     `kind` is the class that uses it; `instead` is the advice to a caller who passes `:memory:`.
     """
@@ -52,10 +55,10 @@ class Layout:
 
 
 class SQLiteFile:
-    """The database at `path`, which is made if it is not there, with the folders above it.
+    """The database at `path`, which is created with its folders if it does not exist.
 
-    What is written outlives the process, killed or not. A power failure may take the last transactions with it, and
-    damages nothing. The file must be on a disk of this machine: a write-ahead log does not work over a network.
+    Written data survives the end of the process, killed or not. A power failure may lose the last transactions, and
+    damages nothing. The file must be on a local disk: a write-ahead log does not work over a network.
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout) -> None:
@@ -66,18 +69,18 @@ class SQLiteFile:
 
     @contextmanager
     def using(self) -> Generator[sqlite3.Connection]:
-        """The connection, for one thread at a time. What SQLite raises in it becomes a `ToolcastError`."""
+        """Provide the connection, for one thread at a time. SQLite's errors become a `ToolcastError`."""
         if self._closed:
             raise ToolcastError(f"the store {self.path} is closed: make another {self._layout.kind}")
         if self._process != os.getpid():
             _inherited.append(self._connection)
             self._open()
-        with self._lock, told(self.path, *_FAULTS):
+        with self._lock, wrap_os_errors(self.path, *_SQLITE_ERRORS):
             yield self._connection
 
     @contextmanager
     def changing(self) -> Generator[sqlite3.Connection]:
-        """Give the connection in a transaction: all that is done inside, or nothing of it."""
+        """Provide the connection in a transaction."""
         with self.using() as connection, self._writing, _transaction(connection):
             yield connection
 
@@ -92,8 +95,8 @@ class SQLiteFile:
         self._lock = Lock()
         self._process = os.getpid()
         self._writing = _lock_for_writing(self._process, self.path)
-        with told(self.path, *_FAULTS):
-            self._connection = _opened(self.path, self._layout)
+        with wrap_os_errors(self.path, *_SQLITE_ERRORS):
+            self._connection = _connect(self.path, self._layout)
 
 
 class SQLiteBacked(Closing):
@@ -132,20 +135,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def lock_file(path: Path, name: str) -> Path:
-    """The file beside the database at `path` whose lock is called `name`."""
+    """Return the path of the lock file `name` beside the database at `path`."""
     folder = path.with_name(f"{path.name}.locks")
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder / f"{name}.lock"
 
 
-def _opened(path: Path, layout: Layout) -> sqlite3.Connection:
-    """A connection to a file that is ours, made if it is not there."""
+def _connect(path: Path, layout: Layout) -> sqlite3.Connection:
+    """Open the file, and create it if it does not exist."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _alone(path):
-        _make(path)
+    with _exclusive(path):
+        _create(path)
         connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
         try:
-            _prepare(connection, path, layout)
+            _prepare_tables(connection, path, layout)
         except BaseException:
             connection.close()
             raise
@@ -153,8 +156,8 @@ def _opened(path: Path, layout: Layout) -> sqlite3.Connection:
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """Inside, nobody else opens the file: SQLite does not wait for others while it begins a write-ahead log."""
+def _exclusive(path: Path) -> Generator[None]:
+    """Prevent other processes from opening the file: SQLite does not wait while it starts a write-ahead log."""
     until = time.monotonic() + WAIT
     while True:
         try:
@@ -170,14 +173,14 @@ def _alone(path: Path) -> Generator[None]:
         yield
 
 
-def _make(path: Path) -> None:
-    """An empty file that only its owner may read. SQLite gives the files beside it the same rights."""
+def _create(path: Path) -> None:
+    """Create an empty file that only its owner may read. SQLite copies its permissions to the files beside it."""
     # Only a new file is opened: where it closes one, a process loses the locks that SQLite has on it.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout) -> None:
+def _prepare_tables(connection: sqlite3.Connection, path: Path, layout: Layout) -> None:
     if not _is_ready(connection, path, layout):
         connection.execute("PRAGMA journal_mode = WAL")
         with _transaction(connection):
@@ -189,7 +192,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout) -> None
 
 
 def _is_ready(connection: sqlite3.Connection, path: Path, layout: Layout) -> bool:
-    """Whether the tables are there. Raises `ToolcastError` for a file of a newer version, or not of ours."""
+    """Return whether the tables exist. Raise `ToolcastError` for a newer version, or another application's file."""
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if owner == layout.owner and version > layout.version:
@@ -200,13 +203,13 @@ def _is_ready(connection: sqlite3.Connection, path: Path, layout: Layout) -> boo
     if owner == layout.owner:
         return True
     if owner or version or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise ToolcastError(f"{path} is a database of something else: give the store a file of its own")
+        raise ToolcastError(f"{path} is the database of another application: use another file for the store")
     return False
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is done inside, or nothing of it."""
+    """Run the block in a transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

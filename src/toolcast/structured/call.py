@@ -1,7 +1,8 @@
-"""One structured call, from messages to validated objects, asked again where that was allowed.
+"""One structured call: request, validation, tool execution, and retries with the validation errors.
 
-`PreparedCall` is one call, ready to be made; `whole` makes it and waits for the end. The same call as a stream is
-`StructuredStream` (object_flow.py). Both read the answer with the same `ResponseValidator`, so both end alike.
+`PreparedCall` has everything that the call needs; `run_call` makes it and waits for the result. `StructuredStream`
+(`stream`) makes the same call as a stream. Both validate the response with the same `ResponseValidator`, so they return
+the same values and raise the same errors.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
 from ..transport.network import IOBackend
 from ..usage import Usage
-from .response_validation import REASKABLE, ResponseValidator, ValidatedCall, retry_messages
+from .response_validation import RETRYABLE, ResponseValidator, ValidatedCall, retry_messages
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -37,7 +38,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """What a call gave and how: `attempts` has one entry per request, `usage` is the sum over them."""
+    """The output of a call, with its last response, usage, attempts and repairs.
+
+    Attributes:
+        output: The validated output.
+        response: The last response.
+        usage: Tokens, summed over all requests.
+        attempts: One entry for each request.
+        repairs: The repairs that the response needed, as text.
+    """
 
     output: T
     response: ChatResponse
@@ -51,63 +60,67 @@ class PreparedCall:
     """One call, ready to be made."""
 
     llm: FunctionCallingLLM
-    ask: ChatRequest
-    reader: ResponseValidator
+    request: ChatRequest
+    validator: ResponseValidator
     max_attempts: int = 1
     fail_fast: bool = True
     verbose: bool = False
 
     def account(self, trace: Trace, backend: IOBackend) -> Account:
-        """Return the account of the call, which begins now."""
-        tools = ", ".join(self.reader.tools)
+        """Return the report of the call, which starts now."""
+        tools = ", ".join(self.validator.tools)
         return Account(
-            f"{trace.call_id} {tools}", lambda: self.llm.origin, backend.now, self.ask.messages, verbose=self.verbose
+            f"{trace.call_id} {tools}",
+            lambda: self.llm.origin,
+            backend.now,
+            self.request.messages,
+            verbose=self.verbose,
         )
 
-    def again(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
-        """The same call, asking again with what was wrong."""
-        messages = tuple(retry_messages(self.ask.messages, response, error, hide_input=self.reader.hides_input))
-        return replace(self, ask=replace(self.ask, messages=messages), max_attempts=self.max_attempts - 1)
+    def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
+        """Return the call with the error appended to its messages, and one attempt less."""
+        messages = tuple(retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input))
+        return replace(self, request=replace(self.request, messages=messages), max_attempts=self.max_attempts - 1)
 
-    def once_more(self) -> PreparedCall:
-        """Return the same call, with one attempt less: what came back was damaged, which is no fault of the model."""
+    def with_one_attempt_less(self) -> PreparedCall:
+        """Return the same call with one attempt less: the response was damaged, which the model did not cause."""
         return replace(self, max_attempts=self.max_attempts - 1)
 
-    def output(self, values: Sequence[Any]) -> Any:
-        """What the caller gets for these values: all, or the one."""
-        return list(values) if self.ask.parallel else values[0]
+    def build_output(self, values: Sequence[Any]) -> Any:
+        """Return the output made of the values: all of them, or the only one."""
+        return list(values) if self.request.parallel else values[0]
 
 
-async def run_call(recipe: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
-    """The result of one call, asked again while its attempts last."""
-    call = start_call(recipe.ask.settings, backend)
-    account = recipe.account(trace, backend)
+async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
+    """Make one call and return its result, retrying invalid responses while attempts are left."""
+    call = start_call(prepared.request.settings, backend)
+    account = prepared.account(trace, backend)
     try:
         while True:
             try:
-                response = await recipe.llm.answer(recipe.ask, backend, call)
+                response = await prepared.llm.answer(prepared.request, backend, call)
             except MalformedEvent:
-                if recipe.max_attempts < 2:
+                if prepared.max_attempts < 2:
                     raise
-                recipe = recipe.once_more()
+                prepared = prepared.with_one_attempt_less()
                 trace.step("answered", "asked_again")
                 continue
             trace.step("answered")
             try:
-                reads = read_answer(recipe, response, call)
+                calls = validate_response(prepared, response, call)
                 trace.step("calls_parsed")
-            except (*REASKABLE, TryAgain) as error:
-                recipe = retry_call(recipe, response, error, call)
+            except (*RETRYABLE, TryAgain) as error:
+                prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(reads, backend, trace if recipe.ask.parallel else None)
+                values = await run_parsed_calls(calls, backend, trace if prepared.request.parallel else None)
             except TryAgain as error:
-                recipe = retry_call(recipe, response, error, call)
+                prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
                 continue
             trace.step("tools_executed", "response_created", "returned")
-            result = build_result(recipe, response, reads, values, call)
+            result = build_result(prepared, response, calls, values, call)
             account.end(call.usage, call.attempts, output=result.output)
             return result
     except BaseException as error:
@@ -116,27 +129,27 @@ async def run_call(recipe: PreparedCall, backend: IOBackend, trace: Trace) -> Re
         raise
 
 
-def read_answer(recipe: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
-    """The valid calls of an answer. An error about it carries the attempts of the call."""
+def validate_response(prepared: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
+    """Return the valid calls of a response; errors get the attempts of the call."""
     try:
-        return recipe.reader.read(response)
+        return prepared.validator.validate(response)
     except CallError as error:
         call.mark_failed(error)
         raise
 
 
-async def run_parsed_calls(reads: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None) -> list[Any]:
-    """Return the values of valid calls, in their order: of a model the instance, of a function what it returned.
+async def run_parsed_calls(calls: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None) -> list[Any]:
+    """Run the tools of valid calls; return, in their order, the instance of a model or the return value of a function.
 
-    `trace`: of a call whose answer may hold several tool calls, each of which has a trace of its own.
+    `trace` is the trace of a call with parallel tool calls, each of which gets a fork of it.
     """
-    forks = trace.fork(len(reads)) if trace is not None else ()
+    forks = trace.fork(len(calls)) if trace is not None else ()
     for fork in forks:
         fork.step("forked", "executed", "validated")
-    if all(read.tool.output_type is not None for read in reads):
+    if all(read.tool.output_type is not None for read in calls):
         _join(forks)
-        return [read.value for read in reads]
-    jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True) for read in reads]
+        return [read.value for read in calls]
+    jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True) for read in calls]
     try:
         await run_calls(jobs, concurrent=backend.concurrent)
     except BaseException as error:
@@ -156,26 +169,26 @@ def _join(forks: Sequence[Trace]) -> None:
 
 
 def build_result(
-    recipe: PreparedCall,
+    prepared: PreparedCall,
     response: ChatResponse,
-    reads: Sequence[ValidatedCall],
+    calls: Sequence[ValidatedCall],
     values: Sequence[Any],
     call: RequestState,
 ) -> Result[Any]:
-    """The result of a call whose last answer was `response`."""
-    repairs = tuple([repair for read in reads for repair in read.repairs])
+    """Return the result of a call whose last response is `response`."""
+    repairs = tuple([repair for read in calls for repair in read.repairs])
     if repairs:
         response = replace(response, repairs=response.repairs + repairs)
-    return Result(recipe.output(values), response, call.usage, tuple(call.attempts), repairs)
+    return Result(prepared.build_output(values), response, call.usage, tuple(call.attempts), repairs)
 
 
 def retry_call(
-    recipe: PreparedCall, response: ChatResponse, error: CallError | TryAgain, call: RequestState
+    prepared: PreparedCall, response: ChatResponse, error: CallError | TryAgain, call: RequestState
 ) -> PreparedCall:
-    """The recipe that asks again; raises `error` where no attempt is left."""
+    """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
-    if recipe.max_attempts > 1:
-        return recipe.again(response, error)
+    if prepared.max_attempts > 1:
+        return prepared.with_retry_messages(response, error)
     final = _final(error, response)
     raise call.with_attempts(final) from final.__cause__
 

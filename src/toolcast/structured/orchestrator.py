@@ -1,7 +1,7 @@
-"""A model, a prompt and an output type in; typed objects out.
+"""`ToolOrchestratingLLM`: typed objects from an LLM, a prompt and an output type.
 
-`ToolOrchestratingLLM` fixes once what every call needs - tools, schema, template - and then only fills in the
-prompt. An instance holds no state of any call, so one serves any number of threads and tasks.
+Everything that calls share (tools, schema, template) is prepared once; a call only fills in the prompt. An instance has
+no state of a call, so it can be used from any number of threads and tasks.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import chosen_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
+from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable, require_flag, require_optional
 from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
@@ -32,7 +33,6 @@ from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
-from ..tools.foreign_options import refuse_unknown
 from .call import PreparedCall, Result, run_call, run_parsed_calls
 from .object_streams import AsyncObjectStream, ObjectStream
 from .response_validation import ResponseValidator
@@ -68,10 +68,14 @@ class Changes(OrchestratorOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a call would send: nothing was sent.
+    """The request that a call would send.
 
-    `tools` are the JSON Schemas by tool name, `mode` is how the service is held to them, `request` the HTTP
-    request (None for an LLM that makes none), `notes` what the service cannot take and would not be sent.
+    Attributes:
+        messages: The messages.
+        tools: JSON Schemas by tool name.
+        mode: The output mode: tool calls, the service's JSON Schema output, or the prompt.
+        request: The HTTP request; None for an LLM without HTTP.
+        notes: Settings that the service does not support and that are not sent.
     """
 
     messages: tuple[Message, ...]
@@ -82,18 +86,29 @@ class Preview:
 
     @property
     def body(self) -> Any:
-        """The request's JSON body, as data."""
+        """The JSON body of the request, decoded."""
         return None if self.request is None else json.loads(self.request.body)
 
 
 class ToolOrchestratingLLM(Generic[T]):
     """Typed objects from prompts: call it, await `acall`, or stream.
 
-    `output_cls` is a Pydantic model, any other type Pydantic can validate, a union (one tool per member model), or
-    a function whose signature is the schema and whose return value is the result. `prompt` is text or messages with
-    `{name}` holes, filled by the keywords of a call. `llm` is an LLM, its name, or None for `Configs.llm`. `mode` is
-    how the model is held to the schema, where that is not left to the LLM: `"tool_call"`, `"json_schema"` (the
-    service's own schema output) or `"prompted"` (in words, for models that have neither).
+    Args:
+        output_cls: A Pydantic model, another type that Pydantic can validate, a union (one tool per member model), or
+            a function, whose signature is the schema and whose return value is the result.
+        prompt: Text or messages with `{name}` variables, filled by the keyword arguments of a call.
+        llm: An LLM, its name, or None for `Configs.llm`.
+        allow_parallel_tool_calls: Return a list with one object for each tool call.
+        **options: See below.
+
+    Options:
+        tool_choice: The name of a tool, `"auto"`, `"required"`, `"none"`; None: the only tool, or one of several.
+        verbose: Print a report of each call to stderr.
+        max_attempts: Requests per call; later ones contain the validation errors.
+        settings: Settings that take precedence over those of the LLM.
+        observer: A function of `(call_id, state)`.
+        mode: How the model is made to follow the schema: `"tool_call"`, `"json_schema"` (the service's own schema
+            output) or `"prompted"` (in the prompt, for models that have neither); None: the best of the model.
     """
 
     _state: str = next(iter(ORCHESTRATOR))
@@ -162,7 +177,7 @@ class ToolOrchestratingLLM(Generic[T]):
             if self._observer is not None:
                 require_callable("observer", self._observer, "a function of (call_id, state), or None")
             self._llm = chosen_llm(llm)
-            _check(self._llm, self._mode)
+            _check_mode(self._llm, self._mode)
             self._prompt = as_prompt(prompt)
             self._output_cls = output_cls
             self._tools = output_tools(output_cls)
@@ -171,49 +186,49 @@ class ToolOrchestratingLLM(Generic[T]):
             self._fail_fast = True
             self._accept_damaged = False
             self._max_attempts = _at_least_one(options.get("max_attempts", 1))
-            self._settle()
+            self._configure()
 
     @property
     def state(self) -> str:
         """The state of the object itself: `uninitialized`, `validating`, `ready`, `updating_prompt` or `error`.
 
-        It is `ready` also while calls are made, whose states an `observer` gets and `stream.state` shows.
+        It is also `ready` during calls. The states of a call go to the `observer` and to `stream.state`.
         """
         return self._state
 
     @property
     def output_cls(self) -> Any:
-        """The output type, as it was given."""
+        """The output type that was passed."""
         return self._output_cls
 
     @property
     def llm(self) -> FunctionCallingLLM:
-        """The LLM that is called."""
+        """The LLM."""
         return self._llm
 
     @property
     def allow_parallel_tool_calls(self) -> bool:
-        """Whether the output is always a list, one object per tool call."""
+        """True if the output is a list with one object per tool call."""
         return self._parallel
 
     @property
     def tool_choice(self) -> ToolChoice:
-        """The tool choice, as it was given."""
+        """The tool choice that was passed."""
         return self._tool_choice
 
     @property
     def verbose(self) -> bool:
-        """Return whether an account of each call is written to stderr."""
+        """True if a report of each call is printed to stderr."""
         return self._verbose
 
     @property
     def prompt(self) -> PromptTemplate | ChatPromptTemplate:
-        """The prompt. Assigning one checks it first; calls already begun keep theirs."""
+        """The prompt. An assigned one is checked first; calls in progress keep theirs."""
         return self._prompt
 
     @prompt.setter
     def prompt(self, prompt: Prompt) -> None:
-        with _UPDATING, self._lifecycle("prompt_set", "prompt_updated"):
+        with _prompt_lock, self._lifecycle("prompt_set", "prompt_updated"):
             self._prompt = as_prompt(prompt)
 
     @overload
@@ -221,7 +236,7 @@ class ToolOrchestratingLLM(Generic[T]):
     @overload
     def __call__(self, *, stream: Literal[True], **values: Any) -> ObjectStream[T]: ...
     def __call__(self, *, stream: bool = False, **values: Any) -> T | ObjectStream[T]:
-        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables."""
         return self.stream(**values) if stream else self.run(**values).output
 
     @overload
@@ -229,38 +244,40 @@ class ToolOrchestratingLLM(Generic[T]):
     @overload
     async def acall(self, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
     async def acall(self, *, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
-        """The validated output; with `stream=True` the stream of it. `values` fill the prompt's holes."""
+        """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables."""
         return self.astream(**values) if stream else (await self.arun(**values)).output
 
     def run(self, **values: Any) -> Result[T]:
-        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        """Make one call; return its output with response, usage, attempts and repairs."""
         trace = self._trace(CALL)
-        recipe = self._recipe(values, trace)
-        return sync_driver.run(run_call(recipe, recipe.llm.sync_backend(), trace))
+        prepared = self._prepare(values, trace)
+        return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
 
     async def arun(self, **values: Any) -> Result[T]:
-        """The output with all that is known of the call: response, usage, attempts and repairs."""
+        """Make one call; return its output with response, usage, attempts and repairs."""
         trace = self._trace(CALL)
-        recipe = self._recipe(values, trace)
-        return await run_call(recipe, recipe.llm.async_backend(), trace)
+        prepared = self._prepare(values, trace)
+        return await run_call(prepared, prepared.llm.async_backend(), trace)
 
     def stream(self, **values: Any) -> ObjectStream[T]:
-        """The output, growing. The request goes out with the first item."""
+        """Return a stream of partial outputs. The request is sent when the first item is read."""
         trace = self._trace(STREAM)
-        recipe = self._recipe(values, trace, stream=True)
-        return ObjectStream(StructuredStream(recipe, recipe.llm.sync_backend(), trace))
+        prepared = self._prepare(values, trace, stream=True)
+        return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
     def astream(self, **values: Any) -> AsyncObjectStream[T]:
-        """The output, growing, for `async for`. The request goes out with the first item."""
+        """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
         trace = self._trace(STREAM)
-        recipe = self._recipe(values, trace, stream=True)
-        return AsyncObjectStream(StructuredStream(recipe, recipe.llm.async_backend(), trace))
+        prepared = self._prepare(values, trace, stream=True)
+        return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
 
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
         """Return a changed copy.
 
-        `validation_context` reaches Pydantic's validators. `fail_fast=False` reads on to the end.
-        `accept_damaged=True` takes an answer with a damaged event, if what is left of it validates.
+        Args:
+            **changes: Parameters of the constructor, and `validation_context` (passed to Pydantic's validators),
+                `fail_fast=False` (read an invalid response to its end), `accept_damaged=True` (accept a response with a
+                damaged event, if the rest validates).
         """
         other = copy(self)
         other._state = "ready"
@@ -271,48 +288,48 @@ class ToolOrchestratingLLM(Generic[T]):
         for name, change in _CHANGES.items():
             if name in given:
                 setattr(other, *change(given[name]))
-            if name == "mode":  # the LLM is checked first, as it is when the object is made
-                _check(other._llm, other._mode)
-        other._settle()
+            if name == "mode":  # in the order of the constructor: the LLM before the prompt
+                _check_mode(other._llm, other._mode)
+        other._configure()
         return other
 
     def preview(self, **values: Any) -> Preview:
-        """What a call with these values would send. Nothing is sent."""
-        recipe = self._recipe(values, self._trace(CALL))
-        request = recipe.llm.preview(recipe.ask)
+        """Return the request that a call with these values would send, without sending it."""
+        prepared = self._prepare(values, self._trace(CALL))
+        request = prepared.llm.preview(prepared.request)
         return Preview(
-            recipe.ask.messages,
-            {tool.name: tool.parameters for tool in recipe.ask.tools},
-            recipe.llm.mode(recipe.ask),
+            prepared.request.messages,
+            {tool.name: tool.parameters for tool in prepared.request.tools},
+            prepared.llm.mode(prepared.request),
             request,
             request.notes if request is not None else (),
         )
 
     def request(self, **values: Any) -> HTTPRequest:
-        """The request of one call, for those who send it themselves. `parse` reads what comes back."""
-        recipe = self._recipe(values, self._trace(CALL))
-        request = recipe.llm.preview(recipe.ask)
+        """Return the HTTP request of one call, to send it yourself; `parse` decodes the response."""
+        prepared = self._prepare(values, self._trace(CALL))
+        request = prepared.llm.preview(prepared.request)
         if request is None:
-            raise TypeError(f"{type(recipe.llm).__name__} makes no HTTP requests of its own")
+            raise TypeError(f"{type(prepared.llm).__name__} makes no HTTP requests of its own")
         return request
 
     def parse(self, response: bytes | str | Mapping[str, Any] | ChatResponse) -> T:
-        """The output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
+        """Return the output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
         backend = self._llm.sync_backend()
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
-        reads = self._reader.read(response)
-        values = sync_driver.run(run_parsed_calls(reads, backend))
+        calls = self._validator.validate(response)
+        values = sync_driver.run(run_parsed_calls(calls, backend))
         output: Any = list(values) if self._parallel else values[0]
         return cast("T", output)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
-        """This call as a tool for a model: its arguments are the values of the prompt's holes."""
-        return CallableTool.from_call(self, self._prompt.holes, name, description, self._tools[0])
+        """Return this call as a tool for a model; its arguments are the variables of the prompt."""
+        return CallableTool.from_call(self, self._prompt.variables, name, description, self._tools[0])
 
     @contextmanager
     def _lifecycle(self, begin: str, end: str) -> Generator[None]:
-        """Walk `ORCHESTRATOR` along the event `begin`, and then `end` or `failed`."""
+        """Apply the event `begin` to the state table `ORCHESTRATOR`, and then `end` or `failed`."""
         self._state = ORCHESTRATOR[self._state][begin]
         try:
             yield
@@ -321,21 +338,21 @@ class ToolOrchestratingLLM(Generic[T]):
             raise
         self._state = ORCHESTRATOR[self._state][end]
 
-    # What a call is made of.
+    # Preparing a call
 
     def _trace(self, table: Table) -> Trace:
         return Trace(table, self._observer)
 
-    def _recipe(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> PreparedCall:
+    def _prepare(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> PreparedCall:
         trace.step("called", "tool_created")
         try:
-            _check_options(values, self._prompt.holes)
+            _check_options(values, self._prompt.variables)
             messages = self._prompt.fill(values, self._as_calls)
         except PromptError:
             trace.step("failed")
             raise
         trace.step("prompt_formatted")
-        ask = ChatRequest(
+        request = ChatRequest(
             self._llm.with_system_prompt(messages),
             self._tools,
             self._choice,
@@ -346,18 +363,20 @@ class ToolOrchestratingLLM(Generic[T]):
             self._accept_damaged,
         )
         trace.step("messages_extended")
-        return PreparedCall(self._llm, ask, self._reader, self._max_attempts, self._fail_fast, self._verbose)
+        return PreparedCall(self._llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose)
 
-    def _settle(self) -> None:
-        """Work out, once for all calls, what follows from how this was made."""
+    def _configure(self) -> None:
+        """Compute once everything that all calls share."""
         choice = self._tool_choice
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
         self._choice = resolve_tool_choice(choice, list(self._by_name))
-        self._reader = ResponseValidator(self._by_name, self._parallel, self._validation_context)
+        self._validator = ResponseValidator(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
-        """A few-shot object as the tool calls the model would have made: several for a list, where they may be."""
+        """Return a few-shot object as the tool calls a model would make: several for a list, if parallel calls are
+        allowed.
+        """
         if self._parallel and isinstance(value, (list, tuple)):
             return [self._as_call(item) for item in cast("Sequence[object]", value)]
         return [self._as_call(value)]
@@ -372,18 +391,18 @@ class ToolOrchestratingLLM(Generic[T]):
     def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
         raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
         settings, lenient = self._llm.merge_settings(self._settings), self._accept_damaged
-        ask = ChatRequest(
+        request = ChatRequest(
             (), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient
         )
-        decoder = self._llm.decoder(ask)
-        folded = Accumulator()
+        decoder = self._llm.decoder(request)
+        accumulator = Accumulator()
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
-            folded.apply(event)
-        return folded.response(**self._llm.origin)
+            accumulator.apply(event)
+        return accumulator.response(**self._llm.origin)
 
 
-def _check(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:
-    """Raises where the LLM cannot be held to tools, or not in this mode."""
+def _check_mode(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:
+    """Raise `UnsupportedLLMError` if the LLM does not support tools, or not in this mode."""
     llm.mode(ChatRequest((), mode=mode))
     if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:
         raise UnsupportedLLMError(
@@ -393,7 +412,7 @@ def _check(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:
 
 
 def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
-    """Raise `PromptError` if an option was passed to a call, which takes nothing but values of the prompt."""
+    """Raise `PromptError` if an option was passed to a call, which takes only values of variables."""
     for name in values:
         if name in variables:
             continue
@@ -410,6 +429,7 @@ def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
 
 
 def _at_least_one(attempts: int) -> int:
+    """Return `attempts`; raise `ValueError` if it is less than 1."""
     require("max_attempts", attempts, int, "int")
     if attempts < 1:
         raise ValueError(f"max_attempts={attempts} must be at least 1")
@@ -417,8 +437,8 @@ def _at_least_one(attempts: int) -> int:
 
 
 _OPTIONS = ("output_cls", "prompt", "llm", "allow_parallel_tool_calls", *OrchestratorOptions.__annotations__)
-_UPDATING = RLock()
-"""Held while a prompt is replaced, so that two threads do it one after the other."""
+_prompt_lock = RLock()
+"""Serializes the replacement of prompts between threads."""
 _SETTINGS = frozenset(field.name for field in fields(Settings))
 _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "llm": lambda value: ("_llm", chosen_llm(value)),

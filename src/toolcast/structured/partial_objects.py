@@ -1,7 +1,7 @@
-"""Events -> growing objects: the parts of an answer that are already there, typed.
+"""Typed partial objects from a stream of events.
 
-One growing object per tool call, fed by that call's deltas and by nothing else; a model that answers in text
-instead grows from its text. The last word is not spoken here: the whole answer is read once more at its end.
+Each tool call has one partial value, fed by that call's deltas only; a model that answers in text instead feeds one
+from its text. The complete response is validated again at its end (`response_validation`).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _TEXT = "text"
 
 
 class StreamingObjectProcessor:
-    """What a chat stream has built up so far: `process(event)` gives the new snapshot, or None.
+    """The partial objects of one stream: `process(event)` returns the new snapshot, or None.
 
-    With `allow_parallel_tool_calls` a snapshot is a list with one object per call so far, in the order in which
-    the calls began; without it, the first call's object. `cur_objects` are the snapshots of all calls.
+    With `allow_parallel_tool_calls` a snapshot is a list with one object for each call so far, in the order in which
+    the calls began; otherwise it is the object of the first call.
     """
 
     def __init__(self, output_cls: Any, allow_parallel_tool_calls: bool = False) -> None:
-        self._set_up(output_tools(output_cls), allow_parallel_tool_calls, True, None)
+        self._configure(output_tools(output_cls), allow_parallel_tool_calls, True, None)
 
     @classmethod
     def for_tools(
         cls, tools: Iterable[CallableTool], *, parallel: bool, fail_fast: bool, context: Any = None
     ) -> StreamingObjectProcessor:
-        """A processor for calls of these tools."""
-        made = cls.__new__(cls)
-        made._set_up(tools, parallel, fail_fast, context)
-        return made
+        """Return a processor for calls of these tools."""
+        processor = cls.__new__(cls)
+        processor._configure(tools, parallel, fail_fast, context)
+        return processor
 
-    def _set_up(self, tools: Iterable[CallableTool], parallel: bool, fail_fast: bool, context: Any) -> None:
+    def _configure(self, tools: Iterable[CallableTool], parallel: bool, fail_fast: bool, context: Any) -> None:
         self._tools: Mapping[str, CallableTool] = {tool.name: tool for tool in tools}
         self._parallel = parallel
         self._fail_fast = fail_fast
@@ -51,17 +51,21 @@ class StreamingObjectProcessor:
         self._text: str | None = ""
 
     def process(self, event: Event) -> Any:
-        """The new snapshot, if `event` changed something that shows; else None."""
-        return self.item if self.take(event) else None
+        """Return the new snapshot if `event` changed anything visible; else None."""
+        return self.item if self.apply(event) else None
 
-    def take(self, event: Event) -> bool:
-        """Whether `event` changed something that shows. Raises ValidationError where nothing can mend it."""
-        step = self._steps.get(type(event))
-        return step is not None and step(self, event)
+    def apply(self, event: Event) -> bool:
+        """Process one event; return whether it changed anything visible.
+
+        Raises:
+            ValidationError: With `fail_fast`, if arguments cannot become valid any more.
+        """
+        handler = self._handlers.get(type(event))
+        return handler is not None and handler(self, event)
 
     @property
     def item(self) -> Any:
-        """The newest snapshot."""
+        """The latest snapshot."""
         if self._parallel:
             return self.cur_objects
         value = MISSING if self._latest is None else self._latest.value
@@ -69,46 +73,46 @@ class StreamingObjectProcessor:
 
     @property
     def cur_objects(self) -> list[Any]:
-        """The newest snapshot of every call that shows anything, in the order in which they began."""
+        """The latest snapshot of every call that shows anything, in the order in which the calls began."""
         return [growing.value for growing in self._growing.values() if growing.value is not MISSING]
 
     @property
     def growing(self) -> PartialValue | None:
-        """What grew last."""
+        """The partial value that was fed last."""
         return self._latest
 
     @property
     def calls(self) -> tuple[PartialValue, ...]:
-        """What grows, one per call, in the order in which they began."""
+        """The partial values, one for each call, in the order in which the calls began."""
         return tuple(self._growing.values())
 
     @property
     def index(self) -> int:
-        """The place of what grew last among the calls."""
+        """The index of the call that was fed last."""
         return next((i for i, growing in enumerate(self.calls) if growing is self._latest), 0)
 
     @property
     def reading_text(self) -> bool:
-        """Whether the object is read from the text of the answer."""
+        """True if the object is parsed from the text of the response."""
         return _TEXT in self._growing
 
     @property
     def text_is_complete(self) -> bool:
-        """Return True if the object is read from the text of the answer, and has ended."""
+        """True if the object is parsed from the text of the response, and has ended."""
         growing = self._growing.get(_TEXT)
         return growing is not None and growing.is_complete
 
-    def _start(self, event: ToolCallStart) -> bool:
+    def _start_call(self, event: ToolCallStart) -> bool:
         if self._growing.pop(_TEXT, None) is not None:
             self._latest = None
         tool = self._tools.get(event.name)
         if tool is not None and tool.output_type is not None and (self._parallel or not self._growing):
-            self._grow(event.id, tool)
+            self._add_partial(event.id, tool)
         return False
 
-    def _grow(self, id: str, tool: CallableTool) -> PartialValue:
+    def _add_partial(self, id: str, tool: CallableTool) -> PartialValue:
         plan = plan_for(tool.output_type)
-        # Text that does not fit may be no answer at all; only its end can tell.
+        # Invalid text may be prose instead of an answer, which only the complete response shows.
         fail_fast = self._fail_fast and id != _TEXT
         growing = PartialValue(plan, wrapped=tool.wrapped, fail_fast=fail_fast, context=self._context)
         self._growing[id] = growing
@@ -121,7 +125,7 @@ class StreamingObjectProcessor:
         try:
             return growing.feed(text)
         except pydantic.ValidationError as error:
-            failure = self.refusal(id, growing, error)
+            failure = self.invalid_arguments(id, growing, error)
         try:
             if failure is not None:
                 raise failure
@@ -129,36 +133,38 @@ class StreamingObjectProcessor:
             del failure  # its traceback refers to this frame
         return False
 
-    def refusal(self, id: str, growing: PartialValue, error: pydantic.ValidationError) -> ValidationError | None:
-        """The error of arguments that cannot become valid any more; None where they count as none at all."""
-        if growing.text.strip() == "null":  # which stands for an empty object
+    def invalid_arguments(
+        self, id: str, growing: PartialValue, error: pydantic.ValidationError
+    ) -> ValidationError | None:
+        """Return the error for arguments that cannot become valid; None if they count as no arguments."""
+        if growing.text.strip() == "null":  # models write null for an empty object
             return None
-        failure = self._tools[self._names[id]].unfit(error, growing.text, "; the answer was stopped early")
+        failure = self._tools[self._names[id]].validation_error(error, growing.text, "; the answer was stopped early")
         failure.call_id = id
         failure.advice = "fail_fast=False reads it to its end"
         return failure
 
-    def _grew(self, event: ToolCallDelta) -> bool:
+    def _add_arguments(self, event: ToolCallDelta) -> bool:
         growing = self._growing.get(event.id)
         return growing is not None and self._feed(event.id, growing, event.arguments)
 
-    def _reset(self, event: ToolCallReset) -> bool:
+    def _reset_call(self, event: ToolCallReset) -> bool:
         name = self._names.get(event.id)
         if name is not None:
-            self._grow(event.id, self._tools[name])
+            self._add_partial(event.id, self._tools[name])
         return False
 
-    def _done(self, event: ToolCallDone) -> bool:
-        """A call that came whole, without deltas."""
+    def _finish_call(self, event: ToolCallDone) -> bool:
+        """Feed a call that arrived whole, without deltas."""
         if event.id not in self._names:
-            self._start(ToolCallStart(event.id, event.name))
+            self._start_call(ToolCallStart(event.id, event.name))
         growing = self._growing.get(event.id)
         if growing is None or growing.text or event.truncated:
             return False
         return self._feed(event.id, growing, event.arguments)
 
-    def _said(self, event: TextDelta) -> bool:
-        """Text grows an object where one tool is offered, nothing was called, and it begins like an object."""
+    def _add_text(self, event: TextDelta) -> bool:
+        """Feed text, if it begins like an object, only one tool is offered, and no tool was called."""
         growing = self._growing.get(_TEXT)
         if growing is not None:
             return self._feed(_TEXT, growing, event.text)
@@ -172,26 +178,26 @@ class StreamingObjectProcessor:
             self._text = None
             return False
         self._text = None
-        return self._feed(_TEXT, self._grow(_TEXT, tool), text)
+        return self._feed(_TEXT, self._add_partial(_TEXT, tool), text)
 
-    def _restarted(self, event: Restarted) -> bool:
+    def _reset_all(self, event: Restarted) -> bool:
         self._growing.clear()
         self._names.clear()
         self._latest, self._text = None, ""
         return False
 
-    _steps: ClassVar[dict[type[Any], Callable[[StreamingObjectProcessor, Any], bool]]] = {
-        TextDelta: _said,
-        ToolCallStart: _start,
-        ToolCallDelta: _grew,
-        ToolCallReset: _reset,
-        ToolCallDone: _done,
-        Restarted: _restarted,
+    _handlers: ClassVar[dict[type[Any], Callable[[StreamingObjectProcessor, Any], bool]]] = {
+        TextDelta: _add_text,
+        ToolCallStart: _start_call,
+        ToolCallDelta: _add_arguments,
+        ToolCallReset: _reset_call,
+        ToolCallDone: _finish_call,
+        Restarted: _reset_all,
     }
 
 
 class DeltaFastPath:
-    """The short way of further deltas of one call: through `feed` into what grows."""
+    """The direct path for further deltas of one call: `feed` of its partial value."""
 
     __slots__ = ("feed", "growing", "id")
 

@@ -1,6 +1,6 @@
-"""A whole answer, read: which tools were called, with which values, and what to say when it is not right.
+"""Validation of a complete response: its tool calls, their arguments, and the error or the retry messages.
 
-Streamed and whole calls end here alike, so both give the same object and the same errors.
+Streamed and other calls end here alike, so both return the same objects and raise the same errors.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from ..parsing.arguments import is_invalid_json, is_prose
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 
-REASKABLE = (ValidationError, NoToolCallError, UnknownToolError)
+RETRYABLE = (ValidationError, NoToolCallError, UnknownToolError)
 
 _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
-_SHOWN = 400
+_SHOWN_CHARACTERS = 400
 _HIDDEN = "(hidden, as hide_input_in_errors or a secret type in the output asks for)"
-_FORM = "call the tool, or write its JSON where you were asked for that"
+_INSTRUCTION = "call the tool, or write its JSON where you were asked for that"
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedCall:
-    """One tool call whose arguments are valid: the tool, the value they became, and what was repaired."""
+    """One tool call with valid arguments: the tool, the validated value, and the repairs it needed."""
 
     tool: CallableTool
     value: Any
@@ -51,75 +51,81 @@ class ValidatedCall:
 
 @dataclass(frozen=True, slots=True)
 class ResponseValidator:
-    """Reads answers for these tools. Not `parallel`: the first call is the answer."""
+    """The validator of responses that call these tools.
+
+    Args:
+        tools: The offered tools by name.
+        parallel: Validate every tool call; otherwise only the first.
+        context: Passed to Pydantic's validators.
+    """
 
     tools: Mapping[str, CallableTool]
     parallel: bool = False
     context: Any = None
 
-    def read(self, response: ChatResponse) -> list[ValidatedCall]:
-        """The valid calls of `response`; raises the error that says why there are none, or not all."""
+    def validate(self, response: ChatResponse) -> list[ValidatedCall]:
+        """Return the valid calls of `response`; raise the first error if not all of them are valid."""
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
-            raise _located(
+            raise _with_response(
                 _stopped(stop, response, self.hides_input), response
-            )  # whatever it holds: the service took it back
+            )  # even with valid calls: the service withdrew the answer
         if not calls:
-            return [self._read_text(response)]
-        return self._read_calls(calls if self.parallel else calls[:1], response)
+            return [self._validate_text(response)]
+        return self._validate_calls(calls if self.parallel else calls[:1], response)
 
     @property
     def hides_input(self) -> bool:
-        """Return whether the text of the model stays out of errors and of the messages that ask again."""
+        """True if the model's text must stay out of errors and of retry messages."""
         return any(tool.hides_input for tool in self.tools.values())
 
-    def value_of(self, call: ToolCallPart) -> Any:
-        """The object that a complete call makes; None where its arguments are not valid, or it is a function's."""
+    def build_value(self, call: ToolCallPart) -> Any:
+        """Return the object of a complete call; None if its arguments are invalid or its tool is a function."""
         tool = self.tools.get(call.name)
         if tool is None or tool.output_type is None:
             return None
         try:
-            return self._read_arguments(tool, call, "other").value
+            return self._parse_arguments(tool, call, "other").value
         except (CallError, TryAgain):
             return None
 
-    def _read_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ValidatedCall]:
-        good: list[ValidatedCall] = []
+    def _validate_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ValidatedCall]:
+        valid: list[ValidatedCall] = []
         failed: tuple[CallError, ToolCallPart] | None = None
         for call in calls:
             try:
-                good.append(self.read_call(call, response))
+                valid.append(self.validate_call(call, response))
             except CallError as error:
                 failed = failed or (error, call)
         if failed is not None:
             failure = with_call(*failed, None)
             if self.parallel:
-                failure.partial = [read.value for read in good]
-            raise _located(failure, response)
-        return good
+                failure.partial = [read.value for read in valid]
+            raise _with_response(failure, response)
+        return valid
 
-    def read_call(self, call: ToolCallPart, response: ChatResponse) -> ValidatedCall:
-        """One valid call; raises the error that says why it is not."""
+    def validate_call(self, call: ToolCallPart, response: ChatResponse) -> ValidatedCall:
+        """Return one validated call; raise the error of an invalid one."""
         tool = self.tools.get(call.name)
         if tool is None:
             offered = ", ".join(self.tools) or "none"
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
         try:
-            read = self._read_arguments(tool, call, response.stop_reason)
+            read = self._parse_arguments(tool, call, response.stop_reason)
         except ValidationError as error:
             if call.truncated or response.stop_reason == "max_tokens":
                 raise _cut_off(call, response.stop_reason) from error.__cause__
             raise
         return ValidatedCall(tool, read.value, call, read.repairs)
 
-    def _read_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> ParsedArguments:
+    def _parse_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> ParsedArguments:
         read = tool.read(call.arguments, self.context)
-        if call.truncated and read.repairs:  # what had to be repaired may be what was cut off
+        if call.truncated and read.repairs:  # the repair may have completed what was cut off
             raise _cut_off(call, stop_reason)
         return read
 
-    def _read_text(self, response: ChatResponse) -> ValidatedCall:
-        """The one object that the text of an answer without a tool call holds, alone or among words."""
+    def _validate_text(self, response: ChatResponse) -> ValidatedCall:
+        """Return the one object that the text of a response without a tool call contains, alone or in prose."""
         text = response.text.strip()
         read: list[ValidatedCall] = []
         errors: list[ValidationError] = []
@@ -131,13 +137,13 @@ class ResponseValidator:
                 errors.append(found)
         if len(read) == 1:
             return read[0]
-        # Which of several tools was meant is not known; only what is no JSON fits none of them.
+        # With several tools the intended one is unknown; only invalid JSON is an error for all of them.
         named = errors if len(self.tools) == 1 else [error for error in errors if is_invalid_json(_cause(error))]
         error = named[0] if named else None
-        raise _located(_no_call(response, error, self.hides_input), response) from error
+        raise _with_response(_no_tool_call(response, error, self.hides_input), response) from error
 
     def _try_text(self, tool: CallableTool, text: str) -> ValidatedCall | ValidationError | None:
-        """Return what `text` holds for this tool, why its JSON does not fit, or None where it holds no JSON."""
+        """Return the call that `text` contains for this tool, the error of invalid JSON, or None without JSON."""
         if not {"{", "["} & set(text) and not tool.wrapped:
             return None
         found: ValidationError | None = None
@@ -160,52 +166,52 @@ def _cause(error: ValidationError) -> pydantic.ValidationError:
 def retry_messages(
     history: Sequence[Message], response: ChatResponse, error: CallError | TryAgain, *, hide_input: bool = False
 ) -> list[Message]:
-    """Return the messages that ask again, with what was wrong as the result of each call.
+    """Return the messages of the next attempt, with the error as the result of each tool call.
 
-    With `hide_input` they contain nothing of the answer but the names of its calls.
+    With `hide_input` they contain nothing of the response except the names of its calls.
     """
-    said = response.message
-    words = explained(error)
-    if not said.tool_calls:
-        shown = assistant(*said.parts) if said.parts and not hide_input else assistant("(no answer)")
-        return [*history, shown, user(f"{words}\nAnswer again: {_FORM}.")]
-    readable = tuple(_bare(said) if hide_input else map(_readable_part, said.parts))
+    message = response.message
+    text = retry_text(error)
+    if not message.tool_calls:
+        shown = assistant(*message.parts) if message.parts and not hide_input else assistant("(no answer)")
+        return [*history, shown, user(f"{text}\nAnswer again: {_INSTRUCTION}.")]
+    parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments_part, message.parts))
     results = [
-        tool_result(call, words if index == 0 else "Not used, call again.", is_error=True)
-        for index, call in enumerate(said.tool_calls)
+        tool_result(call, text if index == 0 else "Not used, call again.", is_error=True)
+        for index, call in enumerate(message.tool_calls)
     ]
-    return [*history, Message("assistant", readable), *results]
+    return [*history, Message("assistant", parts), *results]
 
 
-def explained(error: CallError | TryAgain) -> str:
-    """What was wrong, in words for the model."""
+def retry_text(error: CallError | TryAgain) -> str:
+    """Return the description of the error for the model."""
     if isinstance(error, ValidationError):
-        faults = [
-            f"- {'.'.join(str(step) for step in fault['loc']) or 'arguments'}: {fault['msg']}"
-            for fault in error.errors()
+        problems = [
+            f"- {'.'.join(str(step) for step in problem['loc']) or 'arguments'}: {problem['msg']}"
+            for problem in error.errors()
         ]
-        return "\n".join(["The arguments were not valid:", *faults]) if faults else error.message
-    if isinstance(error, NoToolCallError):  # the advice in its message is for people
+        return "\n".join(["The arguments were not valid:", *problems]) if problems else error.message
+    if isinstance(error, NoToolCallError):  # the advice in its message is for the developer
         cause = error.__cause__
-        return explained(cause) if isinstance(cause, ValidationError) else "The answer held no object."
+        return retry_text(cause) if isinstance(cause, ValidationError) else "The answer held no object."
     return error.message if isinstance(error, CallError) else str(error)
 
 
-def _bare(said: Message) -> Iterator[Part]:
-    """The calls without their arguments, and thoughts, which a service may want back with the calls."""
-    for part in said.parts:
+def _without_arguments(message: Message) -> Iterator[Part]:
+    """Yield the calls without their arguments, and the thinking that a service requires back with the calls."""
+    for part in message.parts:
         if isinstance(part, ToolCallPart):
             yield replace(part, arguments="{}")
         elif isinstance(part, ThinkingPart) and (part.signature or part.redacted or part.opaque):
             yield part
 
 
-def _readable_part(part: Part) -> Part:
-    return _readable(part) if isinstance(part, ToolCallPart) else part
+def _with_valid_arguments_part(part: Part) -> Part:
+    return _with_valid_arguments(part) if isinstance(part, ToolCallPart) else part
 
 
-def _readable(call: ToolCallPart) -> ToolCallPart:
-    """`call` as every service takes it back: its arguments a JSON object, empty where they were none."""
+def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
+    """Return `call` with a JSON object as its arguments, which every service requires: empty if they were none."""
     try:
         whole = isinstance(json.loads(call.arguments), dict)
     except ValueError:
@@ -214,7 +220,7 @@ def _readable(call: ToolCallPart) -> ToolCallPart:
 
 
 def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
-    """Return the error for arguments that end too early: by a limit, or because the answer broke off."""
+    """Return the error for truncated arguments: truncated by a limit, or by the end of the response."""
     if stop_reason != "max_tokens":
         return StreamTruncated(
             f"the answer ended inside the arguments of {call.name}, after {len(call.arguments)} characters "
@@ -231,11 +237,11 @@ def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
     calls = response.message.tool_calls
     partial = calls[0].arguments if calls else None
-    said = _HIDDEN if hide_input else _shortened(response.text or partial or "")
-    return stop(f"the answer was stopped ({response.stop_reason}); it said: {said}", partial=partial)
+    message = _HIDDEN if hide_input else _shortened(response.text or partial or "")
+    return stop(f"the answer was stopped ({response.stop_reason}); its text was: {message}", partial=partial)
 
 
-def _no_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:
+def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:
     text = response.text
     shown = _HIDDEN if hide_input else _shortened(text)
     if response.stop_reason == "max_tokens":
@@ -250,7 +256,7 @@ def _no_call(response: ChatResponse, error: ValidationError | None, hide_input: 
 
 
 def is_empty(message: Message) -> bool:
-    """Return True if a message has neither text nor thinking nor tool calls."""
+    """Return whether a message has neither text nor thinking nor tool calls."""
     return not any(map(_has_content, message.parts))
 
 
@@ -265,9 +271,9 @@ def _has_content(part: Part) -> bool:
 
 
 def empty_response(response: ChatResponse) -> EmptyResponse:
-    """Return the error for an answer that is empty."""
+    """Return the error for an empty response."""
     error = EmptyResponse(f"the answer was empty: {_without_content(response)}")
-    _located(error, response)
+    _with_response(error, response)
     return error
 
 
@@ -278,11 +284,11 @@ def _without_content(response: ChatResponse) -> str:
 
 
 def _shortened(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 
-def _located(error: CallError, response: ChatResponse) -> CallError:
-    """`error`, told where it happened."""
+def _with_response(error: CallError, response: ChatResponse) -> CallError:
+    """Return `error` with the response, provider, model and request id."""
     error.provider = error.provider or response.provider
     error.model = error.model or response.model
     error.request_id = error.request_id or response.request_id
@@ -291,7 +297,7 @@ def _located(error: CallError, response: ChatResponse) -> CallError:
 
 
 def damaged_text(response: ChatResponse, lost: str) -> MalformedEvent:
-    """The error of an answer in words, one of whose pieces could not be read: `lost`."""
+    """Return the error for a text response from which the damaged event `lost` is missing."""
     return MalformedEvent(
         f"an event inside the answer was damaged and lost, so the object cannot be trusted: {lost}. Ask again.",
         provider=response.provider,

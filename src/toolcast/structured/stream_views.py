@@ -1,8 +1,8 @@
-"""Ways to look at one streamed call, event by event: its events, list items, text, changes.
+"""Views of one streamed call, reduced event by event: its events, list items, text, changes.
 
-A view is asked after every event what it found, and once more after the end what it still owes: what only the
-validated result shows, because the answer had to be repaired or came without pieces. In a stream of parallel calls
-every path begins with the number of the call.
+A view is called after every event and returns its new items. After the end it is called once more and returns the
+remaining ones: those that only the validated result contains, because the response was repaired or arrived whole. In a
+stream of parallel calls every path begins with the index of the call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..parsing.path_changes import Path, PathChange, steps_of
 from .object_streams import ViewReducer
 
 
-class Viewed(Protocol):
-    """What a view sees of the call."""
+class ViewedCall(Protocol):
+    """The attributes of a call that views read."""
 
     event: Event | None
     ended: bool
@@ -28,139 +28,139 @@ class Viewed(Protocol):
 
     @property
     def fed(self) -> PartialValue | None:
-        """What the last event made grow, if anything."""
+        """The partial value that the last event fed, or None."""
         ...
 
     @property
     def call_index(self) -> int: ...
     @property
     def output(self) -> Any:
-        """The result, or None where there is none."""
+        """The result, or None before the end."""
         ...
 
     def read_done(self, event: ToolCallDone) -> Any:
-        """The validated object of a complete call; None if it is not valid."""
+        """Return the validated object of a complete call; None if it is invalid."""
         ...
 
 
-def view_of(call: Viewed, kind: str, path: Path | None) -> ViewReducer:
-    """The view called `kind`: `events`, `items`, `text` or `changes`."""
+def view_of(call: ViewedCall, kind: str, path: Path | None) -> ViewReducer:
+    """Return a new view: `events`, `items`, `text` or `changes`."""
     return _KINDS[kind](call, steps_of(path or ()))
 
 
 class _View(ABC):
-    """What all views share: what they still owe at the end, and starting afresh when the model is asked again."""
+    """The base of the views: the remaining items at the end, and the reset when a response is retried."""
 
-    def __init__(self, call: Viewed, steps: tuple[str, ...]) -> None:
+    def __init__(self, call: ViewedCall, steps: tuple[str, ...]) -> None:
         self.call = call
         self.steps = steps
-        self._over = False
-        self.start()
+        self._finished = False
+        self.reset()
 
     @abstractmethod
-    def start(self) -> None:
-        """Begin again."""
+    def reset(self) -> None:
+        """Clear the state."""
 
     def __call__(self) -> list[Any]:
         if self.call.ended:
-            over, self._over = self._over, True
-            return [] if over or self.call.output is None else self.owed(self.call.output)
+            finished, self._finished = self._finished, True
+            return [] if finished or self.call.output is None else self.remaining(self.call.output)
         if type(self.call.event) is Restarted:
-            self.start()
-        return self.found()
+            self.reset()
+        return self.new_items()
 
     @abstractmethod
-    def found(self) -> list[Any]:
-        """What the last event brought."""
+    def new_items(self) -> list[Any]:
+        """Return the new items of the last event."""
 
     @abstractmethod
-    def owed(self, output: Any) -> list[Any]:
-        """What the result shows and was not found before."""
+    def remaining(self, output: Any) -> list[Any]:
+        """Return the items of the result that were not emitted before."""
 
 
 class _Events(_View):
-    def start(self) -> None:
+    def reset(self) -> None:
         pass
 
-    def found(self) -> list[Any]:
+    def new_items(self) -> list[Any]:
         return [self.call.event]
 
-    def owed(self, output: Any) -> list[Any]:
+    def remaining(self, output: Any) -> list[Any]:
         return []
 
 
 class _Place(_View):
-    """A view of one place of the object."""
+    """A view of one path of the object."""
 
-    def found(self) -> list[Any]:
+    def new_items(self) -> list[Any]:
         growing = self.call.fed
         if growing is None:
             return []
         if not self.call.parallel:
-            return self.seen(growing, self.steps)
+            return self.new_at(growing, self.steps)
         if self.steps[:1] == (str(self.call.call_index),):
-            return self.seen(growing, self.steps[1:])
+            return self.new_at(growing, self.steps[1:])
         return []
 
     @abstractmethod
-    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
-        """What was found in what grew."""
+    def new_at(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
+        """Return the new items of the partial value that was fed."""
 
 
 class _Items(_Place):
-    def start(self) -> None:
-        self.given = 0
+    def reset(self) -> None:
+        self.emitted = 0
 
-    def found(self) -> list[Any]:
+    def new_items(self) -> list[Any]:
         if not self.call.parallel or self.steps:
-            return super().found()
+            return super().new_items()
         event = self.call.event
-        made = self.call.read_done(event) if isinstance(event, ToolCallDone) else None
-        self.given += made is not None
-        return [] if made is None else [made]
+        value = self.call.read_done(event) if isinstance(event, ToolCallDone) else None
+        self.emitted += value is not None
+        return [] if value is None else [value]
 
-    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
+    def new_at(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
         items = growing.closed_items(steps)
-        self.given += len(items)
+        self.emitted += len(items)
         return items
 
-    def owed(self, output: Any) -> list[Any]:
-        whole = value_at(output, self.steps)
-        return list(cast("Sequence[Any]", whole)[self.given :]) if isinstance(whole, (list, tuple)) else []
+    def remaining(self, output: Any) -> list[Any]:
+        total = value_at_steps(output, self.steps)
+        return list(cast("Sequence[Any]", total)[self.emitted :]) if isinstance(total, (list, tuple)) else []
 
 
 class _Text(_Place):
-    def start(self) -> None:
-        self.given = ""
+    def reset(self) -> None:
+        self.emitted = ""
 
-    def seen(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
+    def new_at(self, growing: PartialValue, steps: tuple[str, ...]) -> list[Any]:
         text = growing.new_text(steps)
-        self.given += text
+        self.emitted += text
         return [text] if text else []
 
-    def owed(self, output: Any) -> list[Any]:
-        whole = value_at(output, self.steps)
-        rest = whole[len(self.given) :] if isinstance(whole, str) and whole.startswith(self.given) else ""
+    def remaining(self, output: Any) -> list[Any]:
+        total = value_at_steps(output, self.steps)
+        rest = total[len(self.emitted) :] if isinstance(total, str) and total.startswith(self.emitted) else ""
         return [rest] if rest else []
 
 
 class _Changes(_View):
-    def start(self) -> None:
+    def reset(self) -> None:
         pass
 
-    def found(self) -> list[Any]:
+    def new_items(self) -> list[Any]:
         growing = self.call.fed
         if growing is None or not self.call.shown:
             return []
         if not self.call.parallel:
             return list(growing.changes())
-        return [replace(one, path=numbered(self.call.call_index, one.path)) for one in growing.changes()]
+        return [replace(one, path=with_call_index(self.call.call_index, one.path)) for one in growing.changes()]
 
-    def owed(self, output: Any) -> list[Any]:
+    def remaining(self, output: Any) -> list[Any]:
         return [PathChange("", "set", output)]
 
 
-_KINDS: Mapping[str, Callable[[Viewed, tuple[str, ...]], ViewReducer]] = {
+_KINDS: Mapping[str, Callable[[ViewedCall, tuple[str, ...]], ViewReducer]] = {
     "events": _Events,
     "items": _Items,
     "text": _Text,
@@ -168,15 +168,15 @@ _KINDS: Mapping[str, Callable[[Viewed, tuple[str, ...]], ViewReducer]] = {
 }
 
 
-def numbered(index: int, path: Path) -> Path:
-    """`path` inside the call of this number."""
+def with_call_index(index: int, path: Path) -> Path:
+    """Return `path` inside the call with this index."""
     if isinstance(path, tuple):
         return (str(index), *path)
     return f"{index}.{path}" if path else str(index)
 
 
-def value_at(value: Any, steps: tuple[str, ...]) -> Any:
-    """What stands at a path inside `value`; `MISSING` where nothing does."""
+def value_at_steps(value: Any, steps: tuple[str, ...]) -> Any:
+    """Return the value at a path inside `value`; `MISSING` if there is none."""
     for step in steps:
         value = _inside(value, step)
     return value

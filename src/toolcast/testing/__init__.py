@@ -1,7 +1,7 @@
-"""What tests of programs that use toolcast stand on: no network, no key, no chance.
+"""Tools for testing programs that use toolcast: no network, no keys, deterministic.
 
-`ScriptedLLM` answers what it was told to and remembers what it was asked. `ReplayNetwork` stands in for the
-network and sends recorded bytes, cut as you like. `use_llm` puts one LLM in the place of every other.
+`ScriptedLLM` returns prepared answers and records its requests. `ReplayNetwork` replaces the network and sends recorded
+bytes, in chunks of any size. `use_llm` replaces every other LLM.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ __all__ = [
 
 
 def use_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> AbstractContextManager[None]:
-    """Return a block inside which every call goes to `llm`, whatever LLM it was made with.
+    """Return a context manager inside which every call goes to `llm`, whatever LLM it was made with.
 
-    It holds for the thread or task that entered it and for the tasks it starts, as context variables do; threads of a
-    pool see it with `process_wide=True`, or where they run in a copy of the context
-    (`pool.submit(contextvars.copy_context().run, function)`).
+    Args:
+        llm: The replacement.
+        process_wide: Also replace it in other threads. By default it applies to the thread or task that entered the
+        block and to the tasks it starts, as context variables do; a thread of a pool can run in a copy of the context
+        (`pool.submit(contextvars.copy_context().run, function)`).
     """
     return replace_llm(llm, process_wide=process_wide)

@@ -1,4 +1,4 @@
-"""A network without a network: recorded answers, cut as the test likes, and a clock that only moves when told."""
+"""A network without connections: recorded responses in chunks of any size, and a clock under control of the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..http_request import HTTPRequest
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded answer: the pieces its body arrives in; an exception among them is raised in its place."""
+    """One recorded response: the `pieces` in which its body arrives. An exception among them is raised in its place."""
 
     pieces: Sequence[bytes | BaseException] = ()
     status: int = 200
@@ -19,17 +19,17 @@ class Recorded:
 
     @classmethod
     def of(cls, body: bytes | str, piece: int | None = None, status: int = 200) -> Recorded:
-        """A body in pieces of `piece` bytes; whole without it."""
+        """Return a body in pieces of `piece` bytes; in one piece by default."""
         data = body.encode() if isinstance(body, str) else body
         size = piece or max(len(data), 1)
         return cls([data[start : start + size] for start in range(0, len(data), size)], status)
 
 
 class ReplayNetwork:
-    """A network that gives these answers, in order, to the requests made of it.
+    """A network that returns these responses, in order.
 
-    An exception in place of an answer is raised when the request is opened. `requests` are those made so far;
-    `open_replies` counts the answers that were not yet given back.
+    An exception in place of a response is raised when the request is sent. `requests` lists the requests so far;
+    `open_replies` counts the responses that are not closed yet.
     """
 
     def __init__(self, *answers: Recorded | BaseException) -> None:
@@ -39,11 +39,13 @@ class ReplayNetwork:
         self._answers = list(answers)
 
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> ReplayReply:
-        """The next answer."""
+        """Return the next response."""
         number = len(self.requests)
         self.requests.append(request)
         if number >= len(self._answers):
-            raise ToolcastError(f"{len(self._answers)} answers are recorded and one more request was made")
+            raise ToolcastError(
+                f"{len(self._answers)} answers are recorded, but another request was made: add an answer"
+            )
         answer = self._answers[number]
         if isinstance(answer, BaseException):
             raise answer
@@ -51,18 +53,18 @@ class ReplayNetwork:
         return ReplayReply(self, answer)
 
     async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncReplayReply:
-        """The next answer."""
+        """Return the next response."""
         return AsyncReplayReply(self.open(request, connect=connect, read=read))
 
     def close(self) -> None:
-        """Nothing: there is no connection."""
+        """Do nothing: there is no connection."""
 
     async def aclose(self) -> None:
-        """Nothing: there is no connection."""
+        """Do nothing: there is no connection."""
 
 
 class ReplayReply:
-    """One recorded answer being read."""
+    """One recorded response."""
 
     def __init__(self, network: ReplayNetwork, recorded: Recorded) -> None:
         self.status: int = recorded.status
@@ -72,14 +74,14 @@ class ReplayReply:
         self._open = True
 
     def read(self, limit: float | None = None, /) -> bytes:
-        """The next piece; empty at the end."""
+        """Return the next chunk; empty at the end."""
         piece = next(self._pieces, b"")
         if isinstance(piece, BaseException):
             raise piece
         return piece
 
     def close(self) -> None:
-        """Give it back. Harmless when repeated."""
+        """Close the response. A second call has no effect."""
         if self._open:
             self._open = False
             self._network.open_replies -= 1
@@ -87,7 +89,7 @@ class ReplayReply:
 
 
 class AsyncReplayReply:
-    """One recorded answer being awaited."""
+    """One recorded response under the async API."""
 
     def __init__(self, reply: ReplayReply) -> None:
         self.status: int = reply.status
@@ -95,16 +97,16 @@ class AsyncReplayReply:
         self._reply = reply
 
     async def read(self, timeout: float | None) -> bytes:
-        """The next piece; empty at the end."""
+        """Return the next chunk; empty at the end."""
         return self._reply.read()
 
     async def aclose(self) -> None:
-        """Give it back. Harmless when repeated."""
+        """Close the response. A second call has no effect."""
         self._reply.close()
 
 
 class VirtualClock:
-    """A clock that stands still until someone sleeps on it. `slept` are the sleeps, in seconds."""
+    """A clock that advances only when something sleeps on it. `slept` lists the sleeps, in seconds."""
 
     def __init__(self, now: float = 1_000.0, wall: float = 1_800_000_000.0) -> None:
         self.slept: list[float] = []
@@ -112,23 +114,23 @@ class VirtualClock:
         self._wall = wall
 
     def now(self) -> float:
-        """Seconds on the clock that waits are measured with."""
+        """Return the monotonic time in seconds."""
         return self._now
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return self._wall
 
     def sleep(self, seconds: float) -> None:
-        """Move on by `seconds`, at once."""
+        """Advance by `seconds`, at once."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Move on by `seconds`, at once."""
+        """Advance by `seconds`, at once."""
         self.sleep(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move on without anybody sleeping."""
+        """Advance without recording a sleep."""
         self._now += seconds
         self._wall += seconds

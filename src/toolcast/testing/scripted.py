@@ -1,4 +1,4 @@
-"""An LLM that answers what it was told to, one answer per request, and remembers what it was asked."""
+"""`ScriptedLLM`: an LLM with prepared answers, one per request, which records its requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVENTS = get_args(Event)
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """One request as the LLM saw it."""
+    """One request as the LLM received it."""
 
     messages: tuple[Message, ...]
     tools: tuple[CallableTool, ...]
@@ -40,13 +40,17 @@ class ScriptedRequest:
 
 
 class ScriptedLLM(FunctionCallingLLM):
-    """An LLM whose answers are given in advance, in order.
+    """An LLM with prepared answers.
 
-    An answer is: a string (text), an exception (raised), a `ToolCallPart` or a list of them (tool calls), a list
-    of events (as they are, even without a `Finish`: a stream that breaks off; an exception among them is raised at
-    its place), a dict (the arguments of the first
-    tool), or any other object (a call of the tool that makes it). Text and arguments come in pieces of `chunk`
-    characters. `requests` are what was asked so far.
+    Args:
+        *answers: One answer per request, in order: a string (text), an exception (raised), a `ToolCallPart` or a list
+        of them (tool calls), a list of events (sent unchanged, even without a `Finish`: a truncated stream; an
+        exception among them is raised at its place), a dict (the arguments of the first tool), or any other object (a
+        call of the tool that makes it). model: The name of the model. chunk: The number of characters in which text and
+        arguments arrive. settings: The settings of the LLM. system_prompt: The system prompt. function_calling: False
+        for a model without tool support. max_concurrency: The number of requests at a time.
+
+    `requests` lists the requests so far.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class ScriptedLLM(FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What is known about the model."""
+        """The metadata of the model."""
         return self._metadata
 
     async def _events(
@@ -77,20 +81,22 @@ class ScriptedLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        asked = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
+        request = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
         number = len(self.requests)
-        self.requests.append(asked)
+        self.requests.append(request)
         if number >= len(self._answers):
-            raise ToolcastError(f"the script has {len(self._answers)} answers and was asked for one more")
+            raise ToolcastError(
+                f"the script has {len(self._answers)} answers, but another request was made: add an answer"
+            )
         answer = self._answers[number]
         if isinstance(answer, BaseException):
             raise answer
-        for event in self._play(answer, asked):
+        for event in self._events_of(answer, request):
             yield event
 
-    def _play(self, answer: Any, asked: ScriptedRequest) -> Iterator[Event]:
+    def _events_of(self, answer: Any, request: ScriptedRequest) -> Iterator[Event]:
         if isinstance(answer, str):
-            yield from (TextDelta(piece) for piece in self._pieces(answer))
+            yield from (TextDelta(text) for text in self._chunks(answer))
             yield from _end("end_turn")
         elif isinstance(answer, ToolCallPart):
             yield from self._calls([answer])
@@ -99,18 +105,18 @@ class ScriptedLLM(FunctionCallingLLM):
         elif _all(answer, (ToolCallPart,)):
             yield from self._calls(answer)
         elif isinstance(answer, dict):
-            yield from self._calls([_call_with(answer, asked.tools)])
+            yield from self._calls([_call_with(answer, request.tools)])
         else:
-            yield from self._calls([_call_for(answer, asked.tools)])
+            yield from self._calls([_call_for(answer, request.tools)])
 
     def _calls(self, calls: Iterable[ToolCallPart]) -> Iterator[Event]:
         for call in calls:
             yield ToolCallStart(call.id, call.name)
-            yield from (ToolCallDelta(call.id, piece) for piece in self._pieces(call.arguments))
+            yield from (ToolCallDelta(call.id, text) for text in self._chunks(call.arguments))
             yield ToolCallDone(call.id, call.name, call.arguments, call.truncated, call.opaque)
         yield from _end("max_tokens" if any(call.truncated for call in calls) else "tool_use")
 
-    def _pieces(self, text: str) -> Iterator[str]:
+    def _chunks(self, text: str) -> Iterator[str]:
         return (text[start : start + self._chunk] for start in range(0, len(text), self._chunk))
 
 
@@ -120,7 +126,7 @@ def _end(stop_reason: StopReason) -> Iterator[Event]:
 
 
 def _until_raised(answer: Iterable[Event | BaseException]) -> Iterator[Event]:
-    """Yield the events in front of the first exception, and raise that."""
+    """Yield the events before the first exception, then raise it."""
     for event in answer:
         if isinstance(event, BaseException):
             raise event
@@ -135,7 +141,7 @@ def _all(answer: Any, types: tuple[type, ...]) -> bool:
 
 
 def _call_for(answer: Any, tools: Sequence[CallableTool]) -> ToolCallPart:
-    """The call that makes `answer`: of the tool whose object it is, or else of the first."""
+    """Return the call that makes `answer`: of the tool that it fits, or else of the first."""
     for tool in tools:
         arguments = tool.arguments_for(answer)
         if arguments is not None:

@@ -99,7 +99,7 @@ async def _aask_user(question: str, choices: Sequence[str] = (), *, context: Too
 
 def _emitted(question: Question, context: ToolContext) -> Question:
     """Emit the question to the consumers of the turn, and return it. Outside of a turn it has no answer."""
-    if context.tell is None:
+    if context.on_progress is None:
         question.answer(None)
     context.emit(question)
     return question

@@ -1,13 +1,12 @@
 """`CallableTool`: a type or a function that a model can call.
 
-A tool is what a service sees of it (`spec`), how the arguments a model wrote are read (`read`, validated
-once), and what is then done with them (`run`, `arun`): nothing for an output type, whose arguments are the
-result, and one call for a function. Either kind of function works from either face. Under the sync face an
-async function runs in a thread with an event loop of its own; under the async face a sync function runs in a
-worker thread. Context variables are copied both times. A caller who is cancelled waits until the thread has
-returned; one who gave a `ToolContext` does not, because that has told the function. What a model reads of the result
-is made where the function ran, because a result may take its time too: what gives its items one by one is read there,
-and its items are the result.
+A tool has a `spec` for the service, a parser for the arguments (`read`, validated once), and an execution (`run`,
+`arun`): nothing for an output type, whose arguments are the result, and one call for a function. Sync and async
+functions work from both APIs. From the sync API an async function runs in a thread with its own event loop; from the
+async API a sync function runs in a worker thread. Context variables are copied in both cases. A cancelled caller waits
+until the thread has returned, unless it passed a `ToolContext`, through which the function is notified. The text of the
+result is made where the function ran, because that may take time too: iterators are consumed there, and their items are
+the result.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from ..parsing.path_changes import relocate_error
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
 from .options import ToolChanges, check, path_arguments
-from .results import cut, gathered, gathered_later, is_quick, pictured, text_of, unfit
-from .schema import ALLOWED, Schema, description_of, is_type_form, name_of, shape_of, union_members
+from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
+from .schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
 from .signature import BoundCall, Signature, name_of_function
 
 Function = Callable[..., Any]
@@ -44,19 +43,19 @@ Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]
 Then: TypeAlias = Callable[[Any], Any]
 
 
-def _as_it_is(result: Any) -> Any:
+def _unchanged(result: Any) -> Any:
     return result
 
 
 class ParsedArguments(NamedTuple):
-    """Arguments, read: the validated `value`, and what had to be repaired for it."""
+    """Parsed arguments: the validated `value`, and the repairs that it needed."""
 
     value: Any
     repairs: tuple[str, ...] = ()
 
 
 class ToolInvocation(NamedTuple):
-    """A call that was read: its `arguments` as they came, and with at most how many characters it is answered."""
+    """One call of a tool with parsed arguments: the raw `arguments`, the `limit` of the result's characters."""
 
     arguments: str | Mapping[str, Any]
     read: ParsedArguments
@@ -66,10 +65,10 @@ class ToolInvocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What one tool call gave: `content` is text for the model, `raw_output` the object itself.
+    """The output of one tool call: `content` is text for the model, `raw_output` the returned object.
 
-    A function may return one itself, to choose its text, to show `images`, or to say that it failed. Of a call
-    that failed, `is_error` is true, `content` says why, and `error` is the exception.
+    A function may return one itself, to choose its text, to show `images`, or to report a failure. If the call failed,
+    `is_error` is True, `content` has the reason, and `error` is the exception.
     """
 
     content: str
@@ -83,35 +82,42 @@ class ToolOutput:
     images: tuple[ImagePart, ...] = ()
 
     def part(self) -> ToolResultPart:
-        """The message part that answers the call."""
+        """Return the message part that answers the call."""
         return ToolResultPart(self.call_id, self.content, self.tool_name, self.is_error, self.images)
 
 
 class ArgumentReader(Protocol):
-    """Where a tool's arguments come from and what they are."""
+    """The parser of a tool's arguments."""
 
     @property
     def hides_input(self) -> bool:
-        """Whether the arguments are to stay out of errors."""
+        """True if the arguments must stay out of errors."""
         ...
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
-        """The value of the arguments `text`, and its repairs; raises Pydantic's `ValidationError`."""
+        """Return the value of the arguments `text`, and its repairs. Raise Pydantic's `ValidationError`."""
         ...
 
     def dump(self, value: Any) -> str:
-        """The arguments that would be read as `value`; raises Pydantic's `ValidationError`."""
+        """Return the arguments that parse to `value`. Raise Pydantic's `ValidationError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallableTool:
-    """A tool a model can call. Made by `from_model`, `from_type`, `from_function` or `as_tool`.
+    """A tool that a model can call, made by `from_model`, `from_type`, `from_function` or `as_tool`.
 
-    `parameters` is the JSON Schema of its arguments. `output_type` is the type that the arguments are, None
-    for a function; `wrapped`: they are it under the key `value`. `spec` is the tool as a service sees it. The
-    options are those of `ToolChanges`; `path_parameters` has all arguments that are paths. `fill` puts a
-    `ToolContext` into a call of the function.
+    Attributes:
+        name: The name, unique in a request.
+        description: The description for the model.
+        parameters: The JSON Schema of the arguments.
+        output_type: The type that the arguments make; None for a function.
+        wrapped: True if the arguments have the value under the key `value`.
+        path_parameters: The arguments that are file paths, including those found in the schema.
+        fill: Puts a `ToolContext` into the arguments of the function.
+        spec: The tool as it is sent to a service.
+
+    The other attributes are those of `ToolChanges`.
     """
 
     name: str
@@ -139,78 +145,88 @@ class CallableTool:
 
     @classmethod
     def from_model(cls, model: Any, name: str | None = None, description: str | None = None) -> CallableTool:
-        """A tool whose arguments make an instance of `model`: a Pydantic model, dataclass or TypedDict."""
+        """Return a tool whose arguments make an instance of `model`: a Pydantic model, dataclass or TypedDict."""
         return cls.from_type(model, name, description)
 
     @classmethod
     def from_type(cls, type_form: Any, name: str | None = None, description: str | None = None) -> CallableTool:
-        """A tool whose arguments are a `type_form`. Raises `OutputTypeError` for what no model can write.
+        """Return a tool whose arguments make a value of `type_form`.
 
-        The name is the type's, the description its docstring or `Create an instance of ...`.
+        The name is that of the type, the description its docstring or `Create an instance of ...`.
+
+        Raises:
+            OutputTypeError: If a model cannot write the type as JSON.
         """
-        shape = shape_of(type_form)
-        name = name or name_of(shape.type_form)
-        written = description or description_of(type_form) or f"Create an instance of {name}."
-        return cls(name, written, shape.parameters, shape, output_type=shape.type_form, wrapped=shape.wrapped)
+        schema = output_schema(type_form)
+        name = name or name_of(schema.type_form)
+        description_ = description or description_of(type_form) or f"Create an instance of {name}."
+        return cls(name, description_, schema.parameters, schema, output_type=schema.type_form, wrapped=schema.wrapped)
 
     @classmethod
     def from_function(cls, function: Function, name: str | None = None, description: str | None = None) -> CallableTool:
-        """A tool that calls `function`: sync or async, a method, `partial`, lambda or callable object.
+        """Return a tool that calls `function`: sync or async, a method, `partial`, lambda or callable object.
 
-        The schema is the signature: annotations, `Annotated[..., Field(...)]`, defaults, and what the
-        docstring says of each parameter. Raises `OutputTypeError` for a signature no model can be offered.
+        The schema comes from the signature: annotations, `Annotated[..., Field(...)]`, defaults, and the descriptions
+        of the parameters in the docstring.
+
+        Raises:
+            OutputTypeError: If the signature cannot be expressed as JSON Schema.
         """
         if not callable(function):
             raise OutputTypeError(f"{function!r:.100} cannot be called, so it is no tool")
         signature = Signature(function)
         name = name or legal_name(name_of_function(function))
-        written = description or signature.doc.description or f"Call {name}."
+        description_ = description or signature.doc.description or f"Call {name}."
         sync, other = (None, function) if is_async(function) else (function, None)
-        fill = signature.filled if signature.takes_context else None
-        return cls(name, written, signature.parameters, signature, sync, other, fill=fill)
+        fill = signature.with_context if signature.takes_context else None
+        return cls(name, description_, signature.parameters, signature, sync, other, fill=fill)
 
     @classmethod
     def from_call(
-        cls, call: Any, holes: Iterable[str], name: str | None, description: str | None, result: CallableTool
+        cls, call: Any, variables: Iterable[str], name: str | None, description: str | None, result: CallableTool
     ) -> CallableTool:
-        """A tool that makes a structured call: `call(**values)` or `call.acall(**values)`, one text per hole.
+        """Return a tool that makes a structured call, `call(**values)` or `call.acall(**values)`, with one text per
+        variable.
 
-        `result` is the tool of what comes out; it lends its name and description.
+        `result` is the tool of the output type; its name and description are the defaults.
         """
-        values = _Values(holes)
+        values = _VariableArguments(variables)
         name = name or legal_name(f"make_{result.name}")
         return cls(name, description or result.description, values.parameters, values, call, call.acall)
 
     def with_(self, **changes: Unpack[ToolChanges]) -> CallableTool:
-        """A changed copy. Raises `ValueError` for what no tool can keep to."""
+        """Return a changed copy. Raise `ValueError` for an invalid option."""
         return replace(self, **cast("dict[str, Any]", changes))
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function has a parameter for the `ToolContext`."""
+        """True if the function has a parameter for the `ToolContext`."""
         return self.fill is not None
 
     @property
     def hides_input(self) -> bool:
-        """Whether a type in the arguments says `hide_input_in_errors` or is secret: then no error shows them."""
+        """True if a type in the arguments is secret or sets `hide_input_in_errors`: then no error shows them."""
         return self.source.hides_input
 
     @property
     def runs_in_parallel(self) -> bool:
-        """Whether it may run beside others: as `parallel` says, otherwise where it is read-only."""
+        """True if it may run beside others: the option `parallel`, or else `read_only`."""
         return self.read_only if self.parallel is None else self.parallel
 
     def read(self, arguments: str | Mapping[str, Any], context: Any = None) -> ParsedArguments:
-        """The value that `arguments`, JSON text or its data, hold. Raises `toolcast.ValidationError`.
+        """Return the validated value of `arguments`, JSON text or its data.
 
-        `context` reaches Pydantic's validators. No arguments at all are an empty object.
+        `context` reaches Pydantic's validators. Empty arguments count as an empty object.
+
+        Raises:
+            ValidationError: If the arguments do not validate.
         """
         text = arguments if isinstance(arguments, str) else json_text(arguments)
         read = self._read("{}" if text.strip() in ("", "null") else text, context)
         if isinstance(read, ParsedArguments):
             return read
-        # Outside of the `except`: what led to it would be its context, with an input that may have to stay hidden.
-        raise self.unfit(read, text)
+        # Outside of the `except` block: the original error would become its context, with an input that may be secret.
+        raise self.validation_error(read, text)
 
     def _read(self, text: str, context: Any) -> ParsedArguments | pydantic.ValidationError:
         try:
@@ -218,17 +234,17 @@ class CallableTool:
         except pydantic.ValidationError as error:
             return error
 
-    def unfit(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
-        """Return the error for the arguments `text`, which do not fit; `note` is put at the end of its message."""
+    def validation_error(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
+        """Return the error for invalid arguments `text`; `note` is appended to its message."""
         if self.hides_input:
             error = relocate_error(error, (), error.title, hide_input=True)
-        words = unfit(self.name, error, hide_input=self.hides_input)
-        failure = ValidationError(words + note, tool_name=self.name, arguments=text)
+        text_ = argument_errors(self.name, error, hide_input=self.hides_input)
+        failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)
         failure.__cause__ = error
         return failure
 
     def arguments_for(self, value: Any) -> str | None:
-        """The JSON text that a model would have written to get `value`; None if that does not fit."""
+        """Return the JSON text that a model would write to get `value`; None if `value` does not fit."""
         try:
             return self.source.dump(value)
         except pydantic.ValidationError:
@@ -236,106 +252,106 @@ class CallableTool:
 
     @property
     def arguments_type(self) -> Any:
-        """The type of the arguments: the output type, or of a function a `TypedDict` of its parameters."""
+        """The type of the arguments: the output type, or for a function a `TypedDict` of its parameters."""
         if self.output_type is not None:
             return self.output_type
         return self.source.typed_dict if isinstance(self.source, Signature) else dict[str, Any]
 
     def named(self, value: Any) -> Any:
-        """The arguments behind a `value` that `read` gave, by the names that the model knows."""
+        """Return the arguments behind a `value` from `read`, by the names of the schema."""
         if isinstance(self.source, Signature):
-            return self.source.named(value)
+            return self.source.arguments_by_name(value)
         if isinstance(value, BoundCall):
             return value.kwargs
         return {"value": value} if self.wrapped else value
 
-    def run(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _as_it_is) -> Any:
-        """What the tool makes of a `value` that `read` gave. Its exceptions get a note naming the tool.
+    def run(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _unchanged) -> Any:
+        """Execute the tool on a `value` from `read` and return the result. Exceptions get a note with the tool's name.
 
-        `then` makes something else of the result at once: in the same thread, and as a part of the tool.
+        `then` transforms the result at once: in the same thread, and as a part of the tool.
         """
         function = self.function or self.async_function
         if function is None:
             return then(value)
-        bound = self._filled(value, context)
-        with _Noting(self.name):
+        bound = self._with_context(value, context)
+        with _AddToolNote(self.name):
             result = then(function(*bound.args, **bound.kwargs))
             if not inspect.isawaitable(result):
                 return result
             return await_in_thread(result, context.cancellation if context is not None else None)
 
-    async def arun(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _as_it_is) -> Any:
-        """What the tool makes of a `value` that `read` gave. See `run`."""
+    async def arun(self, value: Any, context: ToolContext[Any] | None = None, then: Then = _unchanged) -> Any:
+        """Execute the tool on a `value` from `read` and return the result. See `run`."""
         function = self.async_function or self.function
         if function is None:
             return then(value)
-        bound = self._filled(value, context)
+        bound = self._with_context(value, context)
         call = partial(function, *bound.args, **bound.kwargs)
-        with _Noting(self.name):
+        with _AddToolNote(self.name):
             if function is self.async_function:
                 result = then(call())
             else:
                 result = await run_in_thread(lambda: then(call()), abandon=context is not None)
             return await collapse_groups(lambda: result) if inspect.isawaitable(result) else result
 
-    def _filled(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
+    def _with_context(self, value: Any, context: ToolContext[Any] | None) -> BoundCall:
         bound = cast("BoundCall", value)
         return bound if self.fill is None else self.fill(bound, context or ToolContext(tool=self.name))
 
     def call(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
-        """The output of one call, the arguments validated and the tool run once; raises what it raises."""
+        """Validate the arguments, run the tool once and return its output; raise the tool's exception."""
         return self.answer(ToolInvocation(arguments, self.read(arguments, context)))
 
     async def acall(self, arguments: str | Mapping[str, Any], *, context: Any = None) -> ToolOutput:
-        """The output of one call, the arguments validated and the tool run once; raises what it raises."""
+        """Validate the arguments, run the tool once and return its output; raise the tool's exception."""
         return await self.aanswer(ToolInvocation(arguments, self.read(arguments, context)))
 
-    def answer(self, asked: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
-        """The output of one call that was read, the tool run once; raises what it raises."""
-        output: ToolOutput = self.run(asked.read.value, context, partial(self._output, asked))
+    def answer(self, invocation: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
+        """Run the tool once on parsed arguments and return its output; raise the tool's exception."""
+        output: ToolOutput = self.run(invocation.read.value, context, partial(self._output, invocation))
         return output
 
-    async def aanswer(self, asked: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
-        """The output of one call that was read, the tool run once; raises what it raises."""
-        output: ToolOutput = await self.arun(asked.read.value, context, partial(self._output, asked))
+    async def aanswer(self, invocation: ToolInvocation, context: ToolContext[Any] | None = None) -> ToolOutput:
+        """Run the tool once on parsed arguments and return its output; raise the tool's exception."""
+        output: ToolOutput = await self.arun(invocation.read.value, context, partial(self._output, invocation))
         return output
 
-    def _output(self, asked: ToolInvocation, result: Any) -> ToolOutput | Awaitable[ToolOutput]:
-        """The output of a run that gave `result`, or what to await for it in an event loop."""
-        if self.output_type is not None or isinstance(result, str):  # most are
-            return self._output_now(asked, result)
+    def _output(self, invocation: ToolInvocation, result: Any) -> ToolOutput | Awaitable[ToolOutput]:
+        """Return the output for `result`, or an awaitable of it for an event loop."""
+        if self.output_type is not None or isinstance(result, str):  # the common cases first
+            return self._build_output(invocation, result)
         if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
-            return self._output_later(asked, cast("Any", result))
-        return self._output_now(asked, result)
+            return self._abuild_output(invocation, cast("Any", result))
+        return self._build_output(invocation, result)
 
-    async def _output_later(self, asked: ToolInvocation, result: Any) -> ToolOutput:
+    async def _abuild_output(self, invocation: ToolInvocation, result: Any) -> ToolOutput:
         while inspect.isawaitable(result):
             result = await result
         if isinstance(result, AsyncIterable):
-            result = await gathered_later(cast("Any", result), self.output_limit or asked.limit)
+            result = await acollect_items(cast("Any", result), self.output_limit or invocation.limit)
         if is_quick(result):
-            return self._output_now(asked, result)
-        output: ToolOutput = await run_in_thread(partial(self._output_now, asked, result), abandon=True)
+            return self._build_output(invocation, result)
+        output: ToolOutput = await run_in_thread(partial(self._build_output, invocation, result), abandon=True)
         return output
 
-    def _output_now(self, asked: ToolInvocation, result: Any) -> ToolOutput:
-        arguments, read, limit, call_id = asked
+    def _build_output(self, invocation: ToolInvocation, result: Any) -> ToolOutput:
+        arguments, read, limit, call_id = invocation
         limit = self.output_limit or limit
         if self.output_type is not None:
             return ToolOutput(text_of(result, limit), self.name, arguments, result, False, call_id, read.repairs)
         if isinstance(result, ToolOutput):
-            content = cut(result.content, limit)
+            content = truncate(result.content, limit)
             return replace(result, content=content, tool_name=self.name, raw_input=arguments, call_id=call_id)
         if isinstance(result, Iterator):
-            result = gathered(cast("Any", result), limit)
-        text, images = pictured(result) or (result, ())
+            result = collect_items(cast("Any", result), limit)
+        text, images = split_images(result) or (result, ())
         return ToolOutput(
             text_of(text, limit), self.name, arguments, result, False, call_id, read.repairs, images=images
         )
 
 
 def as_tool(value: Any) -> CallableTool:
-    """The tool that `value` is or makes: a tool, a type, a function, or an object with `as_tool()`."""
+    """Return the tool that `value` is or makes: a tool, a type, a function, or an object with `as_tool()`."""
     if isinstance(value, CallableTool):
         return value
     if is_type_form(value):
@@ -349,28 +365,28 @@ def as_tool(value: Any) -> CallableTool:
 
 
 def as_tools(values: Iterable[Any]) -> tuple[CallableTool, ...]:
-    """The tools that `values` are or make. Raises `OutputTypeError` where two have one name."""
+    """Return the tools that `values` are or make. Raise `OutputTypeError` if two have the same name."""
     tools = tuple(as_tool(value) for value in values)
     names = [tool.name for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise OutputTypeError(f"several tools are named {', '.join(twice)}; give each a name of its own with name=")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise OutputTypeError(f"several tools are named {', '.join(repeated)}; give each a name of its own with name=")
     return tools
 
 
 def output_tools(output_cls: Any) -> tuple[CallableTool, ...]:
-    """The tools that an output type is offered as: one per member of a union of models, otherwise one."""
+    """Return the tools that an output type is offered as: one per member of a union of models, otherwise one."""
     members = union_members(output_cls) if is_type_form(output_cls) else None
     if members is not None:
         return as_tools(members)
-    usable = is_type_form(output_cls) or isinstance(output_cls, CallableTool) or callable(output_cls)
-    return (as_tool(output_cls) if usable else CallableTool.from_type(output_cls),)
+    is_tool = is_type_form(output_cls) or isinstance(output_cls, CallableTool) or callable(output_cls)
+    return (as_tool(output_cls) if is_tool else CallableTool.from_type(output_cls),)
 
 
 def tools_of(holder: object) -> list[CallableTool]:
-    """A tool for every public method of an object that has a docstring or an annotation, in their order.
+    """Return a tool for every public method of an object that has a docstring or an annotation, in their order.
 
-    Inherited methods count, those of Pydantic's models do not. Properties and attributes are not looked at.
+    Inherited methods count, those of Pydantic's models do not. Properties and attributes are not evaluated.
     """
     if isinstance(holder, type):
         raise OutputTypeError(f"{holder.__name__} is a class; tools_of takes an object of it")
@@ -391,17 +407,17 @@ def _is_annotated(method: Function) -> bool:
     return bool(inspect.unwrap(method).__annotations__)
 
 
-class _Values:
-    """The arguments are the texts of a prompt's holes."""
+class _VariableArguments:
+    """The parser of arguments that are the texts of a prompt's variables."""
 
     hides_input: bool = False
 
-    def __init__(self, holes: Iterable[str]) -> None:
-        fields = {hole: core_schema.typed_dict_field(core_schema.str_schema()) for hole in holes}
+    def __init__(self, variables: Iterable[str]) -> None:
+        fields = {variable: core_schema.typed_dict_field(core_schema.str_schema()) for variable in variables}
         self._validator = SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior="forbid"))
         self.parameters: Schema = {
             "type": "object",
-            "properties": {hole: {"type": "string"} for hole in fields},
+            "properties": {variable: {"type": "string"} for variable in fields},
             "required": list(fields),
             "additionalProperties": False,
         }
@@ -414,8 +430,8 @@ class _Values:
         return json_text(self._validator.validate_python(value))
 
 
-class _Noting:
-    """Adds the name of the tool to what a tool raises."""
+class _AddToolNote:
+    """A context manager that adds the name of the tool to exceptions."""
 
     __slots__ = ("_name",)
 
@@ -427,6 +443,6 @@ class _Noting:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             note = f"raised by the tool {self._name!r}"
-            if note not in getattr(error, "__notes__", ()):  # one exception may be raised many times
+            if note not in getattr(error, "__notes__", ()):  # the same exception object may be raised many times
                 with suppress(AttributeError, TypeError):  # an exception that takes no attributes
                     error.add_note(note)

@@ -1,6 +1,6 @@
-"""What a tool may know of the call it serves.
+"""`ToolContext`: the context of a tool call, for functions with a parameter annotated with it.
 
-A function that has a parameter annotated `ToolContext` is given one there; the model sees nothing of it.
+The parameter is filled in when the function is called; the model does not see it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,40 @@ from ..usage import BudgetTracker
 
 D = TypeVar("D", default=Any)
 
-Tell = Callable[[ToolProgress], object]
+ProgressCallback = Callable[[ToolProgress], object]
 
 
-@dataclass(frozen=True, eq=False)  # not with slots: Python 3.11 could not make a `ToolContext[Deps](...)` then
+@dataclass(frozen=True, eq=False)  # no slots: Python 3.11 cannot create a generic `ToolContext[Deps](...)` with them
 class ToolContext(Generic[D]):
-    """The call a tool serves: its `call_id`, the `tool`'s name, and the `deps` that the engine was given.
+    """The tool call that a function serves.
 
-    `cancellation` tells when the turn is cancelled; `spending` is what the turn's budgets count, for tools that
-    spend tokens themselves.
+    Attributes:
+        call_id: The id of the call.
+        tool: The name of the tool.
+        deps: The dependencies that were passed to the engine.
+        cancellation: Set when the turn is cancelled or the call's time is up.
+        spending: The tokens and costs counted against the turn's budgets, for tools that use tokens themselves.
+        on_progress: The function that receives progress events, if there is one.
     """
 
     call_id: str = ""
     tool: str = ""
-    deps: D = field(default=cast("Any", None), repr=False)  # outside an engine there are none
+    deps: D = field(default=cast("Any", None), repr=False)  # None outside of an engine
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
     spending: BudgetTracker | None = field(default=None, repr=False)
-    tell: Tell | None = field(default=None, repr=False)
+    on_progress: ProgressCallback | None = field(default=None, repr=False)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the turn was cancelled, or this call's time is up: what the tool returns is of no use any more."""
+        """True if the turn was cancelled or the call's time is up: the return value will be discarded."""
         return self.cancellation.cancelled
 
     def check(self) -> None:
-        """Raise `TurnCancelled` where the call was cancelled: for tools that work in steps."""
+        """Raise `TurnCancelled` if the call was cancelled, for tools that work in steps."""
         if self.cancelled:
             raise TurnCancelled(f"the call of {self.tool} was cancelled")
 
     def emit(self, data: Any) -> None:
-        """Have those who follow the turn see `data` at once, as a `ToolProgress` event."""
-        if self.tell is not None:
-            self.tell(ToolProgress(self.call_id, self.tool, data))
+        """Send `data` to the stream of the turn at once, as a `ToolProgress` event."""
+        if self.on_progress is not None:
+            self.on_progress(ToolProgress(self.call_id, self.tool, data))

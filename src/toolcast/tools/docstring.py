@@ -1,8 +1,8 @@
-"""What a docstring says: a description, and a line for each parameter.
+"""Docstring parsing: the description, and a text for each parameter.
 
-Reads the three styles in use, line by line: Google (`Args:` and an indented list), NumPy (`Parameters`
-underlined) and Sphinx (`:param x: ...`, also `@param x: ...`). The description is what stands outside of
-them; what a section says of results and errors is left out. Text in none of these styles is all description.
+The three common styles are recognized line by line: Google (`Args:` and an indented list), NumPy (`Parameters`
+underlined) and Sphinx (`:param x: ...`, also `@param x: ...`). Text outside of their sections is the description;
+sections about results and errors are skipped. Text in none of these styles is all description.
 """
 
 from __future__ import annotations
@@ -35,62 +35,62 @@ _NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring, read: `description` as written, `parameters` each on one line."""
+    """A parsed docstring: `description` as written, `parameters` each on one line."""
 
     description: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def parse(docstring: str | None) -> Docstring:
-    """What `docstring` says."""
+    """Parse a docstring."""
     lines = cleandoc(docstring or "").splitlines()
-    reader = _Reader()
+    reader = _DocstringParser()
     for line, following in pairwise([*lines, ""]):
-        reader.take(line.rstrip(), following.strip())
+        reader.feed(line.rstrip(), following.strip())
     return Docstring("\n".join(reader.description).strip(), dict(reader.finished()))
 
 
-class _Reader:
-    """Where the reading is: in the description, in a list of parameters, or in a section of no interest."""
+class _DocstringParser:
+    """The state of parsing: in the description, in a list of parameters, or in a skipped section."""
 
     def __init__(self) -> None:
         self.description: list[str] = []
-        self._take: Callable[[str], None] = self.description.append
+        self._handle: Callable[[str], None] = self.description.append
         self._indent: int | None = None  # of the items of a Google section
-        self._words: list[str] = []  # of the parameters being described
+        self._text: list[str] = []  # of the parameters being described
         self._parameters: dict[str, list[str]] = {}
 
-    def take(self, line: str, following: str) -> None:
+    def feed(self, line: str, following: str) -> None:
         if field := _FIELD.match(line):
             self._field(field[1], field[2] or "", field[3])
         elif section := _GOOGLE.match(line):
-            self._open(section[1], self._google)
+            self._begin_section(section[1], self._google)
         elif (section := _NUMPY.match(line)) and _UNDERLINE.match(following):
-            self._open(section[1], self._numpy)
+            self._begin_section(section[1], self._numpy)
         else:
-            self._take(line)
+            self._handle(line)
 
     def finished(self) -> Iterator[tuple[str, str]]:
-        for name, words in self._parameters.items():
-            if text := " ".join(word for word in words if word):
+        for name, lines in self._parameters.items():
+            if text := " ".join(word for word in lines if word):
                 yield name, text
 
-    def _open(self, section: str, take: Callable[[str], None]) -> None:
-        self._take = take if section in _PARAMETERS else _skip
+    def _begin_section(self, section: str, feed: Callable[[str], None]) -> None:
+        self._handle = feed if section in _PARAMETERS else _skip
         self._indent = None
-        self._words = []
+        self._text = []
 
-    def _field(self, field: str, of: str, text: str) -> None:
+    def _field(self, field: str, argument: str, text: str) -> None:
         """`:param int x: text`; its text goes on until the next field or blank line."""
-        self._words = []
-        self._take = self._more
-        if field in _PARAM_FIELDS and of:
-            self._begin([of.split()[-1]], text)
+        self._text = []
+        self._handle = self._continue_text
+        if field in _PARAM_FIELDS and argument:
+            self._begin([argument.split()[-1]], text)
 
-    def _more(self, line: str) -> None:
-        self._words.append(line.strip())
+    def _continue_text(self, line: str) -> None:
+        self._text.append(line.strip())
         if not line:
-            self._words = []
+            self._text = []
 
     def _google(self, line: str) -> None:
         text = line.lstrip()
@@ -99,26 +99,26 @@ class _Reader:
         indent = len(line) - len(text)
         self._indent = indent if self._indent is None else self._indent
         if indent < self._indent:
-            self._take = self.description.append
-            self._take(line)
+            self._handle = self.description.append
+            self._handle(line)
             return
         item = _GOOGLE_ITEM.match(text) if indent == self._indent else None
         if item is None:
-            self._words.append(text)
+            self._text.append(text)
         else:
             self._begin([item[1]], item[2] or "")
 
     def _numpy(self, line: str) -> None:
         item = _NUMPY_ITEM.match(line)
         if item is None:
-            self._words.append(line.strip())
+            self._text.append(line.strip())
         else:
             self._begin(re.findall(r"\w+", item[1]), "")
 
     def _begin(self, names: Iterable[str], text: str) -> None:
-        self._words = [text.strip()]
-        self._parameters.update(dict.fromkeys((name.lstrip("*") for name in names), self._words))
+        self._text = [text.strip()]
+        self._parameters.update(dict.fromkeys((name.lstrip("*") for name in names), self._text))
 
 
 def _skip(line: str) -> None:
-    """Say nothing of `line`."""
+    """Ignore `line`."""

@@ -1,7 +1,7 @@
-"""What a developer says of a tool beyond what it does: the options, and how they are checked.
+"""Options of a tool and their validation, and the detection of path arguments.
 
-Which arguments are paths is found in the schema: `pathlib.Path` and its like leave their format there. What is
-given by name is added to what is found, so that nothing that is a path can be left out by mistake.
+Path arguments are found in the schema: `pathlib.Path` and Pydantic's path types leave their format there. Names that
+are passed are added to those, so that no path can be left out by mistake.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ _PATHS = ("path", "file-path", "directory-path")
 
 
 class ToolChanges(TypedDict, total=False):
-    """What `CallableTool.with_` changes.
+    """The options of `CallableTool.with_`.
 
-    `read_only`: it changes nothing. `destructive`: what it does cannot be taken back. `idempotent`: to run it
-    twice is to run it once. `parallel`: it may run beside others; None: where it is read-only, or in a structured
-    call. `timeout`: seconds it may take. `output_limit`: characters of its result that the model reads.
-    `path_parameters`: arguments that are paths, beside those that the schema tells.
+    Attributes:
+        name: The name.
+        description: The description for the model.
+        read_only: It changes nothing.
+        destructive: Its effect cannot be undone.
+        idempotent: Running it twice has the effect of running it once.
+        parallel: It may run beside others. None: if it is read-only, or in a structured call.
+        timeout: The seconds it may take.
+        output_limit: The characters of its result that the model reads.
+        path_parameters: Arguments that are paths, besides those found in the schema.
     """
 
     name: str
@@ -33,7 +39,7 @@ class ToolChanges(TypedDict, total=False):
 
 
 class ToolOptions(Protocol):
-    """The options that can make no sense."""
+    """The options that `check` validates."""
 
     @property
     def parameters(self) -> Mapping[str, Any]: ...
@@ -50,26 +56,26 @@ class ToolOptions(Protocol):
 
 
 def check(options: ToolOptions) -> None:
-    """Raise `ValueError` where an option makes no sense."""
+    """Raise `ValueError` for an invalid option or combination of options."""
     check_timeout(options.timeout)
     check_output_limit(options.output_limit)
     if options.read_only and options.destructive:
         raise ValueError("a tool is either read_only or destructive; take one of them away")
     unknown = sorted(options.path_parameters - set(options.parameters.get("properties", ())))
     if unknown:
-        raise ValueError(f"path_parameters names what is no argument of the tool: {', '.join(unknown)}")
+        raise ValueError(f"path_parameters={unknown!r} are not arguments of the tool")
 
 
 def check_timeout(seconds: object, name: str = "timeout") -> None:
-    """Raise `ValueError` where what was given as `name` is no time that a tool could take."""
+    """Raise `ValueError` if the option `name` is not a positive number of seconds or None."""
     if seconds is not None and not _is_positive(seconds, (int, float)):
-        raise ValueError(f"{name}={seconds!r} leaves a tool no time; give more than 0 seconds, or None")
+        raise ValueError(f"{name}={seconds!r} is not a time limit: expected more than 0 seconds, or None")
 
 
 def check_output_limit(characters: object, name: str = "output_limit") -> None:
-    """Raise `ValueError` where what was given as `name` is no length that a text could have."""
+    """Raise `ValueError` if the option `name` is not a positive whole number or None."""
     if characters is not None and not _is_positive(characters, (int,)):
-        raise ValueError(f"{name}={characters!r} leaves nothing to read; give a whole number above 0, or None")
+        raise ValueError(f"{name}={characters!r} is not a length: expected a whole number above 0, or None")
 
 
 def _is_positive(value: Any, kinds: tuple[type, ...]) -> bool:
@@ -77,25 +83,25 @@ def _is_positive(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def path_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the arguments that are paths, or hold some."""
+    """Return the names of the arguments that are or contain paths."""
     definitions = parameters.get("$defs", {})
     properties = parameters.get("properties", {})
-    return frozenset([name for name, schema in properties.items() if _holds_path(schema, definitions)])
+    return frozenset([name for name, schema in properties.items() if _contains_path(schema, definitions)])
 
 
-def _holds_path(schema: object, definitions: Mapping[str, Any]) -> bool:
-    ahead, seen = [schema], set[str]()
-    while ahead:
-        node = ahead.pop()
+def _contains_path(schema: object, definitions: Mapping[str, Any]) -> bool:
+    stack, seen = [schema], set[str]()
+    while stack:
+        node = stack.pop()
         if isinstance(node, list):
-            ahead.extend(cast("list[object]", node))
+            stack.extend(cast("list[object]", node))
         elif isinstance(node, dict):
-            known = cast("dict[str, object]", node)
-            if known.get("format") in _PATHS:
+            mapping = cast("dict[str, object]", node)
+            if mapping.get("format") in _PATHS:
                 return True
-            reference = known.get("$ref")
+            reference = mapping.get("$ref")
             if isinstance(reference, str) and reference not in seen:
                 seen.add(reference)
-                ahead.append(definitions.get(reference.rpartition("/")[2]))
-            ahead.extend(known.values())
+                stack.append(definitions.get(reference.rpartition("/")[2]))
+            stack.extend(mapping.values())
     return False

@@ -1,11 +1,10 @@
-"""What a model reads of what a tool gave, or of why it gave nothing.
+"""Text of tool results and errors for the model, limited in length and without secrets.
 
-A result may be anything: it may hold itself, be larger than memory, never end, or fail when it is looked at. Its
-text is made all the same, and no more of it than may be shown. What is surely small is written at once, by
-Pydantic. What is not is written piece by piece until there is enough; there a Pydantic model or a dataclass is
-one piece, because how it is written is its own business. What gives its items one by one is read no further than it
-can be shown, and a file by its lines. An error becomes its type and its message, without what in it looks like a key
-and without the folders of paths: whoever raised it did not think of who reads it here.
+A result may be anything: recursive, larger than memory, endless, or failing when it is inspected. It is converted
+anyway, up to the limit. Small results are encoded at once, by Pydantic. Others are encoded in chunks until there is
+enough text; a Pydantic model or a dataclass is one chunk, because its own serializer decides its form. Iterators are
+consumed up to the limit, files line by line. An error becomes its type and its message, with key-like text and the
+folders of paths removed: its author did not expect a model to read it.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from ..json_text import json_text, replace_surrogates
 from ..messages import ImagePart, TextPart
 
 REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
-"""How Ollama, OpenRouter and vLLM say of a model that it cannot be given tools."""
+"""The errors of Ollama, OpenRouter and vLLM for a model without tool support."""
 
-_TOLD = 500
-_TOLD_OF_CALLS = 2000
-_SHOWN_FAULTS = 5
+_ERROR_LIMIT = 500
+_CALL_ERROR_LIMIT = 2000
+_SHOWN_ERRORS = 5
 _SHOWN_INPUT = 80
-_LOOKED_AT = 20_000
-_ENDLESS = 100_000
-_DEEPEST = 50
+_INSPECTED = 20_000
+_DEFAULT_LIMIT = 100_000
+_MAX_DEPTH = 50
 _LISTS = (list, tuple, set, frozenset)
 _BYTES = (bytes, bytearray)
 _PARTS = (TextPart, ImagePart)
 
-# What is replaced in the text of an error, one after the other. None of them looks at a character twice.
+# Replacements in the text of an error, applied in order. Each pattern is linear.
 _UNSAFE = [
     (re.compile(pattern), shown)
     for pattern, shown in (
@@ -61,71 +60,70 @@ _UNSAFE = [
 
 
 def text_of(result: Any, limit: int | None = None) -> str:
-    """`result` as text for a model: a string as it is, all else as JSON. It never raises.
+    """Return `result` as text for the model: a string unchanged, anything else as JSON. It never raises.
 
-    Of what is longer than `limit` characters there is the beginning, and a note on what was left out.
+    Text longer than `limit` characters is cut, with a note on the number of characters left out.
     """
     try:
         if isinstance(result, str):
-            return cut(result, limit)
-        left, iterates = _measured(result, limit or _ENDLESS)
-        if (left > 0 or limit is None) and not iterates:
-            return cut(_whole(result), limit)
-        return _first(result, limit or _ENDLESS)
-    except Exception as error:  # what the user's tool gave: writing it may run any code
-        # The result is the user's own object, and writing it may run any code of its.
+            return truncate(result, limit)
+        left, has_iterator = _remaining(result, limit or _DEFAULT_LIMIT)
+        if (left > 0 or limit is None) and not has_iterator:
+            return truncate(_to_json(result), limit)
+        return _json_prefix(result, limit or _DEFAULT_LIMIT)
+    except Exception as error:  # serializing the user's object may run any code
         return f"<{type(result).__name__} that cannot be shown: {type(error).__name__}>"
 
 
-def told(error: BaseException | None) -> str:
-    """`error` in words for the model: short, and without a trace of where it happened."""
+def error_text(error: BaseException | None) -> str:
+    """Return the description of `error` for the model: short, and without a traceback."""
     if isinstance(error, CallError) and error.message:
-        return cut(error.message, _TOLD_OF_CALLS)
-    return cut(_words(error), _TOLD)
+        return truncate(error.message, _CALL_ERROR_LIMIT)
+    return truncate(_error_text(error), _ERROR_LIMIT)
 
 
 def is_quick(result: Any) -> bool:
-    """Whether the text of `result` is made in next to no time."""
-    left, iterates = _measured(result, _LOOKED_AT)
-    return left > 0 and not iterates
+    """Return whether converting `result` to text takes next to no time."""
+    left, has_iterator = _remaining(result, _INSPECTED)
+    return left > 0 and not has_iterator
 
 
-def gathered(result: Iterator[Any], limit: int | None) -> list[Any]:
-    """The items of `result`, no more of them than `limit` characters can show, and then it is closed."""
-    found = _Gathering(limit)
+def collect_items(result: Iterator[Any], limit: int | None) -> list[Any]:
+    """Return the items of `result`, as many as `limit` characters can show, and close it."""
+    collector = _ItemCollector(limit)
     try:
-        for item in _items(result, found.left):
-            if found.is_full_with(item):
+        for item in _items(result, collector.left):
+            if collector.is_full_with(item):
                 break
     finally:
         getattr(result, "close", _nothing)()
-    return found.items
+    return collector.items
 
 
-async def gathered_later(result: AsyncIterable[Any], limit: int | None) -> list[Any]:
-    """The items of `result`, no more of them than `limit` characters can show, and then it is closed."""
-    found, items = _Gathering(limit), aiter(result)
+async def acollect_items(result: AsyncIterable[Any], limit: int | None) -> list[Any]:
+    """Return the items of `result`, as many as `limit` characters can show, and close it."""
+    collector, items = _ItemCollector(limit), aiter(result)
     try:
         async for item in items:
-            if found.is_full_with(item):
+            if collector.is_full_with(item):
                 break
     finally:
         if (close := getattr(items, "aclose", None)) is not None:
             await close()
-    return found.items
+    return collector.items
 
 
-class _Gathering:
-    """Items, until their text is surely too long."""
+class _ItemCollector:
+    """A list of items with a limit on the length of their text."""
 
     def __init__(self, limit: int | None) -> None:
         self.items: list[Any] = []
-        self.left = limit or _ENDLESS
+        self.left = limit or _DEFAULT_LIMIT
 
     def is_full_with(self, item: Any) -> bool:
-        """Take one more; whether that was the last."""
+        """Add an item; return whether it was the last."""
         self.items.append(item)
-        self.left = _measured(item, self.left - 1)[0]
+        self.left = _remaining(item, self.left - 1)[0]
         return self.left < 0
 
 
@@ -133,20 +131,20 @@ def _nothing() -> None: ...
 
 
 def _items(result: Iterable[Any], limit: int) -> Iterable[Any]:
-    """The items of `result`; those of a file are its lines, none of them much longer than it may be."""
+    """Return the items of `result`; for a file its lines, each cut at the limit."""
     return takewhile(len, iter(partial(result.readline, limit + 1), None)) if isinstance(result, IOBase) else result
 
 
-def cut(text: str, limit: int | None) -> str:
-    """`text`, and where it is longer than `limit`, its beginning and how much was left out."""
+def truncate(text: str, limit: int | None) -> str:
+    """Return `text`; if it is longer than `limit`, its beginning and the number of characters left out."""
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}... [{len(text) - limit} characters left out]"
-    # Half a surrogate pair, as from a file's name, cannot be sent to anybody.
+    # Half a surrogate pair, as from a file name, cannot be encoded.
     return replace_surrogates(text)
 
 
-def pictured(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:
-    """The text and the images of a result that is made of parts; None for any other."""
+def split_images(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:
+    """Return the text and the images of a result made of message parts; None for any other."""
     if not isinstance(result, (list, tuple, *_PARTS)):
         return None
     parts = cast("Sequence[Any]", result if isinstance(result, (list, tuple)) else (result,))
@@ -159,16 +157,16 @@ def pictured(result: Any) -> tuple[str, tuple[ImagePart, ...]] | None:
     return "\n".join(texts), images
 
 
-def unfit(name: str, error: pydantic.ValidationError, *, hide_input: bool = False) -> str:
-    """Return what is wrong with the arguments for the tool `name`."""
-    faults = error.errors(include_url=False)
+def argument_errors(name: str, error: pydantic.ValidationError, *, hide_input: bool = False) -> str:
+    """Return the description of invalid arguments for the tool `name`."""
+    problems = error.errors(include_url=False)
     shown = [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-        + ("" if hide_input else f", got {_shortened(fault['input'])}")
-        for fault in faults[:_SHOWN_FAULTS]
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+        + ("" if hide_input else f", got {_shortened(problem['input'])}")
+        for problem in problems[:_SHOWN_ERRORS]
     ]
-    more = f"; and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
-    count = f"{len(faults)} error{'s' if len(faults) > 1 else ''}"
+    more = f"; and {len(problems) - _SHOWN_ERRORS} more" if len(problems) > _SHOWN_ERRORS else ""
+    count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
     return f"the arguments for {name} do not fit, {count}: {'; '.join(shown)}{more}"
 
 
@@ -177,44 +175,43 @@ def _shortened(value: object) -> str:
     return text if len(text) <= _SHOWN_INPUT else f"{text[: _SHOWN_INPUT - 1]}…"
 
 
-def _words(error: BaseException | None) -> str:
+def _error_text(error: BaseException | None) -> str:
     try:
-        words = str(error)
+        text = str(error)
     except Exception:  # the user's exception: its `__str__` may fail
-        # The error is the user's own class.
-        words = ""
+        text = ""
     name = type(error).__name__
-    if isinstance(error, (TryAgain, FailTurn, ToolcastError)) and words:
-        return words
+    if isinstance(error, (TryAgain, FailTurn, ToolcastError)) and text:
+        return text
     if isinstance(error, BaseExceptionGroup):
         several = cast("BaseExceptionGroup[BaseException]", error)
-        return f"{name}: {_safe(words)}: {'; '.join(map(_words, several.exceptions[:_SHOWN_FAULTS]))}"
-    return f"{name}: {_safe(words)}" if words else name
+        return f"{name}: {_scrub(text)}: {'; '.join(map(_error_text, several.exceptions[:_SHOWN_ERRORS]))}"
+    return f"{name}: {_scrub(text)}" if text else name
 
 
-def _safe(words: str) -> str:
-    """The words of a foreign error, without keys, and of each path only the end."""
-    words = words[:_LOOKED_AT]
+def _scrub(text: str) -> str:
+    """Return the text of an exception without keys, and with only the last component of each path."""
+    text = text[:_INSPECTED]
     for unsafe, shown in _UNSAFE:
-        words = unsafe.sub(shown, words)
-    return words.strip()
+        text = unsafe.sub(shown, text)
+    return text.strip()
 
 
-def _whole(result: Any) -> str:
+def _to_json(result: Any) -> str:
     try:
         return json_text(result, by_alias=True, bytes_mode="base64", fallback=str)
     except ValueError:  # a value that refers to itself
         return str(result)
 
 
-def _measured(result: Any, limit: int) -> tuple[int, bool]:
-    """What is left of `limit` characters behind the text of `result`, at most, and whether something in it iterates.
+def _remaining(result: Any, limit: int) -> tuple[int, bool]:
+    """Return how much of `limit` characters the text of `result` leaves at most, and whether it contains an iterator.
 
-    Models and the like count as one character, and so does what iterates: it is not touched.
+    Models and the like count as one character, and so do iterators, which are not consumed.
     """
-    ahead, left, iterates = [result], limit, False
-    while ahead and left > 0:
-        item = ahead.pop()
+    stack, left, has_iterator = [result], limit, False
+    while stack and left > 0:
+        item = stack.pop()
         left -= 1
         if isinstance(item, (str, *_BYTES)):
             left -= len(item)
@@ -222,44 +219,44 @@ def _measured(result: Any, limit: int) -> tuple[int, bool]:
             inside = cast("Collection[Any]", item)
             left -= len(inside)
             if left > 0:
-                ahead.extend(inside)
-                ahead.extend(cast("Mapping[Any, Any]", inside).values() if isinstance(inside, dict) else ())
+                stack.extend(inside)
+                stack.extend(cast("Mapping[Any, Any]", inside).values() if isinstance(inside, dict) else ())
         elif isinstance(item, Iterator):
-            iterates = True
-    return left, iterates
+            has_iterator = True
+    return left, has_iterator
 
 
-def _first(result: Any, limit: int) -> str:
-    """The first `limit` characters of the text of a large `result`, and a note."""
-    pieces: list[str] = []
+def _json_prefix(result: Any, limit: int) -> str:
+    """Return the first `limit` characters of the text of a large `result`, with a note."""
+    chunks: list[str] = []
     length = 0
-    for piece in _pieces(result, limit, 0):
-        pieces.append(piece)
-        length += len(piece)
+    for chunk in _json_chunks(result, limit, 0):
+        chunks.append(chunk)
+        length += len(chunk)
         if length > limit:
-            return f"{cut(''.join(pieces)[:limit], None)}... [the rest was left out]"
-    return cut("".join(pieces), None)
+            return f"{truncate(''.join(chunks)[:limit], None)}... [the rest was left out]"
+    return truncate("".join(chunks), None)
 
 
-def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
-    """The JSON of `value`, piece by piece, none of them much longer than it may be."""
-    if depth > _DEEPEST:
+def _json_chunks(value: Any, limit: int, depth: int) -> Iterator[str]:
+    """Yield the JSON of `value` in chunks, none of them much longer than the limit."""
+    if depth > _MAX_DEPTH:
         yield '"..."'
     elif isinstance(value, dict):
         opened = "{"
         for key, item in cast("Mapping[Any, Any]", value).items():
-            yield f"{opened}{_whole(str(key)[:limit])}:"
-            yield from _pieces(item, limit, depth + 1)
+            yield f"{opened}{_to_json(str(key)[:limit])}:"
+            yield from _json_chunks(item, limit, depth + 1)
             opened = ","
         yield "}" if opened == "," else "{}"
     elif isinstance(value, (Iterator, *_LISTS)):
         opened = "["
         for item in islice(_items(cast("Iterable[Any]", value), limit), limit):
             yield opened
-            yield from _pieces(item, limit, depth + 1)
+            yield from _json_chunks(item, limit, depth + 1)
             opened = ","
         yield "]" if opened == "," else "[]"
     elif isinstance(value, (str, *_BYTES)):
-        yield _whole(value[: limit + 1])
+        yield _to_json(value[: limit + 1])
     else:
-        yield _whole(value)
+        yield _to_json(value)

@@ -1,9 +1,9 @@
-"""A Python type as a model is asked for it: its validator and the JSON Schema of a tool's parameters.
+"""Output types: validators, and JSON Schemas of the tool parameters.
 
-Pydantic makes the schema (mode validation, by alias); here it is brought into the form that every service
-takes. The root is an object: a reference at the root is replaced by what it refers to, and a type that is no
-JSON object is wrapped as `{"value": ...}`. Titles that only repeat names are dropped, and so is
-`discriminator`, which is no JSON Schema. `$defs` stay; a dialect that cannot take them inlines them itself.
+Pydantic generates the schema (validation mode, by alias); here it is converted to the form that every service accepts.
+The root is an object: a reference at the root is resolved, and a type that is not a JSON object is wrapped as
+`{"value": ...}`. Titles that only repeat names are dropped, and so is `discriminator`, which is not JSON Schema.
+`$defs` stay; a provider that does not accept them inlines them.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ ALLOWED = (
     "a Pydantic model, another type that Pydantic can validate "
     "(a dataclass, TypedDict, list[...], int, Literal[...]), a union of such types, or a function"
 )
-"""What an output type may be, for errors."""
+"""The types that an output type may be, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """A type, ready to be asked for: what validates it, and the schema of the arguments that hold it.
+    """An output type: its validator, and the schema of the arguments that contain it.
 
-    `type_form` is the type with lists in place of iterables. `wrapper`, if the type itself is no JSON object:
-    validates the `{"value": ...}` that the arguments are.
+    `type_form` is the type with lists in place of iterables. `wrapper` validates `{"value": ...}` if the type itself is
+    not a JSON object.
     """
 
     type_form: Any
@@ -74,16 +74,16 @@ class OutputSchema:
 
     @property
     def wrapped(self) -> bool:
-        """Whether the arguments are `{"value": ...}`."""
+        """True if the arguments are `{"value": ...}`."""
         return self.wrapper is not None
 
     @property
     def hides_input(self) -> bool:
-        """Return whether the type asks for its input to stay out of errors."""
+        """True if the type requires that its input stays out of errors."""
         return self.validator.hides_input
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
-        """The value of the arguments `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        """Return the value of the arguments `text`, and its repairs. Raise Pydantic's `ValidationError`."""
         if self.wrapper is None:
             return self.validator.read(text, context)
         try:
@@ -93,11 +93,11 @@ class OutputSchema:
                 with suppress(ValidationError):
                     value, repairs = self.validator.read(text, context)
                     return value, ("took the whole arguments as the value", *repairs)
-            raise _inside(error) from None
+            raise _unwrapped_error(error) from None
         return outer.value, repairs
 
     def dump(self, value: Any) -> str:
-        """The arguments that would be read as `value`. Raises Pydantic's `ValidationError`."""
+        """Return the arguments that parse to `value`. Raise Pydantic's `ValidationError`."""
         valid = self.validator.validator.validate_python(value)
         # round_trip leaves out computed fields, which no model would write.
         try:
@@ -107,29 +107,29 @@ class OutputSchema:
         return f'{{"value":{text}}}' if self.wrapped else text
 
 
-def shape_of(type_form: Any) -> OutputSchema:
-    """The `OutputSchema` of a type. Raises `OutputTypeError` for what no model can be asked for."""
+def output_schema(type_form: Any) -> OutputSchema:
+    """Return the `OutputSchema` of a type. Raise `OutputTypeError` if it cannot be an output type."""
     form = as_lists(type_form)
     adapter = _adapter(form)
     try:
-        schema = tidy(adapter.json_schema(schema_generator=ToolSchema))
+        schema = normalize(adapter.json_schema(schema_generator=ToolSchema))
         explain = partial(explain_lazy, form)
         validator = TypeValidator(adapter.core_schema, adapter.validator, type_form, explain)
         if schema.get("type") == "object":
             return OutputSchema(form, adapter, schema, validator)
         wrapper = create_model(name_of(form), value=(form, ...))
         core, compiled = wrapper.__pydantic_core_schema__, wrapper.__pydantic_validator__
-        around = TypeValidator(core, compiled, type_form, explain)
+        wrapper_validator = TypeValidator(core, compiled, type_form, explain)
     except (PydanticUserError, RecursionError) as error:
         raise unusable(type_form, error) from error
-    return OutputSchema(form, adapter, wrap(schema), validator, around)
+    return OutputSchema(form, adapter, wrap(schema), validator, wrapper_validator)
 
 
 class TypeValidator:
     """The compiled validator of a type, and the schema that it was compiled from.
 
-    Where the schema has generators, the validator makes lists of them. `explain(unsupported)` tells which iterator or
-    generator in `owner`, the type or function, cannot be read; then an `OutputTypeError` is raised.
+    Generators in the schema become lists in the validator. `explain(unsupported)` describes an iterator or generator in
+    `owner`, the type or function, that cannot be parsed; then an `OutputTypeError` is raised.
     """
 
     def __init__(self, schema: Any, validator: Any, owner: object, explain: Callable[[bool], str | None]) -> None:
@@ -143,7 +143,7 @@ class TypeValidator:
 
     @cached_property
     def hides_input(self) -> bool:
-        """Return whether the type asks for its input to stay out of errors."""
+        """True if the type requires that its input stays out of errors."""
         return hides_input(self._schema)
 
     @cached_property
@@ -151,33 +151,33 @@ class TypeValidator:
         return Strictness(*split_definitions(self._schema))
 
     def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
-        """Return the value in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        """Return the value in the JSON `text`, and its repairs. Raise Pydantic's `ValidationError`."""
         return parsing.parse_json(self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc))
 
 
 def schema_for(type_form: Any) -> Schema:
-    """The JSON Schema of the arguments of a tool that makes a `type_form`. Its root is an object."""
-    return shape_of(type_form).parameters
+    """Return the JSON Schema of the arguments of a tool that makes a `type_form`. Its root is an object."""
+    return output_schema(type_form).parameters
 
 
 def needs_wrapping(type_form: Any) -> bool:
-    """Whether a `type_form` is no JSON object, and so has to be asked for as `{"value": ...}`."""
-    return shape_of(type_form).wrapped
+    """Return whether a `type_form` is not a JSON object, and so is requested as `{"value": ...}`."""
+    return output_schema(type_form).wrapped
 
 
 def wrap(schema: Mapping[str, Any]) -> Schema:
-    """The schema of `{"value": ...}` around what `schema` allows."""
+    """Return the schema of `{"value": ...}` around `schema`."""
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: Schema = {"type": "object", "properties": {"value": inner}, "required": ["value"]}
     return outer | {"$defs": schema["$defs"]} if "$defs" in schema else outer
 
 
 def union_members(type_form: Any) -> tuple[Any, ...] | None:
-    """The members of a union whose members are all models, dataclasses or TypedDicts; otherwise None.
+    """Return the members of a union of models, dataclasses or TypedDicts; None for any other type.
 
-    A discriminated union is one too. A union with a validator of its own is not: it is validated whole.
+    A discriminated union counts. A union with its own validator does not: it is validated as a whole.
     """
-    form = _unaliased(type_form)
+    form = _resolve_alias(type_form)
     if _origin(form) is Annotated:
         form, *metadata = get_args(form)
         if not all(_only_describes(item) for item in metadata):
@@ -187,31 +187,31 @@ def union_members(type_form: Any) -> tuple[Any, ...] | None:
 
 
 def is_type_form(value: object) -> bool:
-    """Whether `value` is a type or a typing construct, rather than an instance or a function."""
+    """Return whether `value` is a type or a typing construct, rather than an instance or a function."""
     return isinstance(value, (type, NewType, *ALIASES)) or get_origin(value) is not None
 
 
 def name_of(type_form: Any) -> str:
-    """A name for the tool that makes a `type_form`, as every service takes it: `Album`, `list_Song`."""
+    """Return a tool name for a `type_form` that every service accepts: `Album`, `list_Song`."""
     return legal_name("_".join(_names(type_form)) or "output")
 
 
 def description_of(type_form: Any) -> str | None:
-    """The docstring that the type's own author wrote, or None."""
-    form = _bare(type_form)
+    """Return the docstring of the type, unless it was generated; None if there is none."""
+    form = _unwrap(type_form)
     if isinstance(form, type) and issubclass(form, BaseModel):
         form = form.__pydantic_generic_metadata__["origin"] or form
     if not isinstance(form, type) or form.__module__ == "builtins":
         return None
     written = form.__dict__.get("__doc__")
-    # Dataclasses and named tuples write "Point(x: int)" themselves.
+    # Dataclasses and named tuples generate "Point(x: int)".
     if not written or written.startswith(f"{form.__name__}("):
         return None
     return cleandoc(written)
 
 
 def enclosing_locals(qualname: str) -> dict[str, Any]:
-    """The local names of the running function inside which something of this qualified name was defined."""
+    """Return the local names of the running function in which a class or function was defined."""
     outer, _, _ = qualname.rpartition(".<locals>.")
     frame = currentframe() if outer else None
     while frame is not None and frame.f_code.co_qualname != outer:
@@ -220,7 +220,7 @@ def enclosing_locals(qualname: str) -> dict[str, Any]:
 
 
 def unusable(type_form: object, why: object) -> OutputTypeError:
-    """The error that says that, and why, `type_form` is no output type."""
+    """Return the error for a type that cannot be an output type."""
     if isinstance(why, Exception):
         why = explain_lazy(type_form, True) or why
     reason = str(why).partition("\n")[0].rstrip(".")
@@ -228,48 +228,50 @@ def unusable(type_form: object, why: object) -> OutputTypeError:
 
 
 class ToolSchema(GenerateJsonSchema):
-    """Pydantic's JSON Schema without the titles it makes of names, and without its warnings."""
+    """Pydantic's JSON Schema without generated titles and warnings."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 Pydantic's declaration
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """No field gets a title that only repeats its name."""
+        """Return False: a title would only repeat the name of the field."""
         return False
 
 
-def tidy(schema: Schema) -> Schema:
-    """Pydantic's schema as services take it; the tool carries the description of the root."""
-    clean = _tidy(schema)
+def normalize(schema: Schema) -> Schema:
+    """Return Pydantic's schema in the form that services accept; the description of the root is dropped."""
+    clean = _normalize(schema)
     definitions: dict[str, Schema] = {
         name: _untitled(definition) for name, definition in clean.pop("$defs", {}).items()
     }
-    root = _untitled(_resolved(clean, definitions))
+    root = _untitled(_resolve_root(clean, definitions))
     if root.get("type") == "object":
         root.pop("description", None)
         root.setdefault("properties", {})
-    used = _used(root, definitions)
+    used = _used_definitions(root, definitions)
     return root | {"$defs": {name: definitions[name] for name in definitions if name in used}} if used else root
 
 
-def _tidy(schema: Any) -> Any:
+def _normalize(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     given = cast("Schema", schema)
-    return {_RENAMED.get(key, key): _tidied(key, value) for key, value in given.items() if key != "discriminator"}
+    return {
+        _RENAMED.get(key, key): _normalize_value(key, value) for key, value in given.items() if key != "discriminator"
+    }
 
 
-def _tidied(key: str, value: Any) -> Any:
+def _normalize_value(key: str, value: Any) -> Any:
     if key in _NAMED:
-        return {name: _tidy(schema) for name, schema in value.items()}
+        return {name: _normalize(schema) for name, schema in value.items()}
     if key in _SEVERAL:
-        return [_tidy(schema) for schema in value]
-    return _tidy(value) if key in _ONE else value
+        return [_normalize(schema) for schema in value]
+    return _normalize(value) if key in _ONE else value
 
 
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
 _SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _ONE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
-_RENAMED = {"oneOf": "anyOf"}  # several services refuse oneOf; the difference is Pydantic's to check
+_RENAMED = {"oneOf": "anyOf"}  # several services refuse oneOf; Pydantic validates the difference
 
 
 def _untitled(schema: Schema) -> Schema:
@@ -279,22 +281,22 @@ def _untitled(schema: Schema) -> Schema:
 _REF = "#/$defs/"
 
 
-def _resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """`schema` without a reference at its root."""
+def _resolve_root(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """Return `schema` without a reference at its root."""
     while str(schema.get("$ref", "")).startswith(_REF):
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         schema = definitions[schema["$ref"].removeprefix(_REF)] | beside
     return schema
 
 
-def _used(root: Schema, definitions: Mapping[str, Schema]) -> set[str]:
-    """The names of the definitions that `root` needs, directly or through others."""
+def _used_definitions(root: Schema, definitions: Mapping[str, Schema]) -> set[str]:
+    """Return the names of the definitions that `root` uses, directly or through others."""
     used: set[str] = set()
-    waiting = [root]
-    while waiting:
-        names = {ref.removeprefix(_REF) for ref in _refs(waiting.pop())} & definitions.keys() - used
+    pending = [root]
+    while pending:
+        names = {ref.removeprefix(_REF) for ref in _refs(pending.pop())} & definitions.keys() - used
         used |= names
-        waiting += [definitions[name] for name in names]
+        pending += [definitions[name] for name in names]
     return used
 
 
@@ -311,20 +313,20 @@ def _refs(node: Any) -> Iterator[str]:
 def _adapter(type_form: Any) -> TypeAdapter[Any]:
     given: object = type_form
     if given is None or given is type(None):
-        raise unusable(given, "there is nothing in it for a model to say")
+        raise unusable(given, "None has no value that a model could write")
     if isinstance(given, (str, ForwardRef)):
         raise unusable(given, "it is the name of a type; pass the type itself")
     if not is_type_form(given):
         raise unusable(given, f"it is an instance of {type(given).__name__}, not a type")
-    _complete(type_form)
+    _rebuild(type_form)
     try:
         return TypeAdapter(type_form)
     except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, RuntimeError) as error:
         raise unusable(type_form, error) from error
 
 
-def _complete(type_form: Any) -> None:
-    """Tell a model of the classes that were defined after it, inside the same function."""
+def _rebuild(type_form: Any) -> None:
+    """Complete a model with the classes that were defined after it, inside the same function."""
     if not getattr(type_form, "__pydantic_complete__", True):
         names = enclosing_locals(type_form.__qualname__)
         rebuild = getattr(type_form, "model_rebuild", partial(rebuild_dataclass, type_form))
@@ -333,31 +335,33 @@ def _complete(type_form: Any) -> None:
 
 def _lacks_wrapper(error: ValidationError) -> bool:
     return all(
-        not fault["loc"] or (fault["loc"] == ("value",) and fault["type"] == "missing")
-        for fault in error.errors(include_url=False)
+        not problem["loc"] or (problem["loc"] == ("value",) and problem["type"] == "missing")
+        for problem in error.errors(include_url=False)
     )
 
 
-def _inside(error: ValidationError) -> ValidationError:
-    """`error` with paths that start inside the wrapper."""
-    faults: list[InitErrorDetails] = [
-        InitErrorDetails(type=_kind(fault), loc=fault["loc"][1:], input=fault["input"], ctx=fault.get("ctx", {}))
-        for fault in error.errors(include_url=False)
+def _unwrapped_error(error: ValidationError) -> ValidationError:
+    """Return `error` with locations that start inside the wrapper."""
+    problems: list[InitErrorDetails] = [
+        InitErrorDetails(
+            type=_kind(problem), loc=problem["loc"][1:], input=problem["input"], ctx=problem.get("ctx", {})
+        )
+        for problem in error.errors(include_url=False)
     ]
-    return ValidationError.from_exception_data(error.title, faults, input_type="json")
+    return ValidationError.from_exception_data(error.title, problems, input_type="json")
 
 
-def _kind(fault: ErrorDetails) -> str | PydanticCustomError:
-    """The kind of a fault, as an error is made of it; of one that a validator invented with its words."""
-    if fault["type"] in get_args(ErrorType):
-        return fault["type"]
-    given: Any = fault
+def _kind(problem: ErrorDetails) -> str | PydanticCustomError:
+    """Return the type of an error detail; a custom error for one that a validator defined."""
+    if problem["type"] in get_args(ErrorType):
+        return problem["type"]
+    given: Any = problem
     return PydanticCustomError(given["type"], given["msg"], given.get("ctx"))
 
 
 def _flattened(form: Any) -> Iterator[Any]:
-    """The members of a union, those of unions in it too; what is no union is its own only member."""
-    union = _unaliased(form)
+    """Yield the members of a union and of unions in it; any other type is its own only member."""
+    union = _resolve_alias(form)
     if _origin(union) in _UNIONS:
         for member in get_args(union):
             yield from _flattened(member)
@@ -366,21 +370,21 @@ def _flattened(form: Any) -> Iterator[Any]:
 
 
 def _only_describes(metadata: object) -> bool:
-    """Whether metadata of a union leaves validation to its members."""
+    """Return whether metadata of a union leaves validation to its members."""
     if isinstance(metadata, FieldInfo):
         return not metadata.metadata and metadata.default_factory is None
     return isinstance(metadata, (Discriminator, str, Doc))
 
 
 def _is_record(type_form: Any) -> bool:
-    form = _bare(type_form)
+    form = _unwrap(type_form)
     return is_dataclass(form) or is_typeddict(form) or (isinstance(form, type) and issubclass(form, BaseModel))
 
 
-def _bare(type_form: Any) -> Any:
-    """The class under annotations, aliases, new types and parameters; what is none of these as it is."""
+def _unwrap(type_form: Any) -> Any:
+    """Return the class under annotations, aliases, new types and parameters."""
     while True:
-        form = _unaliased(type_form)
+        form = _resolve_alias(type_form)
         if isinstance(form, NewType):
             type_form = form.__supertype__
         elif (origin := _origin(form)) is None:
@@ -389,7 +393,7 @@ def _bare(type_form: Any) -> Any:
             type_form = get_args(form)[0] if origin is Annotated else origin
 
 
-def _unaliased(form: Any) -> Any:
+def _resolve_alias(form: Any) -> Any:
     while isinstance(form, ALIASES):
         form = cast("TypeAliasType", form).__value__
     return form

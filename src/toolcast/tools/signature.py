@@ -1,11 +1,10 @@
-"""A function's signature as the arguments of a tool.
+"""Function signatures as tool arguments.
 
-The named parameters become the fields of a Pydantic model, which gives the schema and validates once; a field
-carries a neutral name and the parameter's own as its alias, so that no parameter name is out of bounds. What
-is not a named parameter is not offered: `self`, what a `partial` has bound, `*args` and `**kwargs`. Arguments
-beyond the schema are refused, as Python would. A function with nothing but `*args` and `**kwargs` is an
-`OutputTypeError`: what it takes cannot be told. A parameter annotated `ToolContext` is not offered either: it
-is filled in when the function is called.
+The named parameters become the fields of a Pydantic model, which generates the schema and validates once; a field has a
+neutral name, and the parameter's name as its alias, so that no parameter name is reserved. `self`, arguments bound by a
+`partial`, `*args` and `**kwargs` are not offered. Arguments beyond the schema are refused, as Python would. A function
+with nothing but `*args` and `**kwargs` is an `OutputTypeError`: its arguments cannot be described. A parameter
+annotated `ToolContext` is not offered either: it is filled in when the function is called.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ..json_text import json_text
 from .context import ToolContext
 from .docstring import Docstring, parse
 from .list_types import as_lists, explain_lazy
-from .schema import Schema, ToolSchema, TypeValidator, enclosing_locals, tidy, unusable
+from .schema import Schema, ToolSchema, TypeValidator, enclosing_locals, normalize, unusable
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _UNIONS: tuple[Any, ...] = (Union, UnionType)
@@ -42,9 +41,10 @@ class BoundCall(NamedTuple):
 
 
 class Signature:
-    """What a function takes: `model` validates the arguments, `parameters` is their schema.
+    """The signature of a function: `model` validates the arguments, `parameters` is their schema.
 
-    Raises `OutputTypeError` where the signature cannot be read or a parameter's type has no JSON Schema.
+    Raises:
+        OutputTypeError: If the signature cannot be read, or a parameter's type has no JSON Schema.
     """
 
     def __init__(self, function: Function) -> None:
@@ -52,8 +52,8 @@ class Signature:
         parameters = _parameters(function)
         hints = {name: as_lists(hint) for name, hint in _hints(function, parameters).items()}
         self._hints = hints
-        self._contexts = _contexts(function, parameters, hints)
-        offered = [each for index, each in enumerate(parameters) if index not in self._contexts]
+        self._context_parameters = _context_parameters(function, parameters, hints)
+        offered = [each for index, each in enumerate(parameters) if index not in self._context_parameters]
         self._fields = {f"argument{index}": parameter for index, parameter in enumerate(offered)}
         definitions: dict[str, Any] = {
             field: _definition(parameter, hints[parameter.name], self.doc) for field, parameter in self._fields.items()
@@ -64,22 +64,22 @@ class Signature:
             )
             schema = self.model.model_json_schema(schema_generator=ToolSchema)
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
-            raise unusable(function, _unfit_parameter(hints, True) or error) from error
-        self.parameters: Schema = tidy(schema)
+            raise unusable(function, _unsupported_parameter(hints, True) or error) from error
+        self.parameters: Schema = normalize(schema)
         self._validator = TypeValidator(
             self.model.__pydantic_core_schema__,
             self.model.__pydantic_validator__,
             function,
-            partial(_unfit_parameter, hints),
+            partial(_unsupported_parameter, hints),
         )
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
-        """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        """Return the arguments in the JSON `text`, and the repairs. Raise Pydantic's `ValidationError`."""
         arguments, repairs = self._validator.read(text, context)
         return self.bound(arguments), repairs
 
     def dump(self, value: object) -> str:
-        """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
+        """Return the JSON text of `value`, a mapping of arguments. Raise Pydantic's `ValidationError`."""
         arguments: BaseModel = self._validator.validator.validate_python(value)
         try:
             return arguments.model_dump_json(by_alias=True, round_trip=True, exclude_unset=True)
@@ -88,32 +88,32 @@ class Signature:
 
     @property
     def hides_input(self) -> bool:
-        """Whether a parameter's type asks for its input to stay out of errors."""
+        """True if a parameter's type requires that its input stays out of errors."""
         return self._validator.hides_input
 
     @cached_property
     def typed_dict(self) -> Any:
-        """The arguments as a `TypedDict`, of which anything may still be missing."""
+        """The arguments as a `TypedDict` without required keys."""
         made: Any = TypedDict
         return made("Arguments", {each.name: self._hints[each.name] for each in self._fields.values()}, total=False)
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function has a parameter for the `ToolContext`."""
-        return bool(self._contexts)
+        """True if the function has a parameter for the `ToolContext`."""
+        return bool(self._context_parameters)
 
-    def filled(self, call: BoundCall, context: ToolContext[Any]) -> BoundCall:
-        """`call`, with `context` in the places that are kept for it."""
+    def with_context(self, call: BoundCall, context: ToolContext[Any]) -> BoundCall:
+        """Return `call` with `context` as the arguments annotated with it."""
         args, kwargs = list(call.args), dict(call.kwargs)
-        for place, parameter in self._contexts.items():
+        for place, parameter in self._context_parameters.items():
             if parameter.kind is Parameter.POSITIONAL_ONLY:
                 args.insert(place, context)
             else:
                 kwargs[parameter.name] = context
         return BoundCall(tuple(args), kwargs)
 
-    def named(self, call: BoundCall) -> dict[str, Any]:
-        """All arguments of `call` by their names, those that the function itself will add included."""
+    def arguments_by_name(self, call: BoundCall) -> dict[str, Any]:
+        """Return all arguments of `call` by name, including the function's own defaults."""
         args = iter(call.args)
         return {
             each.name: next(args)
@@ -123,7 +123,7 @@ class Signature:
         }
 
     def bound(self, arguments: BaseModel) -> BoundCall:
-        """The validated `arguments` as they are passed to the function."""
+        """Return the validated `arguments` in the form in which the function is called."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for field, parameter in self._fields.items():
@@ -135,7 +135,7 @@ class Signature:
         return BoundCall(tuple(args), kwargs)
 
 
-def _unfit_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:
+def _unsupported_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:
     """Return why a parameter that is an iterator cannot be offered; None if none is."""
     for name, hint in hints.items():
         if (why := explain_lazy(hint, unsupported)) is not None:
@@ -144,7 +144,7 @@ def _unfit_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:
 
 
 def name_of_function(function: Function) -> str:
-    """The name of `function`: its own, that of its class, or `lambda`."""
+    """Return the name of `function`: its own, that of its class, or `lambda`."""
     inner = innermost(function)
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return "lambda" if name == "<lambda>" else str(name)
@@ -159,7 +159,7 @@ def _docstring(function: Function) -> Docstring:
 
 
 def _parameters(function: Any) -> list[Parameter]:
-    """The named parameters that are still open."""
+    """Return the named parameters that are not bound."""
     try:
         every = list(inspect.signature(function).parameters.values())
     except (ValueError, NameError) as error:
@@ -179,25 +179,25 @@ def _parameters(function: Any) -> list[Parameter]:
 
 
 def _hints(function: Function, parameters: list[Parameter]) -> dict[str, Any]:
-    """The annotations of the parameters, with names looked up where the function was defined."""
+    """Return the annotations of the parameters, with names resolved where the function was defined."""
 
     def annotated() -> None: ...
 
     given = {each.name: Any if each.annotation is Parameter.empty else each.annotation for each in parameters}
     annotated.__annotations__ = given
-    home = _home(function)
-    known: dict[str, Any] = getattr(home, "__globals__", {})
-    names = enclosing_locals(getattr(home, "__qualname__", ""))
-    if "ToolContext" not in known:  # it may have been imported for type checkers alone
+    defining = _defining_function(function)
+    namespace: dict[str, Any] = getattr(defining, "__globals__", {})
+    names = enclosing_locals(getattr(defining, "__qualname__", ""))
+    if "ToolContext" not in namespace:  # it may be imported under TYPE_CHECKING only
         names = {"ToolContext": ToolContext, **names}
     try:
-        return get_type_hints(annotated, known, names, include_extras=True)
+        return get_type_hints(annotated, namespace, names, include_extras=True)
     except (NameError, SyntaxError, TypeError) as error:
         raise unusable(function, f"an annotation of it cannot be read ({error})") from error
 
 
-def _contexts(function: Function, parameters: list[Parameter], hints: dict[str, Any]) -> dict[int, Parameter]:
-    """The parameters that are for the `ToolContext`, by their places."""
+def _context_parameters(function: Function, parameters: list[Parameter], hints: dict[str, Any]) -> dict[int, Parameter]:
+    """Return the parameters for the `ToolContext`, by position."""
     found: dict[int, Parameter] = {}
     for place, parameter in enumerate(parameters):
         hint = hints[parameter.name]
@@ -209,7 +209,7 @@ def _contexts(function: Function, parameters: list[Parameter], hints: dict[str, 
 
 
 def _is_context(hint: Any) -> bool:
-    """Whether what is so annotated is a `ToolContext`, or may be None in its place."""
+    """Return whether an annotation is `ToolContext`, possibly optional."""
     hint = getattr(hint, "__value__", hint)
     origin = get_origin(hint)
     if origin is Annotated:
@@ -224,8 +224,8 @@ def _holds_context(hint: Any) -> bool:
     return _is_context(hint) or any(map(_holds_context, get_args(hint)))
 
 
-def _home(function: Function) -> Any:
-    """The plain function behind partials, objects, methods and decorators."""
+def _defining_function(function: Function) -> Any:
+    """Return the plain function behind partials, objects, methods and decorators."""
     inner = innermost(function)
     if not inspect.isroutine(inner):
         kind: type[Any] = inner if isinstance(inner, type) else type(inner)
@@ -234,7 +234,7 @@ def _home(function: Function) -> Any:
 
 
 def _definition(parameter: Parameter, hint: Any, doc: Docstring) -> Any:
-    """The model's field: named and described, what the user wrote having the last word."""
+    """Return the model's field, with name and description; the user's own metadata takes precedence."""
     inner, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if parameter.default is None:
         inner = inner | None
@@ -245,11 +245,11 @@ def _definition(parameter: Parameter, hint: Any, doc: Docstring) -> Any:
 
 
 def _as_field(metadata: object) -> object:
-    """`Annotated[int, "what it is"]` and `Doc("what it is")` describe."""
+    """Return the description in `Annotated[int, "..."]` or `Doc("...")` as a field; other metadata unchanged."""
     text = metadata.documentation if isinstance(metadata, Doc) else metadata
     return Field(description=text) if isinstance(text, str) else metadata
 
 
 def _has_own_default(parameter: Parameter) -> bool:
-    """Whether the function itself knows what an argument is that was not passed."""
+    """Return whether the function itself supplies a missing argument."""
     return parameter.default is not Parameter.empty and not isinstance(parameter.default, FieldInfo)

@@ -172,7 +172,7 @@ async def test_a_cancelled_caller_cancels_the_call(tools: Tools, anyio_backend: 
     wait, key = tools["t_wait"], {"key": anyio_backend}
     began = threading.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(wait.arun, wait.read(key).value, ToolContext(tell=lambda _: began.set()))
+        group.start_soon(wait.arun, wait.read(key).value, ToolContext(on_progress=lambda _: began.set()))
         await to_thread.run_sync(began.wait)
         group.cancel_scope.cancel()
     assert (await tools["t_was_cancelled"].acall(key)).raw_output == {"result": True}
@@ -185,7 +185,7 @@ def test_a_cancelled_turn_cancels_the_call(tools: Tools) -> None:
         told.append(progress.data)
         context.cancellation.cancel()
 
-    context = ToolContext[None](tell=tell)
+    context = ToolContext[None](on_progress=tell)
     with pytest.raises(TurnCancelled):
         wait.run(wait.read({"key": "turn"}).value, context)
     assert told == [{"progress": 1.0, "total": 2.0, "message": "waiting"}]
@@ -195,7 +195,7 @@ def test_a_cancelled_turn_cancels_the_call(tools: Tools) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows does not interrupt a thread that waits")
 def test_ctrl_c_cancels_the_call(tools: Tools) -> None:
     wait, main = tools["t_wait"], threading.get_ident()
-    context = ToolContext[None](tell=lambda _: signal.pthread_kill(main, signal.SIGINT))
+    context = ToolContext[None](on_progress=lambda _: signal.pthread_kill(main, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         wait.run(wait.read({"key": "ctrl-c"}).value, context)
     assert tools["t_was_cancelled"].call({"key": "ctrl-c"}).content == "true"
@@ -209,7 +209,7 @@ def test_ctrl_c_before_the_answer_is_waited_for_cancels_the_call(tools: Tools, m
         assert runs.wait(60)
         raise KeyboardInterrupt
 
-    wait, context = tools["t_wait"], ToolContext[None](tell=lambda _: runs.set())
+    wait, context = tools["t_wait"], ToolContext[None](on_progress=lambda _: runs.set())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(mcp, "waited", struck)
         wait.run(wait.read({"key": "early ctrl-c"}).value, context)
@@ -263,7 +263,7 @@ def test_a_call_whose_time_is_up_is_cancelled_on_the_server(
         raise late
 
     wait, key = tools["t_wait"], f"late {face.name}"
-    context = ToolContext[None](tell=lambda _: scopes[0].cancel())
+    context = ToolContext[None](on_progress=lambda _: scopes[0].cancel())
     with monkeypatch.context() as patch, pytest.raises(ToolTimeout, match=r"wait took longer than 120\.0 s"):
         patch.setattr(mcp, "_within", within)
         face.method(wait, "run", wait.read({"key": key}).value, context)
@@ -347,7 +347,7 @@ def test_closed_during_a_call_and_started_again() -> None:
     with MCPServer.stdio(sys.executable, [SERVER]) as server:
         wait = next(tool for tool in server.tools() if tool.name.endswith("_wait"))
         closing = threading.Thread(target=server.close)
-        context = ToolContext[None](tell=lambda _: closing.start())
+        context = ToolContext[None](on_progress=lambda _: closing.start())
         with pytest.raises(MCPError, match="mcp_server was closed during the call"):
             wait.run(wait.read({"key": "x"}).value, context)
         closing.join()
@@ -475,7 +475,7 @@ def test_an_http_server_that_ends_during_a_call(http_process: tuple[subprocess.P
     with MCPServer.http(url) as server:
         tools = {tool.name: tool for tool in server.tools(prefix=False)}
         wait = tools["wait"]
-        context = ToolContext[None](tell=lambda _: process.kill())
+        context = ToolContext[None](on_progress=lambda _: process.kill())
         with pytest.raises(MCPError, match="was lost"):
             wait.run(wait.read({"key": "x"}).value, context)
         process.wait()

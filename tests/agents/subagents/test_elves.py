@@ -344,7 +344,7 @@ def test_nobody_can_be_asked(ways: Ways, background: bool) -> None:
 def test_the_call_that_waits_sees_events(ways: Ways) -> None:
     async def scenario() -> None:
         told: list[ToolProgress] = []
-        context = ToolContext[None]("call_9", "research", tell=told.append)
+        context = ToolContext[None]("call_9", "research", on_progress=told.append)
         manager = ElfManager(Engine(ScriptedLLM("Found.")))
         elf = await ways.spawn(manager, ElfConfig("Look.", background=False), context=context)
         assert [said.data for said in told] == [ElfEvent(elf.id, event) for event in await ways.events(elf)]

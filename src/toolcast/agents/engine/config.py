@@ -11,11 +11,11 @@ from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import chosen_llm
 from ...llms.request import Messages, Tools
 from ...messages import Message, system
+from ...option_suggestions import refuse_unknown
 from ...option_types import require_text
 from ...settings import Settings
 from ...states import Observer
 from ...tools.callable_tool import CallableTool, as_tools
-from ...tools.foreign_options import refuse_unknown
 from ...tools.options import check_output_limit, check_timeout
 from ...usage import Budget, BudgetTracker
 from ..permissions.permissions import UNGUARDED, Permissions

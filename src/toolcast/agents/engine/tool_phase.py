@@ -25,8 +25,8 @@ from ...json_text import json_text
 from ...messages import Message, ToolCallPart
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
-from ...tools.execution import ToolJob, ToolRun, groups, read_call
-from ...tools.results import told
+from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
+from ...tools.results import error_text
 from ...usage import BudgetTracker
 from ..permissions.argument_values import to_plain
 from ..permissions.permissions import to_decision
@@ -159,7 +159,7 @@ class ToolPhase:
         `left` returns the seconds that a budget leaves for them, or raises where it leaves none.
         """
         if self._groups is None:
-            self._groups = iter(groups(self._jobs))
+            self._groups = iter(overlapping_groups(self._jobs))
         group = next(self._groups, None)
         if group is None:
             return None
@@ -222,7 +222,7 @@ class ToolPhase:
             logger.error("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
         raises = self._setup.tool_errors == "raise" and not isinstance(error, (ToolcastError, TryAgain))
         if self.failure is None and (raises or isinstance(error, FailTurn)):
-            why = told(error) if str(error) else type(error).__name__
+            why = error_text(error) if str(error) else type(error).__name__
             self.failure = TurnFailed(f"the tool {job.call.name} ended the turn: {why}", tool_name=job.call.name)
             self.failure.__cause__ = error
 

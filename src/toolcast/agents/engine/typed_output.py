@@ -15,7 +15,7 @@ from ...errors import CallError, NoToolCallError, ToolcastError, TryAgain, Valid
 from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
 from ...structured.partial_objects import StreamingObjectProcessor
-from ...structured.response_validation import ResponseValidator, ValidatedCall, explained
+from ...structured.response_validation import ResponseValidator, ValidatedCall, retry_text
 from ...tool_spec import NamedTool, ToolChoice
 from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
 from ...tools.execution import ToolJob, read_call
@@ -56,7 +56,7 @@ class TypedOutput:
 
     def read_text(self, response: ChatResponse) -> str | None:
         """Take the result from an answer without a call. None, or what the model is to be told; see `check`."""
-        fault = self._tried(lambda: self._reader.read(response)[0], response)
+        fault = self._tried(lambda: self._reader.validate(response)[0], response)
         self.check()
         return None if fault is None else f"{fault}\n{_AGAIN}"
 
@@ -65,7 +65,7 @@ class TypedOutput:
         if not self._reader.hides_input:
             return False
         try:
-            self._reader.read(response)
+            self._reader.validate(response)
         except (CallError, TryAgain):
             return True
         return False
@@ -98,11 +98,11 @@ class TypedOutput:
             self._response = response
             self._running = read_call(call, self._functions)
             return self._running
-        fault = self._tried(lambda: self._reader.read_call(call, response), response)
+        fault = self._tried(lambda: self._reader.validate_call(call, response), response)
         if fault is not None:
             return replace(_answered(call, fault), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
-        return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, made=made)
+        return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, tool_output=made)
 
     def _tried(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
         self._response = response
@@ -110,7 +110,7 @@ class TypedOutput:
             self.output = read().value
         except (ValidationError, NoToolCallError, TryAgain) as error:
             self._told(error)
-            return explained(error)
+            return retry_text(error)
         self.found = True
         return None
 
@@ -123,7 +123,7 @@ class TypedOutput:
 
 def _answered(call: ToolCallPart, words: str) -> ToolJob:
     made = ToolOutput(words, call.name, call.arguments, is_error=True, call_id=call.id)
-    return ToolJob(call, error=ToolcastError(words), done=True, made=made)
+    return ToolJob(call, error=ToolcastError(words), done=True, tool_output=made)
 
 
 def _final(error: Exception, response: ChatResponse) -> Exception:

@@ -237,7 +237,7 @@ class _Remote:
             context.emit({"progress": progress, "total": total, "message": message})
 
         async def ask(client: Client) -> ToolOutput:
-            heard = tell if context.tell else None
+            heard = tell if context.on_progress else None
             late = ToolTimeout(f"{in_a_line(self._name)} took longer than {self._timeout} s")
             forget = leaving.then(_canceller())
             try:

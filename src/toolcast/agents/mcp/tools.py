@@ -26,7 +26,7 @@ from ...messages import ImagePart
 from ...parsing import arguments as parsing
 from ...tools.callable_tool import ToolOutput
 from ...tools.context import ToolContext
-from ...tools.results import cut, text_of
+from ...tools.results import text_of, truncate
 from ...tools.schema import Schema
 from ...tools.signature import BoundCall
 
@@ -106,7 +106,7 @@ def output_of(result: CallToolResult, tool: str) -> ToolOutput:
     shown = [_SHOWN.get(block.type, _of_unknown_kind)(block) for block in result.content]
     images = tuple([each for each in shown if isinstance(each, ImagePart)])
     structured = result.structured_content
-    content = cut("\n".join([each for each in shown if isinstance(each, str)]), TEXT)
+    content = truncate("\n".join([each for each in shown if isinstance(each, str)]), TEXT)
     if not shown and structured is not None:
         content = text_of(structured)
     raw = content if structured is None else structured

@@ -17,7 +17,7 @@ from pydantic import Field
 from ...errors import ToolcastError
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
-from ...tools.results import cut, told
+from ...tools.results import error_text, truncate
 from .elves import TASKS, Elf, ElfConfig, ElfManager
 from .run import GRACE, ElfResult
 
@@ -161,7 +161,7 @@ def _answer(result: ElfResult) -> str:
     """What the model reads of one elf. Raises what it reads of one that failed."""
     if result.status == "completed":
         return str(result.output)
-    raise ToolcastError(f"{result.id} {result.status}: {told(result.error)}")
+    raise ToolcastError(f"{result.id} {result.status}: {error_text(result.error)}")
 
 
 def _together(results: Sequence[ElfResult | Exception]) -> str:
@@ -171,6 +171,6 @@ def _together(results: Sequence[ElfResult | Exception]) -> str:
 
 def _line(result: ElfResult | Exception) -> str:
     if isinstance(result, Exception):
-        return f"not started: {told(result)}"
-    text = str(result.output) if result.status == "completed" else told(result.error)
-    return f"{result.id} {result.status}: {cut(text, OUTPUT_LIMIT)}"
+        return f"not started: {error_text(result)}"
+    text = str(result.output) if result.status == "completed" else error_text(result.error)
+    return f"{result.id} {result.status}: {truncate(text, OUTPUT_LIMIT)}"

@@ -157,7 +157,7 @@ class LLMSearch:
         mode: OutputMode | None = None if llm.metadata.is_function_calling_model else "prompted"
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_of(pool, self.limit)
         ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings), mode=mode)
-        read: ToolScores = ResponseValidator({scores.name: scores}).read(await _answered(llm, ask, asked))[0].value
+        read: ToolScores = ResponseValidator({scores.name: scores}).validate(await _answered(llm, ask, asked))[0].value
         best: dict[str, float] = {}
         for tool in read.tools:
             best[tool.tool_name] = max(tool.relevance_score, best.get(tool.tool_name, 0.0))

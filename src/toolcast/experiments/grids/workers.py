@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
 
 from ...errors import ToolcastError
 from ...terminal_text import visible
-from ...tools.results import cut
+from ...tools.results import truncate
 from ..config import ExperimentConfig
 from ..log_events import LogEvent, RunStatus
 
@@ -313,4 +313,4 @@ def _interrupt() -> None:
 def words(error: Exception) -> str:
     """What went wrong, for one line of a terminal."""
     kind = "" if isinstance(error, ToolcastError) and str(error) else f"{type(error).__name__}: "
-    return visible(cut(f"{kind}{error}", _LONGEST))
+    return visible(truncate(f"{kind}{error}", _LONGEST))

@@ -220,7 +220,7 @@ def _said(response: ChatResponse) -> _Said:
     called = bool(response.message.tool_calls)
     words = without_thinking(response.text)
     try:
-        [read] = _READER.read(response if called else replace(response, message=assistant(words)))
+        [read] = _READER.validate(response if called else replace(response, message=assistant(words)))
     except NoToolCallError:
         return _Said(_level_in(words) if _OBJECT.search(words) else rating_in(words), response.text)
     except _NO_LEVEL:

@@ -1,6 +1,6 @@
-"""Options that other libraries have under another name, and where they are here.
+"""Refusal of unknown keyword arguments, with suggestions: names in other libraries, and typing errors.
 
-`Ollama("llama3.2", request_timeout=60, host=...)` is what a user of another library writes first.
+`Ollama("llama3.2", request_timeout=60, host=...)` is how a user of another library begins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Final, cast
 
-from ..settings import Settings
+from .settings import Settings
 
 _SETTINGS: Final = {
     **{field.name: field.name for field in fields(Settings)},
@@ -48,7 +48,7 @@ _OPTIONS: Final = {
 
 
 def refuse_unknown(owner: str, options: Mapping[str, object], known: Sequence[str]) -> None:
-    """Raise `TypeError` for keywords that `owner` does not take, with what to write instead of each."""
+    """Raise `TypeError` for keyword arguments that `owner` does not accept, with a suggestion for each."""
     unknown = [name for name in options if name not in known]
     if unknown:
         cast("dict[str, object]", options).clear()  # no frame of the traceback may hold a key
