@@ -47,14 +47,23 @@ NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
 
 
 class ChatOptions(TypedDict, total=False):
-    """Options of one request. `tool_choice` is left to the model by default; `settings` beat those of the LLM."""
+    """Options of one request.
+
+    Attributes:
+        tool_choice: The tool that the model has to call, or "auto", "required", "none"; by default the model chooses.
+        settings: Settings that take precedence over those of the LLM.
+    """
 
     tool_choice: ToolChoice
     settings: Settings | None
 
 
 class ToolCallOptions(ChatOptions, total=False):
-    """Options of one request with tools. `allow_parallel_tool_calls`: more than one call may come; by default not."""
+    """Options of one request with tools.
+
+    Attributes:
+        allow_parallel_tool_calls: Accept more than one tool call in the answer. Default: False.
+    """
 
     allow_parallel_tool_calls: bool
 
@@ -75,7 +84,8 @@ def resolve_network(choice: Network | str | None) -> Network:
 class FunctionCallingLLM(Closing, AsyncClosing):
     """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own.
 
-    `modes` are the ways in which it can be held to them.
+    `modes` are the ways in which it can be held to them. The options of a request are those of `ChatOptions`, or, with
+    tools, of `ToolCallOptions`.
     """
 
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "prompted")

@@ -45,7 +45,16 @@ Prompt = str | PromptTemplate | ChatPromptTemplate | Sequence[Any]
 
 
 class OrchestratorOptions(TypedDict, total=False):
-    """Options of `ToolOrchestratingLLM`. By default nothing is written to stderr, and there is one attempt."""
+    """Options of `ToolOrchestratingLLM`.
+
+    Attributes:
+        tool_choice: The tool that the model has to call; by default the only one, or any where there are several.
+        verbose: Write an account of each call to stderr. Default: False.
+        max_attempts: The number of answers that are requested until one is valid. Default: 1.
+        settings: Settings that take precedence over those of the LLM.
+        observer: A function that is called with the id of a call and each of its states.
+        mode: The output mode; by default the LLM chooses it.
+    """
 
     tool_choice: ToolChoice
     verbose: bool

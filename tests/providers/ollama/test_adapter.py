@@ -373,6 +373,15 @@ def test_noise_and_unknown_lines_are_passed_through() -> None:
     assert events[-1] == Finish("end_turn", "qwen3", "stop")
 
 
+def test_what_follows_the_last_line_is_passed_over() -> None:
+    body = b"\n".join([*[_line({"content": "a" * 400})] * 3, END, _line({"content": "b"}), b""])
+    decoder = WIRE.decoder(RequestInput("qwen3", ()))
+    events = [event for line in body.splitlines(keepends=True) for event in decoder.feed(line)] + decoder.close()
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "a" * 1200
+    assert events[-1] == Finish("end_turn", "qwen3", "stop")
+    assert events == WIRE.decoder(RequestInput("qwen3", ())).feed(body)
+
+
 @pytest.mark.fault(39)
 @pytest.mark.parametrize(
     ("body", "kind", "words"),

@@ -27,7 +27,25 @@ ToolErrors: TypeAlias = Literal["return", "raise"]
 
 
 class EngineOptions(TypedDict, total=False):
-    """Options of `Engine`; their defaults are those of `EngineConfig`."""
+    """Options of `Engine`.
+
+    Attributes:
+        permissions: The rules for what may run unasked; by default tools run, protected paths excepted.
+        max_rounds: The most requests of a turn. Default: 50.
+        budget: The most that all turns may spend.
+        settings: Settings that take precedence over those of the LLM.
+        instructions: A system message before the history.
+        deps: A value that tools find in their `ToolContext`.
+        history: The messages to begin with.
+        compaction: The way to make room in a history that is too long; None: that is an error.
+        tool_timeout: The most seconds that a tool may run.
+        output_limit: The most characters of a tool's output that the model reads. Default: 100,000.
+        max_repeats: The most times that the same call may come in a row.
+        max_attempts: The number of answers that are requested until a typed result is valid. Default: 3.
+        auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
+        tool_errors: "return" lets the model read an error that a tool raises; "raise" ends the turn with `TurnFailed`.
+        observer: A function that is called with the id of a turn and each of its states.
+    """
 
     permissions: Permissions | None
     max_rounds: int
