@@ -13,10 +13,13 @@ from support.ollama_by_rule import MODEL, OllamaByRule
 from toolcast import Ollama
 from toolcast.errors import OutputTypeError, ServerError, ToolcastError
 from toolcast.experiments import runner
+from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.event_log import JsonlLogger, LogError, LogMissing
 from toolcast.experiments.llm_setup import ModelNotFoundError, ServerNotFound
 from toolcast.experiments.memory import AgentMemory, RunMemory
-from toolcast.experiments.runner import ExperimentRunner, RunExists
+from toolcast.experiments.operators import TerminalOperator, UnattendedOperator
+from toolcast.experiments.runner import ExperimentRunner, RunExists, operator_of
+from toolcast.experiments.telegram import TelegramOperator
 from toolcast.testing import ScriptedLLM
 
 
@@ -276,3 +279,42 @@ def test_a_model_that_is_not_there(tmp_path: Path, face: Any) -> None:
             face.method(ExperimentRunner(config), "prepare")
     with pytest.raises(ServerNotFound, match="ollama serve"):
         face.method(ExperimentRunner(config), "prepare")
+
+
+# The operator of a configuration.
+
+TOKEN = "123456:ABC-DEF"
+
+
+def config_with(**values: Any) -> ExperimentConfig:
+    return ExperimentConfig.model_validate(
+        {"run_id": "r", "model_name": "local:smollm2", "cycle_count": 1, "model_options": {}, **values}
+    )
+
+
+@pytest.mark.parametrize(("minutes", "seconds"), [(None, None), (0.5, 30.0), (0, 0), (-1, None)])
+def test_the_terminal_of_a_config(minutes: float | None, seconds: float | None) -> None:
+    operator = operator_of(config_with(operator_timeout_minutes=minutes), {})
+    assert isinstance(operator, TerminalOperator)
+    assert operator.timeout == seconds
+
+
+def test_no_operator_of_a_config() -> None:
+    assert isinstance(operator_of(config_with(operator="none"), {}), UnattendedOperator)
+
+
+@pytest.mark.parametrize(("behind", "kind"), [("terminal", TerminalOperator), ("none", type(None))])
+def test_telegram_of_a_config(behind: str, kind: type) -> None:
+    values: dict[str, Any] = {"telegram_authorized_users": [7, "@ann"], "telegram_timeout_minutes": -1}
+    operator = operator_of(config_with(operator=behind, telegram_enabled=True, **values), {"TELEGRAM_BOT_TOKEN": TOKEN})
+    assert isinstance(operator, TelegramOperator)
+    assert isinstance(operator.fallback, kind)
+    assert operator.timeout_minutes == -1
+
+
+def test_telegram_without_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_with(telegram_enabled=True, telegram_authorized_users=[7])
+    with pytest.raises(ValueError, match="TELEGRAM_BOT_TOKEN is not set"):
+        operator_of(config, {})
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
+    assert isinstance(operator_of(config), TelegramOperator)

@@ -1,9 +1,9 @@
-"""The six tools of an agent: five for its memory, one to talk to its operator.
+"""The six tools of an experiment's agent: five for its memory, one to contact its operator.
 
-All arguments are texts, and all are required. A model that sends a number or an object where a text belongs meant its
-JSON, and that is what is kept; a key or a pattern is a text or a plain value. What the tools answer is said in
-memory.py. The memory is asked where the call is made, in an event loop too: that takes less time than a thread would.
-The operator takes minutes: under an event loop a thread of its own asks, and a cancelled call does not wait for it.
+All arguments are required texts. If a model sends a number or an object as a text, its JSON is stored; a key or a
+pattern is a text or a plain value. The results are defined in memory.py. The memory is called directly, in an event
+loop too: that takes less time than a thread would. The operator may take minutes: under an event loop it is asked in a
+thread, and a cancelled call does not wait for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .operators import OperatorChannel
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """Which call of a run a tool serves: `index` counts the calls of one answer, `step` the answers of a cycle."""
+    """The place of a call in its run: `step` counts the answers of a cycle, `index` the calls of one answer."""
 
     run_id: str
     cycle_number: int
@@ -35,7 +35,7 @@ class CallPlace:
 
     @property
     def name(self) -> str:
-        """The call among all of its run, its cycle first: `3/2/0`."""
+        """The unique name of the call in its run, its cycle first: `3/2/0`."""
         return f"{self.cycle_number}/{self.step}/{self.index}"
 
 
@@ -44,10 +44,10 @@ NOWHERE: Final = CallPlace("unknown", 0, 0, 0)
 
 
 def agent_tools(memory: RunMemory | None, operator: OperatorChannel | None) -> tuple[CallableTool, ...]:
-    """`write`, `read`, `list`, `delete`, `pattern_search` and `send_message_to_operator`, in this order.
+    """Return `write`, `read`, `list`, `delete`, `pattern_search` and `send_message_to_operator`, in this order.
 
-    Without a `memory`, or an `operator`, the tools for it are left out. The `deps` of the `ToolContext` they are run
-    with are a `CallPlace`.
+    Without a `memory`, or an `operator`, its tools are omitted. The `deps` of the `ToolContext` they are called with
+    are a `CallPlace`.
     """
     tools = () if memory is None else _memory_tools(memory)
     return tools if operator is None else (*tools, _operator_tool(operator))
@@ -80,7 +80,7 @@ def _memory_tools(memory: RunMemory) -> tuple[CallableTool, ...]:
 
 
 class _MemoryTools:
-    """What the tools for a memory call. The docstrings are what the model reads."""
+    """The functions of the memory tools. Their docstrings are sent to the model."""
 
     def __init__(self, memory: RunMemory) -> None:
         self._memory = memory
@@ -122,13 +122,13 @@ class _MemoryTools:
 
 
 def _name(context: ToolContext[CallPlace]) -> str | None:
-    """The name of the call, if it is one of an experiment."""
+    """Return the name of the call, if it is one of an experiment."""
     place = _place(context)
     return None if place is NOWHERE else place.name
 
 
 def _place(context: ToolContext[Any]) -> CallPlace:
-    """The place of the call; an engine may have other `deps`, or none."""
+    """Return the place of the call; an engine may have other `deps`, or none."""
     return context.deps if isinstance(context.deps, CallPlace) else NOWHERE
 
 
@@ -140,7 +140,7 @@ def _operator_tool(operator: OperatorChannel) -> CallableTool:
 
 
 class _OperatorTool:
-    """What the tool for the operator calls."""
+    """The function of the operator tool."""
 
     def __init__(self, operator: OperatorChannel) -> None:
         self._operator = operator
@@ -154,7 +154,7 @@ class _OperatorTool:
         return _Message(self._operator, message, _place(context)).sent(context)
 
     async def asend(self, message: str, context: ToolContext[CallPlace]) -> str:
-        """Send a message from an event loop; one who is cancelled does not wait for the answer."""
+        """Send a message from an event loop; a cancelled call does not wait for the answer."""
         sent = _Message(self._operator, message, _place(context))
         # A thread that does not keep the program from ending, if the operator never answers.
         job = start_job(partial(sent.asent, context), concurrent=False, name="message to the operator")
@@ -168,7 +168,7 @@ class _OperatorTool:
 
 
 class _Message:
-    """A message on its way; cutting the `line` takes it back, as far as the channel can."""
+    """A message to the operator in progress; cancelling the handle withdraws it, as far as the channel can."""
 
     def __init__(self, operator: OperatorChannel, message: str, place: CallPlace) -> None:
         self.line: CancelHandle = CancelHandle()
@@ -178,7 +178,7 @@ class _Message:
         self._place = place
 
     def sent(self, context: ToolContext[CallPlace]) -> str:
-        """The answer. Raises what the channel raises, or `TurnCancelled`."""
+        """Return the answer. Raises the channel's errors, or `TurnCancelled`."""
         forget = context.cancellation.then(self.line.break_off)
         try:
             with self.line:
@@ -190,7 +190,7 @@ class _Message:
             forget()
 
     async def asent(self, context: ToolContext[CallPlace]) -> None:
-        """Have the answer, for who waits for the thread that this runs in."""
+        """Send the message in a worker thread, and store the answer for the task that waits for it."""
         # The thread has a copy of the context variables, and one of them says that an event loop runs here.
         if (sniffio := sys.modules.get("sniffio")) is not None:
             sniffio.current_async_library_cvar.set(None)

@@ -1,6 +1,6 @@
-"""Words that are in texts of any topic: `common_words.txt`, which is read when the first word is looked up.
+"""Common words of English: `common_words.txt`, which is read when the first word is looked up.
 
-A comparison of texts by their words should weigh these less. The stop words of a search are left out before
+A comparison of texts by their words gives these less weight. The stop words of a search are removed before
 (agents/tool_search/stop_words.txt).
 """
 

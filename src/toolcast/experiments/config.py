@@ -1,8 +1,8 @@
-"""What an experiment is, as its configuration says it: one frozen value.
+"""Configuration of an experiment: one frozen, validated value.
 
-The keys are those of ContReAct's YAML files, and some of toolcast's own with defaults that change nothing. A key
-that nobody knows, a value of the wrong type, a run id that is no file name: all is refused before anything is made.
-`config_of` says what is wrong in a person's words (config_errors.py); `load_config` reads files (config_files.py).
+The keys are those of ContReAct's YAML files, and some of toolcast's own whose defaults change nothing. An unknown key,
+a value of the wrong type or a run id that is no file name is refused before anything is created. `config_of` reports
+all problems at once (config_errors.py); `load_config` reads files (config_files.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def _refused(must: str, *key: str) -> PydanticCustomError:
-    """The error that a value is not what it `must` be; `key` is where, if not where it was found."""
+    """Return the error that a value does not satisfy `must`; `key` is its place, if not where it was found."""
     return PydanticCustomError("refused", cast("Any", must), {"key": key})
 
 
@@ -97,7 +97,7 @@ def _user(given: object) -> str | int:
 
 
 RunId = Annotated[StrictStr, AfterValidator(_file_name)]
-"""A name that is a file's name too: letters, digits, `.`, `_`, `-`."""
+"""A name that can be a file name: letters, digits, `.`, `_`, `-`."""
 
 Positive = Annotated[StrictInt, Field(gt=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -110,15 +110,18 @@ class _Part(BaseModel):
 
 
 class OllamaClientConfig(_Part):
-    """Where Ollama is. Its key is read from OLLAMA_API_KEY: a configuration is logged."""
+    """The address of Ollama.
+
+    The key is read from OLLAMA_API_KEY and never from here, because configurations are logged.
+    """
 
     host: Annotated[StrictStr, AfterValidator(_address)] = "http://localhost:11434"
 
 
 class ModelOptions(BaseModel):
-    """How the model samples, in Ollama's words. `num_predict` is the most tokens of an answer, -1 for no limit.
+    """Sampling options, under Ollama's names. `num_predict` is the maximum of output tokens, -1 for no limit.
 
-    Options that are not named here go to Ollama as they are.
+    Options that are not listed here are sent to Ollama unchanged.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
@@ -135,7 +138,7 @@ class ModelOptions(BaseModel):
 
 
 class CycleLimits(_Part):
-    """What ends a cycle that does not end by itself: requests to the model, seconds, tokens (input and output)."""
+    """The limits of a cycle: requests to the model, seconds, tokens (input and output)."""
 
     max_steps: Positive = 20
     max_seconds: Seconds | None = Field(default=None, examples=[600])
@@ -143,7 +146,7 @@ class CycleLimits(_Part):
 
 
 class MemoryLimits(_Part):
-    """How much a run may keep in its memory; lengths in characters."""
+    """The limits of a run's memory; lengths in characters."""
 
     max_keys: Positive = 1_000
     max_key_chars: Positive = 200
@@ -151,10 +154,10 @@ class MemoryLimits(_Part):
 
 
 class SimilarityConfig(_Part):
-    """What compares reflections, and from where (cosine) they are called similar.
+    """The embedder that compares reflections, and the cosine thresholds of the similarity bands.
 
-    `embedder` is `default`, `wordllama`, `words` (nothing to install), `none`, `sentence-transformers:NAME`,
-    or `PROVIDER:MODEL` for an embedding endpoint.
+    `embedder` is `default`, `wordllama`, `words` (nothing to install), `none`, `sentence-transformers:NAME`, or
+    `PROVIDER:MODEL` for an embedding endpoint.
     """
 
     embedder: Annotated[StrictStr, AfterValidator(_embedder)] = "default"
@@ -169,7 +172,7 @@ class SimilarityConfig(_Part):
 
 
 class ExperimentConfig(_Part):
-    """An experiment: a model, and how many cycles it runs alone."""
+    """The configuration of an experiment: a model, the number of cycles, and their options."""
 
     run_id: RunId = Field(examples=["first-run"])
     model_name: Annotated[StrictStr, AfterValidator(_model)] = Field(examples=["llama3.2"])
@@ -204,17 +207,17 @@ class ExperimentConfig(_Part):
 
     @property
     def log_path(self) -> Path:
-        """Where the log is."""
+        """The path of the log."""
         return self.log_folder / f"{self.run_id}.jsonl"
 
     @property
     def memory_path(self) -> Path:
-        """Where the memory is."""
+        """The path of the SQLite file of the memory."""
         return self.data_folder / "memory.db"
 
     @property
     def asks_ollama(self) -> bool:
-        """Whether the model is one of Ollama, at the host of `ollama_client_config`."""
+        """True if the model is one of Ollama, at the host of `ollama_client_config`."""
         return is_of_ollama(self.model_name, "ollama_client_config" in self.model_fields_set)
 
 
@@ -228,17 +231,17 @@ OLLAMA_OPTIONS: Final = frozenset(
         *("low_vram", "vocab_only", "use_mmap", "use_mlock", "numa", "draft_num_predict"),
     )
 )
-"""What Ollama takes as `options`. It leaves out what it does not know without a word, so that a slip is not seen."""
+"""The names of Ollama's `options`. Ollama ignores unknown ones silently, so a misspelled name would go unnoticed."""
 
 _FAMILIES: Final = ("mistral", "qwen")
-"""Models of Ollama that are called what a service is called, too."""
+"""Model families of Ollama whose names are also those of providers."""
 
 
 def is_of_ollama(model_name: str, has_host: bool) -> bool:
-    """Return whether `model_name` means a model of Ollama. `has_host`: the configuration says where Ollama is.
+    """Return whether `model_name` means a model of Ollama.
 
-    `mistral:7b` is a tag of Ollama where it does, as in ContReAct's own files, and else a model of Mistral AI.
-    Raises `UnsupportedLLMError` for a provider that is unknown.
+    `has_host` is true if the configuration has Ollama's address: then `mistral:7b` is a tag of Ollama, as in
+    ContReAct's own files, and otherwise a model of Mistral AI. Raises `UnsupportedLLMError` for an unknown provider.
     """
     from ..llms.model_registry import split_provider
 
@@ -248,9 +251,9 @@ def is_of_ollama(model_name: str, has_host: bool) -> bool:
 
 
 def config_of(mapping: Mapping[str, Any], source: ConfigSource = NOWHERE) -> ExperimentConfig:
-    """The experiment that `mapping` says. Raises a `ConfigError` that tells all that is wrong.
+    """Return the experiment described by `mapping`. Raises a `ConfigError` with all problems.
 
-    `source` is where it was read, for the error. Only a model of Ollama needs `ollama_client_config`.
+    `source` is the file it was read from, for the error. Only a model of Ollama needs `ollama_client_config`.
     """
     try:
         config = ExperimentConfig.model_validate(mapping)
@@ -264,7 +267,7 @@ def config_of(mapping: Mapping[str, Any], source: ConfigSource = NOWHERE) -> Exp
 
 
 def _without_service(mapping: Mapping[str, Any], source: ConfigSource) -> Iterator[ConfigProblem]:
-    """Yield the fault that `model_name` names no service, or that nothing says where the model's Ollama is."""
+    """Yield the problem that `model_name` has no provider, or that the address of its Ollama is missing."""
     model_name: object = mapping.get("model_name")
     if not isinstance(model_name, str):
         return
@@ -278,7 +281,7 @@ def _without_service(mapping: Mapping[str, Any], source: ConfigSource) -> Iterat
 
 
 def _slips(mapping: Mapping[str, Any], source: ConfigSource) -> Iterator[ConfigProblem]:
-    """Options that are written almost like one of Ollama's."""
+    """Yield a problem for each option whose name is almost one of Ollama's."""
     options: object = mapping.get("model_options")
     for name in cast("Mapping[object, object]", options) if isinstance(options, Mapping) else ():
         if str(name) in OLLAMA_OPTIONS:

@@ -1,9 +1,8 @@
-"""What is wrong with a configuration, and the errors that say so.
+"""Configuration errors: every problem of a configuration, and the error classes.
 
-All faults are found at once. Each is one line: the file and the line of it, the key, what is wrong there, and what to
-write instead. Which class the error is, the first fault decides: a field that is missing, or else whatever stands
-nearest to the beginning of the file. Every class is a builtin one as well, which a program may catch that knows no
-more than the format.
+All problems are found at once. Each is one line: the file and line, the key, the problem, and a valid example. The
+first problem decides the class of the error: a missing field, or else the one nearest to the beginning of the file.
+Every class is a builtin one as well, for programs that catch only those.
 
     ConfigError (ToolcastError)
     ├── MissingField (KeyError)
@@ -32,25 +31,25 @@ from ..errors import ToolcastError
 from ..terminal_text import visible
 
 Place: TypeAlias = tuple[str | int, ...]
-"""The keys that lead to a value."""
+"""The path of keys to a value."""
 
 _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """Where a configuration was read: the name of the file, and the line of each key in it, from 1."""
+    """The source of a configuration: the name of the file, and the line of each key in it, from 1."""
 
     file: str = ""
     lines: Mapping[Place, int] = field(default_factory=dict[Place, int])
 
     def line(self, place: Place) -> int:
-        """The line of `place`, or of the nearest key around it that has one; 0 where none has."""
+        """Return the line of `place`, or of the nearest key around it that has one; 0 if none has."""
         nearer = (self.lines.get(place[:length]) for length in range(len(place), 0, -1))
         return next((line for line in nearer if line), 0)
 
     def told(self, line: int) -> str:
-        """How a fault in `line` begins."""
+        """Return the beginning of a problem's message: the file and the line."""
         where = ", ".join(part for part in (self.file, f"line {line}" if line else "") if part)
         return f"{where}: " if where else ""
 
@@ -60,7 +59,7 @@ NOWHERE: Final = ConfigSource()
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing that is wrong. `key` is dotted, `line` counts from 1 and is 0 where there is none."""
+    """A problem of a configuration. `key` is dotted, `line` counts from 1 and is 0 if there is none."""
 
     kind: type[ConfigError]
     text: str
@@ -69,7 +68,7 @@ class ConfigProblem:
 
 
 class ConfigError(ToolcastError):
-    """A configuration that cannot be used. `faults` are all that were found."""
+    """The error of an unusable configuration. `faults` has all its problems."""
 
     def __init__(self, message: str = "", faults: Sequence[ConfigProblem] = ()) -> None:
         super().__init__(message)
@@ -80,52 +79,52 @@ class ConfigError(ToolcastError):
 
 
 class MissingField(ConfigError, KeyError):
-    """A required field is not there."""
+    """The error of a missing required field."""
 
 
 class WrongType(ConfigError, TypeError):
-    """A value is of another type than its key wants."""
+    """The error of a value of the wrong type."""
 
 
 class UnknownKey(WrongType):
-    """A key that no configuration has."""
+    """The error of a key that does not exist."""
 
 
 class WrongValue(ConfigError, ValueError):
-    """A value of the right type that cannot be meant."""
+    """The error of a value of the right type that is out of range or not one of the choices."""
 
 
 class ConfigFileNotFound(ConfigError, FileNotFoundError):
-    """There is no such file."""
+    """The error of a missing configuration file."""
 
 
 def error_of(faults: Sequence[ConfigProblem]) -> ConfigError:
-    """The one error that tells all of `faults`."""
+    """Return the one error with all of `faults`."""
     ordered = sorted(faults, key=lambda fault: (fault.kind is not MissingField, fault.line))
     return ordered[0].kind("\n".join(fault.text for fault in ordered), ordered)
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], source: ConfigSource) -> Iterator[ConfigProblem]:
-    """The faults that Pydantic has found in what was to be a `model`."""
+    """Yield the problems that Pydantic found in the input of `model`."""
     for details in error.errors(include_url=False):
         yield _fault(details, tuple(part for part in details["loc"] if part != "[key]"), model, source)
 
 
 def missing(key: str, model: type[BaseModel], source: ConfigSource) -> ConfigProblem:
-    """The fault that the required field `key` is not there."""
+    """Return the problem of the missing required field `key`."""
     told = f" to {source.file}" if source.file else ""
     text = f"Missing required field in configuration: {key}. Add it{told}, for example: {_example((key,), model)}"
     return ConfigProblem(MissingField, text, key)
 
 
 def fault_at(kind: type[ConfigError], place: Place, what: str, source: ConfigSource = NOWHERE) -> ConfigProblem:
-    """The fault that `what` is said of the key at `place`."""
+    """Return the problem of the key at `place`; `what` completes the sentence that begins with the key."""
     key, line = ".".join(map(str, place)), source.line(place)
     return ConfigProblem(kind, source.told(line) + visible(f"{key} {what}"), key, line)
 
 
 def shortened(text: str) -> str:
-    """`text`, no longer than fits a message."""
+    """Truncate `text` to the length of a message."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -139,7 +138,7 @@ _TYPES: Final = {
     "tuple_type": "a list",
     "path_type": "a path",
 }
-"""What a value must be, by the type of Pydantic's error."""
+"""The expected type, by the type of Pydantic's error."""
 
 
 def _fault(details: ErrorDetails, place: Place, model: type[BaseModel], source: ConfigSource) -> ConfigProblem:
@@ -159,7 +158,7 @@ def _fault(details: ErrorDetails, place: Place, model: type[BaseModel], source: 
 
 
 def _meant(place: Place, model: type[BaseModel]) -> str:
-    """The key that was perhaps meant by one that nobody knows."""
+    """Suggest an existing key for an unknown one."""
     written = str(place[-1])
     here = list(_part(place[:-1], model).model_fields)
     elsewhere = [key for key in _dotted(model) if key.rpartition(".")[2] == written]
@@ -168,7 +167,7 @@ def _meant(place: Place, model: type[BaseModel]) -> str:
 
 
 def _rewritten(kind: str, value: object, place: Place, model: type[BaseModel]) -> str:
-    """How to write a value of the wrong type: itself, where it can be told what was meant, or an example."""
+    """Suggest how to write a value of the wrong type: the value itself if it can be converted, or an example."""
     if kind == "string_type" and isinstance(value, (int, float, date)) and not isinstance(value, bool):
         return "Put it in quotes"
     if kind in ("int_type", "float_type") and (number := _number(value)) is not None:
@@ -177,7 +176,7 @@ def _rewritten(kind: str, value: object, place: Place, model: type[BaseModel]) -
 
 
 def _number(value: object) -> int | float | None:
-    """The number that a text, or a float without a fraction, stands for."""
+    """Return the number in a text, or of a float without a fraction as an integer; else None."""
     if isinstance(value, bool) or not isinstance(value, (str, float)):
         return None
     try:
@@ -188,7 +187,7 @@ def _number(value: object) -> int | float | None:
 
 
 def _example(place: Place, model: type[BaseModel]) -> str:
-    """A line that could stand in a configuration instead."""
+    """Return a valid line of a configuration for this key."""
     name = str(place[-1]) if place else ""
     around = _part(place[:-1], model)
     if (known := around.model_fields.get(name)) is None:
@@ -200,7 +199,7 @@ def _example(place: Place, model: type[BaseModel]) -> str:
 
 
 def _part(place: Place, model: type[BaseModel]) -> type[BaseModel]:
-    """The part of `model` that `place` leads to; `model` itself where it leads to none."""
+    """Return the submodel of `model` at `place`; `model` itself if there is none."""
     for key in place:
         known = model.model_fields.get(str(key))
         if known is None or (part := _model_in(known.annotation)) is None:
@@ -215,7 +214,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _dotted(model: type[BaseModel], before: str = "") -> Iterator[str]:
-    """All keys of a configuration."""
+    """Yield all keys of a configuration, dotted."""
     for name, known in model.model_fields.items():
         yield before + name
         if (part := _model_in(known.annotation)) is not None:
@@ -223,7 +222,7 @@ def _dotted(model: type[BaseModel], before: str = "") -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """A value as a person would have written it, shortened."""
+    """Format a value as it would be written in the file, truncated."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple, set)):

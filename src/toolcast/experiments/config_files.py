@@ -1,7 +1,7 @@
-"""Configurations as files: YAML, or JSON in files whose name ends in `.json`, for which nothing need be installed.
+"""Configuration files: YAML, or JSON in files whose name ends in `.json`, which needs nothing installed.
 
-What a file says is plain data, with the line of every key beside it, so that whatever is wrong can be told with its
-place. Folders in it are relative to the working directory, as they are for ContReAct.
+A file is read as plain data with the line number of every key, so that each problem can be reported with its place.
+Folders in it are relative to the working directory, as in ContReAct.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from .config_errors import (
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
-    """The experiment that the file at `path` says. Raises a `ConfigError` for all that is wrong with it.
+    """Load the experiment from the file at `path`. Raises a `ConfigError` with all its problems.
 
-    `ImportError` names the extra where it is YAML and there is no pyyaml; `OSError` where it cannot be read.
+    Raises `ImportError`, with the extra's name, if it is YAML and pyyaml is missing, and `OSError` if it cannot be
+    read.
     """
     mapping, source = read_mapping(path)
     return config_of(mapping, source)
 
 
 def read_mapping(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], ConfigSource]:
-    """What the file at `path` says, unchecked but for being a mapping, and the line of every key."""
+    """Read the mapping in the file at `path`, without validation, and the line of every key."""
     path = Path(path)
     file, text = str(path), _text(path)
     try:
@@ -111,7 +112,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},\n]')
 
 
 def _json_lines(text: str) -> Iterator[tuple[Place, int]]:
-    """Each key of the JSON `text`, as often as it is there, and its line."""
+    """Yield each key of the JSON `text`, as often as it occurs, with its line."""
     inner: list[str | int] = []
     at_key, line = False, 1
     for token in _TOKEN.findall(text):

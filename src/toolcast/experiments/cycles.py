@@ -1,4 +1,4 @@
-"""The cycles of ContReAct: an agent that nobody talks to, cycle after cycle.
+"""The cycle loop of ContReAct experiments: an agent that runs without tasks, cycle after cycle.
 
     load_state ──> assemble_prompt ──> invoke_llm ──> parse_response ──> finalize_cycle ──> terminate_or_continue
         ^               ^                                  │                  ^                      │
@@ -46,7 +46,7 @@ from .similarity import Similarity, SimilarityMonitor
 from .tool_dispatch import ToolDispatcher
 
 Listener: TypeAlias = Callable[[LogEvent], object]
-"""Who hears of each event once it is logged."""
+"""A callback that gets each event once it is logged."""
 
 
 _ENDS: Final = ("complete", "cancelled", "error")
@@ -56,7 +56,7 @@ _WITHOUT_TOOLS: Final = "For a model that takes no tools set tool_mode: prompted
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What an experiment stands on: the LLM and its settings, the log, the tools, and who compares reflections."""
+    """The services of a run: the LLM and its settings, the log, the tools, and the similarity monitor."""
 
     llm: FunctionCallingLLM
     log: JsonlLogger
@@ -66,9 +66,14 @@ class Services:
 
 
 class CycleOrchestrator:
-    """Runs the cycles of one experiment, from where `state` is: that of a log which was read, or a new one.
+    """The driver of the cycles of one experiment.
 
-    `observer(call_id, state)` hears of every state, `listener(event)` of every event, once it is logged.
+    Args:
+        config: The experiment.
+        services: The LLM, the log, the tools and the similarity monitor.
+        state: The state to start from: that of a log that was read, or a new one.
+        observer: Called as `observer(call_id, state)` with every state of the cycles.
+        listener: Called with every event, once it is logged.
     """
 
     def __init__(
@@ -109,32 +114,35 @@ class CycleOrchestrator:
 
     @property
     def state(self) -> State:
-        """Where the run is, as the table `CYCLE` (toolcast.states) names it."""
+        """The current state of the run, as the table `CYCLE` (toolcast.states) names it."""
         return self._trace.state
 
     @property
     def is_done(self) -> bool:
-        """Whether all cycles have ended."""
+        """True if all cycles have ended."""
         return self.run_state.completed >= self.config.cycle_count
 
     def run(self) -> RunState:
-        """The state after the last cycle. Raises what ended the run before that; it can be called again then."""
+        """Run the remaining cycles and return the state after the last.
+
+        Raises the error that ended the run early; `run` can be called again after that.
+        """
         return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=True))
 
     async def arun(self) -> RunState:
-        """The state after the last cycle: see `run`."""
+        """Run the remaining cycles and return the state after the last: see `run`."""
         return await self._run(self._services.llm.async_backend(), all_cycles=True)
 
     def run_cycle(self) -> RunState:
-        """The state after the cycle that is open, or else the next."""
+        """Run the open cycle, or else the next, and return the state after it."""
         return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=False))
 
     async def arun_cycle(self) -> RunState:
-        """The state after the cycle that is open, or else the next."""
+        """Run the open cycle, or else the next, and return the state after it."""
         return await self._run(self._services.llm.async_backend(), all_cycles=False)
 
     def stop(self) -> None:
-        """Have the run end with the cycle that is open. From any thread."""
+        """End the run after the open cycle. Safe to call from any thread."""
         self._stopping = True
 
     async def _run(self, backend: IOBackend, *, all_cycles: bool) -> RunState:
@@ -256,7 +264,7 @@ class CycleOrchestrator:
 
     @property
     def _offered_now(self) -> tuple[CallableTool, ...]:
-        """The tools of the next request: a model that is held to calls has only one left in its last step."""
+        """The tools of the next request: a model that must call tools has only `finish_cycle` in its last step."""
         last = self.run_state.cycle.steps == self.config.limits.max_steps - 1
         return (FINISH,) if self._choice and last else self._offered
 
@@ -282,7 +290,7 @@ class CycleOrchestrator:
         return inf if most is None else self._work_began + most - backend.now()
 
     def _timed(self, backend: IOBackend) -> Settings:
-        """The settings of the next request, which must be over when the cycle's time is up."""
+        """Return the settings of the next request, with a timeout at the end of the cycle's time."""
         left = self._seconds_left(backend)
         timeouts = self._settings.timeouts
         if left == inf or (timeouts.total is not None and timeouts.total <= left):
@@ -299,7 +307,7 @@ class CycleOrchestrator:
         measures: Mapping[str, Any] | None = None,
         message: Message | None = None,
     ) -> None:
-        """Log an event, of the open cycle if nothing else is said, and take it in."""
+        """Log an event, of the open cycle unless `cycle_number` is given, and apply it to the state."""
         number = self.run_state.cycle_number if cycle_number is None else cycle_number
         event = self._services.log.log_event(event_type, number, payload or {}, measures or {})
         self.run_state.apply(event, message)
@@ -330,9 +338,9 @@ class CycleOrchestrator:
         self._log("LLM_INVOCATION", payload=payload, measures=measures, message=message)
 
     def _own(self, message: Message) -> Message:
-        """`message`, the ids of its calls new ones where the run has calls of these ids already.
+        """Return `message` with new ids for its calls if the run has calls with these ids already.
 
-        A call that ends the cycle is its reflection, if no other call came before it.
+        A call of `finish_cycle` is converted to the reflection in text, if no other call came before it.
         """
         first = next(iter(message.tool_calls), None)
         if first is not None and first.name == FINISH.name and self._choice:
@@ -387,7 +395,7 @@ class CycleOrchestrator:
 
 
 def new_state(config: ExperimentConfig) -> RunState:
-    """The state of a run that has not begun."""
+    """Return the state of a run that has not started."""
     return RunState(config.run_id, config.model_name, history=config.history, opening=config.opening)
 
 

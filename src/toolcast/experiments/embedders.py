@@ -1,13 +1,12 @@
-"""What makes vectors of reflections, found by its name.
+"""Embedders for reflections, found by name.
 
-`default` is the best that needs no network: `wordllama`, a small model of word vectors whose wheel carries its weights,
-where it is installed, and `words`, which is written here and needs nothing, where it is not. The others are asked for:
-`sentence-transformers:NAME` runs a model of that library, `PROVIDER:MODEL` asks a service (embedding_endpoints.py).
+`default` is the best one without network access: `wordllama`, a small model of word vectors whose wheel contains its
+weights, if it is installed, and otherwise `words`, which is written here and needs nothing. Others must be named:
+`sentence-transformers:NAME` runs a model of that library, `PROVIDER:MODEL` calls a service (embedding_endpoints.py).
 
-`words` knows no meanings. A text is its words without their endings, and the groups of four letters of which those
-consist, so that words of one family are near each other. What tells little of a topic counts less: a short word, a
-common one, one that was there before. Each word and each group is a direction that a hash gives it, the same in every
-process; that two fall together is rare.
+`words` compares words, not meanings. A text is represented by the stems of its words and their groups of four letters,
+so that related words are near each other. Uninformative words have less weight: short, common and repeated ones. A hash
+maps each word and each group to a direction, the same in every process; collisions are rare.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _COMMON_WEIGHT = 0.5
 
 
 def embedder_of(name: str, *, base_url: str | None = None) -> Embedder | None:
-    """The embedder called `name`; None for `none`. Nothing is loaded or sent before it is used.
+    """Return the embedder called `name`; None for `none`. Nothing is loaded or sent before its first use.
 
     Names are `default`, `wordllama`, `words`, `none`, `sentence-transformers:NAME`, and `PROVIDER:MODEL` for a service,
-    which is at `base_url` if that is given. Raises `ValueError` for any other.
+    at `base_url` if that is given. Raises `ValueError` for any other.
     """
     kind, _, model = name.strip().partition(":")
     if not model and kind in ("default", "wordllama", "words", "none"):
@@ -73,12 +72,12 @@ def _default() -> Embedder:
 
 
 class WordsEmbedder:
-    """Vectors of the words of a text: nothing to install, and no meanings."""
+    """An embedder that compares the words of texts, not meanings; needs nothing installed."""
 
     name = "words"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text; all zeros for one that says nothing."""
+        """Return one vector for each text; all zeros for a text without words."""
         return [_of_words(text[:LONGEST]) for text in texts]
 
 
@@ -93,7 +92,7 @@ def _of_words(text: str) -> list[float]:
 
 @lru_cache(maxsize=10_000)
 def _directions(stem: str) -> list[tuple[int, float]]:
-    """Where a word points to: places in the vector, each with what is added there."""
+    """Return the direction of a word: indexes of the vector, each with the value to add there."""
     spaced = f" {stem} "
     groups = [spaced[at : at + _GROUP] for at in range(len(spaced) - _GROUP + 1)]
     return [_direction(f"={stem}", 1.0), *(_direction(group, _GROUP_WEIGHT) for group in groups)]
@@ -105,7 +104,7 @@ def _direction(feature: str, weight: float) -> tuple[int, float]:
 
 
 class WordLlamaEmbedder:
-    """Vectors of wordllama's own model, 256 numbers each, of the meanings of words. Needs `toolcast[experiments]`."""
+    """An embedder with wordllama's own model of word meanings, 256 numbers each. Needs `toolcast[experiments]`."""
 
     name = "wordllama"
 
@@ -113,7 +112,7 @@ class WordLlamaEmbedder:
         self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
-        """One vector for each text. Raises `ImportError` where wordllama is not installed."""
+        """Return one vector for each text. Raises `ImportError` if wordllama is not installed."""
         if self._model is None:
             self._model = _wordllama()
         # One after the other: in a batch the shorter ones would be filled up to the length of the longest.
@@ -121,7 +120,7 @@ class WordLlamaEmbedder:
 
 
 def _wordllama() -> Any:
-    """wordllama's model, loaded from its package: it would look for it in the network."""
+    """Load wordllama's model from its package; by default it would be downloaded."""
     try:
         package = _quietly_imported("wordllama")
     except ImportError as error:
@@ -132,7 +131,7 @@ def _wordllama() -> Any:
 
 
 def _quietly_imported(name: str) -> Any:
-    """A package that sets up logging for the whole program when it is imported, kept from it."""
+    """Import a package that would configure logging for the whole program, and prevent that."""
     root, guard = logging.getLogger(), logging.NullHandler()
     root.addHandler(guard)  # a logger that has a handler is not set up
     try:
@@ -142,7 +141,7 @@ def _quietly_imported(name: str) -> Any:
 
 
 class SentenceTransformersEmbedder:
-    """Vectors of a model of sentence-transformers, for example `all-MiniLM-L6-v2`, for which ContReAct was made."""
+    """An embedder with a model of sentence-transformers, for example `all-MiniLM-L6-v2` as in ContReAct."""
 
     def __init__(self, model: str) -> None:
         self.name: str = f"sentence-transformers:{model}"
@@ -150,7 +149,7 @@ class SentenceTransformersEmbedder:
         self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
-        """One vector for each text. Raises `ImportError` where the library is not installed."""
+        """Return one vector for each text. Raises `ImportError` if the library is not installed."""
         if self._model is None:
             self._model = self._loaded()
         return list(self._model.encode(list(texts), show_progress_bar=False))

@@ -1,10 +1,10 @@
-"""Embeddings from a service: texts out, vectors back.
+"""Embeddings from the HTTP endpoints of providers.
 
-A service has one of three forms: OpenAI's, which all of `toolcast.providers.chat_completions.services` and Mistral
-speak, Ollama's, or Google's. Address, key and the environment variables of both are those of the service's LLMs. Texts
-go in batches that every service takes. What fails in passing is tried again, as a request to an LLM is.
+An endpoint has one of three formats: OpenAI's, which all of `toolcast.providers.chat_completions.services` and Mistral
+use, Ollama's, or Google's. Address, key and the environment variables of both are those of the provider's LLMs. Texts
+are sent in batches that every provider accepts. Transient failures are retried, as for a request to an LLM.
 
-All of it blocks. Under an event loop a `SimilarityMonitor` has it run in a thread.
+All calls block. Under an event loop, `SimilarityMonitor` runs them in a thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 
 PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "ollama"}))
-"""What may stand before the colon."""
+"""The provider names of `PROVIDER:MODEL`."""
 
 _BATCH_TEXTS, _BATCH_CHARS = 64, 40_000  # about 10,000 tokens; Mistral takes 16,000
 _CONNECT, _READ = 10.0, 60.0  # seconds
@@ -43,9 +43,9 @@ _LARGEST = 64 * 1024 * 1024  # bytes of an answer
 
 
 class EndpointEmbedder:
-    """Vectors from a service, by one of its embedding models.
+    """An embedder that calls an embedding model of a provider.
 
-    `base_url` and `api_key` beat the environment, which is read when it is used first. Raises `LLMError`.
+    `base_url` and `api_key` take precedence over the environment, which is read on first use. Raises `LLMError`.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class EndpointEmbedder:
         self._place: _Place | None = None
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text, of which the first 20,000 characters are sent."""
+        """Return one vector for each text, of which the first 20,000 characters are sent."""
         return [vector for batch in _batches(texts) for vector in self._vectors(batch)]
 
     def _vectors(self, texts: list[str]) -> list[Vector]:
-        """The vectors of one batch."""
+        """Return the vectors of one batch."""
         before, used = sys.exception(), 0
         place = self._place = self._place or self._found()
         request = place.request(self._model, texts)
@@ -126,13 +126,13 @@ class EndpointEmbedder:
 
 
 class _Form(NamedTuple):
-    """How a service is asked, and where in its answer the vectors are."""
+    """A request and response format of embeddings."""
 
     asks: Callable[[str, list[str]], Mapping[str, Any]]
     finds: Callable[[Any], Iterable[Vector]]
 
     def vectors(self, body: bytes, count: int, request: HTTPRequest) -> list[Vector]:
-        """Return the vectors of an answer to `request`. Raises `MalformedEvent` if there are not `count` of them."""
+        """Return the vectors of a response to `request`. Raises `MalformedEvent` if there are not `count` of them."""
         found: list[Vector] | None = None
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = list(self.finds(json.loads(body)))
@@ -146,13 +146,13 @@ class _Form(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the embeddings of a service are, and in which form."""
+    """The embedding endpoint of a provider, and its format."""
 
     address: Endpoint
     form: _Form
 
     def request(self, model: str, texts: list[str]) -> HTTPRequest:
-        """The request for the vectors of `texts`."""
+        """Build the request for the vectors of `texts`."""
         body = {name: json_member(name, value) for name, value in self.form.asks(model, texts).items()}
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": "application/json"}
         headers |= {**self.address.headers, **self.address.auth_headers}
@@ -199,14 +199,14 @@ def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret 
 
 
 def _proven(address: Endpoint) -> Endpoint:
-    """`address`, which has a key. Raises `AuthFailed` where it has none."""
+    """Return `address`, which needs a key. Raises `AuthFailed` if it has none."""
     if not address.api_key:
         raise missing_api_key(address.provider, address.key_env)
     return address
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts, shortened where they are too long for any service, in groups that all of them take."""
+    """Split the texts, truncated to the length that all providers accept, into batches that all accept."""
     batch: list[str] = []
     size = 0
     for text in texts:

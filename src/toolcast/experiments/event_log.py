@@ -1,11 +1,11 @@
-"""Writing the log of a run: one line for each event, and whatever happens, no line is ever torn for good.
+"""Writer of the event log of a run: one JSON line for each event, durable against crashes and full disks.
 
-A line is handed to the system whole, by one call at the end of the file: a process that is killed after it loses
-nothing. One that is killed, or whose disk fills, in the middle of it leaves a torn line, which is taken back at
-once, or by the next who opens the log: a log is settled before anything is written to it, and again whenever it does
-not end where the last line did. Settling looks at the end of the file alone, however large it is. There it finds,
-too, where the numbers of the lines and the clock go on. Each log has one writer: a lock beside it says which, and a
-forked child is none.
+Each line is written by one call at the end of the file, so a process that is killed after it loses nothing. A process
+that is killed, or whose disk fills, in the middle of a line leaves a torn line. It is truncated at once, or when the
+log is opened next: before anything is written, and again whenever the file does not end where the last line did, the
+end of the file is recovered. Recovery reads the end of the file alone, however large it is, and finds there the next
+sequence number and the last timestamp. Each log has one writer: a lock file beside it has the id of its process, and a
+forked child may not write.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNNUMBERED: Final = -1
 _UNSETTLED: Final = -1
 _FIRST: Final = b'{"timestamp":"'
 _BREAKS: Final = [(sign.encode(), b"\\u%04x" % ord(sign)) for sign in "\x85\u2028\u2029"]
-"""What some programs take for the end of a line, though JSON may hold it as it is."""
+"""Characters that some programs treat as line ends, though JSON strings may contain them unescaped."""
 _ADVICE: Final[Mapping[int | None, str]] = {
     errno.ENOSPC: "Free some space on the disk, and resume the run",
     errno.EDQUOT: "Free some of your quota on the disk, and resume the run",
@@ -52,7 +52,10 @@ _ADVICE_ELSE: Final = "Is its folder there and writable, and is there room on th
 
 
 class LogTaken(ToolcastError):
-    """The log has a writer already. `owner` is the id of its process, where it is known."""
+    """The error that a log has a writer already.
+
+    `owner` is the id of the writer's process, or None if it is unknown.
+    """
 
     def __init__(self, message: str = "", *, owner: int | None = None) -> None:
         super().__init__(message)
@@ -60,12 +63,24 @@ class LogTaken(ToolcastError):
 
 
 class JsonlLogger(Closing):
-    """The one writer of the log at `path`, which is made, its folders too, or continued where it ends.
+    """The only writer of the log at `path`.
 
-    `run_id` is the run it writes for, `now` its clock, in seconds since 1970. `next_sequence` is the number of the
-    next line, 0 for a new log; `recovered_bytes` how much of a torn last line was cut off when it was opened. Raises
-    `LogTaken` where the log is open elsewhere, `LogError` where it is another run's or no log, and `ToolcastError`
-    where the file system fails. It may be used in several threads.
+    The file and its folders are created if they do not exist; an existing log is continued where it ends. Safe to use
+    from several threads.
+
+    Args:
+        path: The file of the log.
+        run_id: The name of the run whose events are written.
+        now: The clock, in seconds since 1970.
+
+    Attributes:
+        next_sequence: The number of the next line, 0 for a new log.
+        recovered_bytes: The number of bytes of a torn last line that were truncated on opening.
+
+    Raises:
+        LogTaken: If another writer has the log open.
+        LogError: If the file is another run's log, or no log.
+        ToolcastError: If the file system fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], run_id: str, *, now: Callable[[], float] = time.time) -> None:
@@ -93,10 +108,10 @@ class JsonlLogger(Closing):
         payload: Mapping[str, Any] = _NOTHING,
         measures: Mapping[str, Any] = _NOTHING,
     ) -> LogEvent:
-        """The event, which stands in the log now: it outlives the process from here on.
+        """Append an event to the log and return it; once this returns, the event survives a crash of the process.
 
-        What JSON cannot hold is made to fit for the log alone (`json_safe`); the event has what was given.
-        Raises `ToolcastError` where the file system fails; then the log is as it was before.
+        Values that JSON cannot represent are converted for the log alone (`json_safe`); the returned event has the
+        originals. Raises `ToolcastError` if the file system fails; then the log is unchanged.
         """
         if os.getpid() != self._owner:
             raise LogTaken(
@@ -115,7 +130,7 @@ class JsonlLogger(Closing):
         return event
 
     def close(self) -> None:
-        """Let others write to the log. Nothing happens the second time."""
+        """Release the log for other writers. Does nothing the second time."""
         if os.getpid() != self._owner:
             self._close_file()  # a child's own copy; the log goes on in its parent
             return
@@ -126,7 +141,7 @@ class JsonlLogger(Closing):
             self._claim.release()
 
     def _append(self, line: bytes, written_at: str) -> None:
-        """All of `line` at the end of the log, or nothing."""
+        """Append all of `line` to the log, or nothing."""
         end, self._end = self._end, _UNSETTLED
         with _told(self.path):
             try:
@@ -147,7 +162,7 @@ class JsonlLogger(Closing):
         return found.st_size
 
     def _settle(self) -> int:
-        """Make the log end with a whole line, and go on from there. How many bytes of a torn one were cut off."""
+        """Make the log end with a complete line, continue from there, and return the number of bytes truncated."""
         with _told(self.path):
             end, last, torn = _ending(self._fd)
             mended = self._mended(torn)
@@ -162,14 +177,14 @@ class JsonlLogger(Closing):
         return 0 if mended else len(torn)
 
     def _mended(self, torn: bytes) -> LogEvent | None:
-        """The event of a last line that lacks nothing but its end; None where it lacks more."""
+        """Return the event of a last line that lacks only its line end; None if it lacks more."""
         try:
             return event_of(torn, self.path, 0, _UNNUMBERED)
         except LogError:
             return None
 
     def _event(self, last: bytes) -> LogEvent:
-        """The event of the last whole line. Which line that is, only its error has to know."""
+        """Return the event of the last complete line. Its line number is looked up only for an error."""
         try:
             return event_of(last, self.path, 0, _UNNUMBERED)
         except LogError:
@@ -177,7 +192,7 @@ class JsonlLogger(Closing):
             return event_of(last, self.path, number)
 
     def _check(self, event: LogEvent | None, torn: bytes) -> None:
-        """Raise where the file is not this run's log: then nothing in it is changed."""
+        """Raise `LogError`, before anything is changed, if the file is not this run's log."""
         if event is not None and event.run_id != self.run_id:
             raise LogError(
                 f"{self.path} is the log of the run {event.run_id!r}, not of {self.run_id!r}: "
@@ -200,7 +215,7 @@ class JsonlLogger(Closing):
 
 
 def _opened(path: Path) -> tuple[SessionLease, int]:
-    """The right to write to the log at `path`, and its open file, made if it is not there."""
+    """Lock and open the log at `path`, creating it if it does not exist."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     claim = _claimed(path)
@@ -230,7 +245,7 @@ def _claimed(path: Path) -> SessionLease:
 
 
 def _owner(lock: Path) -> int | None:
-    """The process that has written its number into the file of its lock."""
+    """Return the id of the process that wrote the lock file, or None."""
     try:
         said = lock.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -239,7 +254,7 @@ def _owner(lock: Path) -> int | None:
 
 
 def _ending(fd: int) -> tuple[int, bytes, bytes]:
-    """Where the whole lines end, the last of them that is not blank, and what stands after them."""
+    """Return the end offset of the complete lines, the last of them that is not blank, and the bytes after them."""
     start, found = os.lseek(fd, 0, os.SEEK_END), b""
     while start and b"\n" not in found[: found.rfind(b"\n") + 1].rstrip():
         length = min(start, max(_BLOCK, len(found)))
@@ -279,12 +294,12 @@ def _safe_object(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stamp(moment: datetime) -> str:
-    """A time of UTC as the log has it: with six digits after the second, and a Z."""
+    """Format a UTC time as the log has it: with six digits after the second, and a Z."""
     return f"{moment.isoformat(timespec='microseconds')[:26]}Z"
 
 
 def _canonical(timestamp: str) -> str:
-    """A time that somebody else has written, as we write it; none where it cannot be read."""
+    """Normalise a timestamp that another program wrote; return an empty string if it cannot be parsed."""
     try:
         read = datetime.fromisoformat(timestamp)
         return _stamp(read.astimezone(UTC) if read.tzinfo else read)
@@ -294,7 +309,7 @@ def _canonical(timestamp: str) -> str:
 
 @contextmanager
 def _told(path: Path) -> Generator[None]:
-    """What the system says, as our error."""
+    """Convert an `OSError` to a `ToolcastError` about the log."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Data of any kind as plain JSON data: what JSON can hold stays as it is, and all else becomes text.
+"""Conversion of any Python data to plain JSON data.
 
-A log must take whatever a tool, a model or a program of the user's own puts into it: a line that fails to be
-written is a line of the experiment that is lost. So nothing here raises. Bytes become their text, a set a sorted
-list, a date and a decimal what they are written as, NaN and the infinities null, half a surrogate pair U+FFFD,
-and any other object its `repr`. A key that is no text becomes the text that JSON has for it; of two that become the
-same, the later one stays. What holds itself, or lies deeper than other readers of JSON go, is left out: "...".
+A log must take whatever a tool, a model or a user's program puts into it: a line that cannot be written is a lost line
+of the experiment. So nothing here raises. Bytes are decoded, a set becomes a sorted list, dates and decimals their
+usual text, NaN and the infinities null, an unpaired surrogate U+FFFD, and any other object its `repr`. A key that is
+not a string becomes the text that JSON has for it; of two equal ones the later wins. Circular references, and data
+nested deeper than other JSON readers accept, are replaced by "...".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic_core import to_json
 from ..json_text import replace_surrogates
 
 DEEPEST: Final = 100
-"""How many levels are kept. Some readers of JSON go no deeper than 200."""
+"""The maximum depth. Some readers of JSON go no deeper than 200."""
 LEFT_OUT: Final = "..."
 
 _INNER: tuple[type, ...] = (Mapping, list, tuple, AbstractSet)
@@ -32,7 +32,7 @@ _LARGEST = 10**4000  # no text of a number may be longer than 4300 digits: Pytho
 
 
 def is_plain(value: object, depth: int = DEEPEST) -> bool:
-    """Whether `value` is JSON data already, of Python's own types, and not too deep."""
+    """Return whether `value` consists of JSON types only, is not too deep, and can be written unchanged."""
     kind = type(value)
     if kind is str or kind in _PLAIN:  # most are
         return kind is not int or -_LARGEST < cast("int", value) < _LARGEST
@@ -49,12 +49,12 @@ def is_plain(value: object, depth: int = DEEPEST) -> bool:
 
 
 def json_safe(value: object) -> Any:
-    """`value` as JSON data: None, bool, int, float, str, and lists and dicts of them. It never raises."""
+    """Convert `value` to JSON data: None, bool, int, float, str, and lists and dicts of them. Never raises."""
     return _safe(value, ())
 
 
 def _safe(value: Any, above: tuple[int, ...]) -> Any:
-    """`value`, which stands in the objects with the ids `above`."""
+    """Convert `value`, which is nested in the objects with the ids `above`."""
     try:
         return _safe_inside(value, above) if isinstance(value, _INNER) else _safe_leaf(value)
     except Exception as error:  # foreign objects: what fails when written is written as a note on that
@@ -98,6 +98,6 @@ def _text(value: Any) -> str:
 
 
 def _key(key: object) -> str:
-    """The text of a key: true, false, null and numbers in JSON's words."""
+    """Convert a key to text: true, false, null and numbers as JSON writes them."""
     safe = _safe(key, ())
     return safe if isinstance(safe, str) else to_json(safe).decode()

@@ -1,14 +1,14 @@
-"""Lines that a person types, each for one question: within a time limit, and none of them for a question before.
+"""Line input from a terminal, a pipe or a stream, with a timeout, one line for each question.
 
-Where the system can tell whether something is there (a terminal, a pipe or a file, on POSIX) the descriptor itself is
-read, past the stream's own buffer; so nobody else should read it meanwhile. Any other stream is read in a thread,
-which goes on reading when a question is given up, and serves the next one.
+Where the system can wait for input (a terminal, a pipe or a file, on POSIX) the descriptor itself is read, past the
+stream's own buffer; so no other code should read it meanwhile. Any other stream is read in a thread, which goes on
+reading when a question is given up, and serves the next one.
 
-What came before a question is no answer to it. On a terminal that is all that was typed before. In a pipe the answers
-may well stand ready; there only what came too late is left out: all that is there when the next question is asked,
-and the rest of a line that had begun.
+Input from before a question is not its answer. On a terminal that is everything typed before. In a pipe the answers may
+be written in advance; there only late input is discarded: all that is available when the next question is asked, and
+the rest of a line that had begun.
 
-A broken line (transport/cancel_handle.py) ends the waiting within a tenth of a second.
+A cancelled handle (transport/cancel_handle.py) ends the waiting within a tenth of a second.
 """
 
 from __future__ import annotations
@@ -28,19 +28,25 @@ _DRAINED: Final = 1 << 24  # bytes that may have come too late
 
 
 class TypedLines(Protocol):
-    """Where lines come from. Raises `EOFError` at the end, `OSError` or `ValueError` where nothing can be read."""
+    """A source of lines.
+
+    Raises `EOFError` at the end, and `OSError` or `ValueError` if the input cannot be read.
+    """
 
     def begin(self) -> None:
-        """Leave out what can be no answer to the question that is asked next."""
+        """Discard input that cannot be an answer to the next question."""
         ...
 
     def next(self, seconds: float | None) -> str:
-        """The next line, without its end. `TimeoutError` after so many seconds, `ConnectionError` if taken back."""
+        """Return the next line without its end.
+
+        Raises `TimeoutError` after so many seconds, and `ConnectionError` if the call was cancelled.
+        """
         ...
 
 
 def typed_lines(stream: TextIO) -> TypedLines:
-    """The lines of `stream`."""
+    """Return the line source of `stream`."""
     try:
         descriptor = stream.fileno() if os.name == "posix" else None
     except (OSError, AttributeError):  # in memory, or not quite a stream
@@ -51,7 +57,7 @@ def typed_lines(stream: TextIO) -> TypedLines:
 
 
 class DescriptorLines:
-    """The lines of a descriptor that can be waited for."""
+    """Lines of a file descriptor that can be polled."""
 
     def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
         self.descriptor: int = descriptor
@@ -61,7 +67,7 @@ class DescriptorLines:
         self._skips = False
 
     def begin(self) -> None:
-        """Leave out what can be no answer to the question that is asked next."""
+        """Discard input that cannot be an answer to the next question."""
         if os.isatty(self.descriptor):
             _flush(self.descriptor)
             self._rest = b""
@@ -70,7 +76,7 @@ class DescriptorLines:
         self._late = False
 
     def next(self, seconds: float | None) -> str:
-        """The next line, without its end; see `TypedLines`."""
+        """Return the next line without its end; see `TypedLines`."""
         self._late = True
         wait = _Wait(seconds)
         if self._skips:
@@ -105,19 +111,19 @@ class DescriptorLines:
 
 
 class StreamLines:
-    """The lines of any stream, read in a thread."""
+    """Lines of any stream, read in a thread."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._reading: _Reading | None = None
 
     def begin(self) -> None:
-        """Leave out what can be no answer to the question that is asked next."""
+        """Discard input that cannot be an answer to the next question."""
         if self._reading is not None and self._reading.job.done:
             self._reading = None
 
     def next(self, seconds: float | None) -> str:
-        """The next line, without its end; see `TypedLines`."""
+        """Return the next line without its end; see `TypedLines`."""
         reading = self._reading = self._reading or _Reading(self._stream)
         _Wait(seconds).until(reading.job.wait)
         self._reading = None
@@ -125,7 +131,7 @@ class StreamLines:
 
 
 class _Reading:
-    """A line that is being read in a thread."""
+    """A line that a thread is reading."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -133,7 +139,7 @@ class _Reading:
         self.job: BackgroundJob = start_job(self._work, concurrent=False, name="the operator's line")
 
     def line(self) -> str:
-        """The line, once the job is done."""
+        """Return the line that was read, or raise the error of reading."""
         if self.job.error is not None:
             raise self.job.error
         if not self._read:
@@ -145,7 +151,7 @@ class _Reading:
 
 
 class _Wait:
-    """A wait for a line, which may take so many `seconds`."""
+    """A wait for a line with a timeout of so many `seconds`."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -153,7 +159,7 @@ class _Wait:
         self._line = line_here()
 
     def until(self, ready: Callable[[float | None], bool]) -> None:
-        """Return once `ready(seconds)`, which waits for so long at most, says so."""
+        """Call `ready(timeout)` until it returns true, the time is up or the call is cancelled."""
         while not ready(self._slice()):
             if self._until is not None and monotonic() >= self._until:
                 raise TimeoutError(f"there was no answer within {self._seconds:g} seconds")
@@ -168,7 +174,7 @@ class _Wait:
 
 
 def _flush(terminal: int) -> None:
-    """Have a terminal forget what was typed and not read."""
+    """Discard the terminal's input that was typed and not read."""
     import termios
 
     termios.tcflush(terminal, termios.TCIFLUSH)

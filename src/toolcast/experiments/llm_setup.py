@@ -1,11 +1,11 @@
-"""The model of an experiment: the LLM that its configuration names, its settings, and whether it is there.
+"""Setup of an experiment's model: its LLM, its settings, and the check that it is available.
 
-ContReAct says how a model samples in Ollama's words. What every service knows goes where it always does; the rest goes
-to Ollama as its `options`, and to the embedded model as far as llama.cpp has the same. Any other service would leave
-it out without a word, or fail in the first cycle: there it is refused, by its key. An LLM that a program brings itself
-is given everything, as Ollama is.
+ContReAct names sampling options as Ollama does. Options that every provider has become `Settings`; the rest are sent to
+Ollama as its `options`, and to the embedded model as far as llama.cpp has the same. Any other provider would ignore
+them silently, or fail in the first cycle: there they are refused by their key. An LLM object that a program passes gets
+all options, as Ollama does.
 
-Whether the model is there is asked before the first cycle, once for both faces: of Ollama by its list of models, of the
+The model is checked before the first cycle, by the same code in sync and async: Ollama's by its list of models, the
 embedded model by loading it.
 """
 
@@ -41,15 +41,15 @@ LLAMA_CPP_OPTIONS: Final = frozenset(
 """The options that llama.cpp takes under the same name as Ollama."""
 
 _SHOWN = 8
-"""How many models an error names, at most."""
+"""The maximum of model names in an error message."""
 
 
 class ServerNotFound(ToolcastError, ConnectionError):
-    """Ollama does not answer at its address."""
+    """The error that Ollama does not respond at its address."""
 
 
 class ModelNotFoundError(ToolcastError, LookupError):
-    """Ollama is there, and the model is not. `model` is its name."""
+    """The error that Ollama does not have the model. `model` is its name."""
 
     def __init__(self, message: str = "", model: str = "") -> None:
         super().__init__(message)
@@ -57,9 +57,9 @@ class ModelNotFoundError(ToolcastError, LookupError):
 
 
 def made_llm(config: ExperimentConfig, *, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
-    """The LLM of an experiment. `host` and `token` are its service's, over what configuration and environment say.
+    """Create the LLM of an experiment. `host` and `token` take precedence over configuration and environment.
 
-    Raises `UnsupportedLLMError` or `BadRequest` for a name, a host or a token that fit no LLM.
+    Raises `UnsupportedLLMError` or `BadRequest` for a name, a host or a token that fits no LLM.
     """
     if config.asks_ollama:
         model = config.model_name.removeprefix("ollama:")
@@ -73,7 +73,10 @@ def made_llm(config: ExperimentConfig, *, host: str | None = None, token: str | 
 
 
 def settings_of(config: ExperimentConfig, llm: FunctionCallingLLM) -> Settings:
-    """How `llm` is asked in this experiment. Raises `UnknownKey` for options that its service has not."""
+    """Return the settings of this experiment for `llm`.
+
+    Raises `UnknownKey` for options that its provider does not have.
+    """
     options = config.model_options
     limit = options.num_predict or -1
     return Settings(
@@ -88,21 +91,22 @@ def settings_of(config: ExperimentConfig, llm: FunctionCallingLLM) -> Settings:
 
 
 def check_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
-    """Return once the model can be asked. `progress(done, total)` hears how far weights are fetched, in bytes.
+    """Check that the model is available, and load it if it is an embedded one.
 
-    Raises `ServerNotFound` where Ollama does not answer, `ModelNotFoundError` where it has not got the model, and what
-    loading raises. A service that gives no list of its models is taken as it is.
+    `progress(done, total)` gets the download progress of the weights, in bytes. Raises `ServerNotFound` if Ollama does
+    not respond, `ModelNotFoundError` if it does not have the model, and any error of loading. Providers without a list
+    of models are not checked.
     """
     sync_driver.run(_check(llm, llm.sync_backend(), progress))
 
 
 async def acheck_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
-    """Return once the model can be asked; see `check_model`."""
+    """Check that the model is available; see `check_model`."""
     await _check(llm, llm.async_backend(), progress)
 
 
 def _others(options: ModelOptions) -> dict[str, Any]:
-    """The options that have no place in `Settings`."""
+    """Return the options that are not part of `Settings`."""
     named = options.model_dump(include={"repeat_last_n", "repeat_penalty", "num_ctx"}, exclude_none=True)
     filled = {"num_predict": -2} if options.num_predict == -2 else {}  # until the context is full: Ollama's own
     return named | filled | (options.model_extra or {})
@@ -119,7 +123,7 @@ def _extra(others: Mapping[str, Any], llm: FunctionCallingLLM) -> dict[str, Any]
 
 
 def _refuse(names: set[str], service: str) -> None:
-    """Raise `UnknownKey` where there is any of these options."""
+    """Raise `UnknownKey` if there are any of these options."""
     told = f"is no option of {service}. Take it out, or name a model of Ollama"
     if faults := [fault_at(UnknownKey, ("model_options", name), told, NOWHERE) for name in sorted(names)]:
         raise error_of(faults)
@@ -137,7 +141,7 @@ async def _check(llm: FunctionCallingLLM, backend: IOBackend, progress: Progress
 
 
 async def _find(llm: Ollama, backend: IOBackend) -> None:
-    """Return if Ollama has the model, or does not say what it has."""
+    """Check that Ollama has the model; pass if it does not list its models."""
     asked = llm.preview(llm.build_request("?", (), None, None, parallel=False))
     assert asked is not None  # a service's LLM sends a request
     before, _, after = asked.target.rpartition("/api/chat")
@@ -156,7 +160,7 @@ async def _find(llm: Ollama, backend: IOBackend) -> None:
 
 
 async def _fetched(request: HTTPRequest, llm: Ollama, backend: IOBackend) -> tuple[int, bytes]:
-    """Status and body of the answer; a refusal other than 404 is raised."""
+    """Return status and body of the response; raise an error for a status other than success and 404."""
     reply = await backend.open(request, connect=_CONNECT, read=_READ)
     try:
         body = bytearray()
@@ -202,6 +206,6 @@ def _look_up(model: str, names: list[str], address: str) -> None:
 
 
 def _tagged(name: str) -> str:
-    """A model's name as Ollama compares it: with a tag, whatever the case."""
+    """Return a model's name as Ollama compares it: with a tag, in lower case."""
     name = name.lower()
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"

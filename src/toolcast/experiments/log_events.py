@@ -1,9 +1,9 @@
-"""What the log of a run consists of: events, one a line, in the words of ContReAct.
+"""Events of a run's log, one for each line, in ContReAct's format.
 
-Every line is a JSON object with five keys: `timestamp`, `run_id`, `cycle_number`, `event_type`, `payload`. Beside
-them stand `schema_version`, the `sequence` number of the line from 0, and, where something was measured,
-`measures`: seconds, tokens, how a cycle ended. The payloads are exactly those of the published format; what it has
-no place for is in `measures`, or in the events that are toolcast's own (RUN_START, RUN_END, ERROR).
+Every line is a JSON object with five keys: `timestamp`, `run_id`, `cycle_number`, `event_type`, `payload`. They are
+followed by `schema_version`, the `sequence` number of the line from 0, and, if there were measurements, `measures`:
+seconds, tokens, how a cycle ended. The payloads are exactly those of the published format; further data is in
+`measures`, or in the events that are toolcast's own (RUN_START, RUN_END, ERROR).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ RUN_END         {status, cycles_completed}
 """
 
 EndedBy: TypeAlias = Literal["reflection", "max_steps", "max_seconds", "max_tokens"]
-"""What ended a cycle."""
+"""The reason why a cycle ended."""
 
 RunStatus: TypeAlias = Literal["completed", "failed", "interrupted", "stopped"]
-"""How a run, or a part of it, ended."""
+"""The outcome of a run, or of a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """One line of a log. `cycle_number` counts from 1; 0 stands where no cycle is meant."""
+    """One line of a log. `cycle_number` counts from 1; it is 0 for events outside of a cycle."""
 
     event_type: EventType
     cycle_number: int
@@ -46,7 +46,7 @@ class LogEvent:
     sequence: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as it stands in the log."""
+        """Return the line as it is in the log."""
         line = {
             "timestamp": self.timestamp,
             "run_id": self.run_id,
@@ -60,7 +60,7 @@ class LogEvent:
 
     @classmethod
     def from_dict(cls, line: Mapping[str, Any]) -> LogEvent:
-        """The event that `line` says, one of the published format too. `KeyError` or `TypeError` for any other."""
+        """Parse a line, of the published format too. Raises `KeyError` or `TypeError` for any other."""
         return cls(
             line["event_type"],
             line["cycle_number"],

@@ -1,8 +1,8 @@
-"""Reading a log: one event after the other, from this project's own logs and from those of the published format.
+"""Reader of event logs, this project's own and those of the published format.
 
-A log is read as it is written, line by line, and never as a whole: memory does not grow with it. What other programs
-leave in such a file does no harm: a byte order mark, Windows' line ends, blank lines. Any other line that is no
-event is an error that names it, because a run that is assessed without one of its lines is another run.
+A log is read line by line and never as a whole: memory does not grow with it. Traces of other programs are accepted: a
+byte order mark, Windows' line ends, blank lines. Any other line that is no event is an error with its line number,
+because an assessment without one of the lines would be of another run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _NAMES: Final[Mapping[type, str]] = {str: "text", int: "a whole number", dict: "
 
 
 class LogError(ToolcastError, ValueError):
-    """A log, or a line of it, cannot be read. `path` is the log's, `line` the number of the line from 1, if one is."""
+    """The error that a log, or a line of it, cannot be read.
+
+    `path` is the log's, `line` the number of the line from 1, if there is one.
+    """
 
     def __init__(self, message: str = "", *, path: Path | None = None, line: int | None = None) -> None:
         super().__init__(message)
@@ -42,16 +45,21 @@ class LogError(ToolcastError, ValueError):
 
 
 class LogMissing(LogError, FileNotFoundError):
-    """There is no log at `path`."""
+    """The error that there is no log at `path`."""
 
 
 def read_log(path: str | PathLike[str], *, tolerate_torn: bool = False) -> Iterator[LogEvent]:
-    """The events of the log at `path`, in order, each read when it is asked for.
+    """Yield the events of the log at `path`, in order, each read when it is requested.
 
-    A line that is no event is a `LogError` with its number, and so is a log without a single event; a file that is
-    not there is a `LogMissing`, which is a `FileNotFoundError` too. With `tolerate_torn`, what a killed process left
-    of its last line is passed over. Lines without a `sequence`, as other programs write them, are numbered as they
-    come.
+    Lines without a `sequence`, as other programs write them, are numbered in order.
+
+    Args:
+        path: The file of the log.
+        tolerate_torn: Skip an incomplete last line, as a killed process leaves it.
+
+    Raises:
+        LogMissing: If the file does not exist; it is a `FileNotFoundError` too.
+        LogError: For a line that is no event, with its number, and for a log without events.
     """
     path = Path(path)
     count = 0
@@ -69,7 +77,7 @@ def read_log(path: str | PathLike[str], *, tolerate_torn: bool = False) -> Itera
 
 
 def event_of(line: bytes, path: Path, number: int, count: int = 0) -> LogEvent:
-    """The event that a line says; without a `sequence` it gets `count`. Raises `LogError`, which names the line."""
+    """Parse a line; without a `sequence` the event gets `count`. Raises `LogError` with the line number."""
     try:
         data = _data(line)
     except ValueError as error:
@@ -83,7 +91,7 @@ def event_of(line: bytes, path: Path, number: int, count: int = 0) -> LogEvent:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers."""
+    """Yield the lines that are not blank, with their numbers."""
     try:
         with path.open("rb", buffering=_BUFFER) as file:
             for number, line in enumerate(file, 1):
@@ -112,7 +120,7 @@ def _data(line: bytes) -> Any:
 
 
 def _fault(data: Any) -> str | None:
-    """Why `data` is no event; None for one."""
+    """Return the reason why `data` is no event; None for an event."""
     if type(data) is not dict:
         return f"not an object, but {reprlib.repr(data)}"
     found = cast("dict[str, Any]", data)

@@ -1,12 +1,12 @@
-"""What the agent of an experiment remembers: texts under keys, in one SQLite file for any number of runs.
+"""Memory of an experiment's agent: texts under keys, in one SQLite file for any number of runs.
 
-A run sees what is its own and nothing else. Every operation is one transaction, and answers with the words that the
-model reads: an `Error: ...` says what the model can do about it, and has changed nothing. What a model wrote is kept
-as it is, NUL and all; only half a surrogate pair, which is no text, becomes U+FFFD.
+A run has access to its own entries only. Every operation is one transaction, and returns the text that the model reads:
+an `Error: ...` has changed nothing, and suggests what to do. Values are stored exactly, NUL included; only an unpaired
+surrogate, which is no valid text, becomes U+FFFD.
 
-A change may have a name (`once`): the number of its cycle, and what else tells it from all others of its run. The
-name and the answer are written in the transaction of the change itself. So whoever was killed after the change and
-before its log line makes the same call again, gets the same answer, and changes nothing.
+A change may have a name (`once`): the number of its cycle, and what makes it unique in its run. The name and the result
+are written in the transaction of the change itself. So a run that was killed after the change and before its log line
+makes the same call again, gets the same result, and changes nothing.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _FORGET: Final = "DELETE FROM agent_calls WHERE run_id = ? AND CAST(call AS INTE
 _CLEAR: Final = ("DELETE FROM agent_memory WHERE run_id = ?", "DELETE FROM agent_calls WHERE run_id = ?")
 
 _UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a list of keys on one line has no place for."""
+"""Characters that would break a list of keys on one line."""
 
 
 class AgentMemory(SQLiteBacked):
-    """The memory of many runs, in the SQLite file at `path`. Threads and processes may share it."""
+    """The memory of many runs, in the SQLite file at `path`. Safe to use from several threads and processes."""
 
     layout: ClassVar[Layout] = _LAYOUT
 
@@ -61,12 +61,12 @@ class AgentMemory(SQLiteBacked):
         self.limits: MemoryLimits = limits or MemoryLimits()
 
     def of(self, run_id: str) -> RunMemory:
-        """What the run `run_id` remembers."""
+        """Return the memory of the run `run_id`."""
         return RunMemory(self._file, run_id, self.limits)
 
 
 class RunMemory:
-    """The memory of one run; `AgentMemory.of` makes it. Raises `ToolcastError` where the file fails."""
+    """The memory of one run, created by `AgentMemory.of`. Raises `ToolcastError` if the file fails."""
 
     def __init__(self, file: SQLiteFile, run_id: str, limits: MemoryLimits) -> None:
         self.run_id: str = run_id
@@ -74,7 +74,10 @@ class RunMemory:
         self._file = file
 
     def write(self, key: str, value: str, *, once: str | None = None) -> str:
-        """`Wrote value to key 'k'`, or `Updated key 'k' with new value`; an error where a limit stands against it."""
+        """Store `value` under `key`.
+
+        Returns `Wrote value to key 'k'`, or `Updated key 'k' with new value`, or an error if a limit is exceeded.
+        """
         key, value = replace_surrogates(key), replace_surrogates(value)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
@@ -83,18 +86,18 @@ class RunMemory:
             return answer
 
     def read(self, key: str) -> str:
-        """The value, or `Error: Key 'k' not found`."""
+        """Return the value, or `Error: Key 'k' not found`."""
         key = replace_surrogates(key)
         with self._file.using() as connection:
             found = connection.execute(_READ, (self.run_id, key)).fetchone()
         return self._not_found(key) if found is None else str(found[0])
 
     def list(self) -> str:
-        """The keys as `a, b`, the oldest first, or `No keys stored`."""
+        """Return the keys as `a, b`, the oldest first, or `No keys stored`."""
         return ", ".join(self.keys()) or "No keys stored"
 
     def delete(self, key: str, *, once: str | None = None) -> str:
-        """`Deleted key 'k'`, or `Error: Key 'k' not found`."""
+        """Delete the key; return `Deleted key 'k'`, or `Error: Key 'k' not found`."""
         key = replace_surrogates(key)
         with self._file.changing() as connection:
             if (answer := self._answered(connection, once)) is None:
@@ -104,30 +107,30 @@ class RunMemory:
             return answer
 
     def pattern_search(self, pattern: str) -> str:
-        """The keys that `pattern` is a part of, letter by letter, or `No keys found matching pattern 'p'`."""
+        """Return the keys that contain `pattern` exactly, or `No keys found matching pattern 'p'`."""
         pattern = replace_surrogates(pattern)
         with self._file.using() as connection:
             found = connection.execute(_SEARCH, (self.run_id, pattern)).fetchall()
         return ", ".join([row[0] for row in found]) or f"No keys found matching pattern '{self._shown(pattern)}'"
 
     def keys(self) -> tuple[str, ...]:
-        """The keys, the oldest first. One that was written again keeps its place."""
+        """Return the keys, the oldest first. A key that is written again keeps its position."""
         with self._file.using() as connection:
             return tuple([row[0] for row in connection.execute(_KEYS, (self.run_id,))])
 
     def forget_calls(self, before_cycle: int) -> None:
-        """Forget the names of the changes made before this cycle: those that can never be asked for again."""
+        """Delete the names of the changes made before this cycle: those calls cannot be repeated any more."""
         with self._file.changing() as connection:
             connection.execute(_FORGET, (self.run_id, before_cycle))
 
     def clear(self) -> None:
-        """Forget everything: what an earlier run of the same name has left is none of a new one's."""
+        """Delete everything: a new run does not inherit the memory of an earlier one of the same name."""
         with self._file.changing() as connection:
             for statement in _CLEAR:
                 connection.execute(statement, (self.run_id,))
 
     def _answered(self, connection: sqlite3.Connection, once: str | None) -> str | None:
-        """What the change of that name was answered, if it was made already."""
+        """Return the result of the change of that name, if it was made already."""
         if once is None:
             return None
         found = connection.execute(_ANSWERED, (self.run_id, once)).fetchone()
@@ -151,7 +154,7 @@ class RunMemory:
         return f"Wrote value to key '{key}'"
 
     def _fault(self, key: str, value: str) -> str | None:
-        """What stands against writing `value` under `key`, in words for the model."""
+        """Return the reason, for the model, why `value` cannot be written under `key`; None if it can."""
         most = self.limits
         if not key.strip():
             return "Error: The key is empty. Name the value, as in 'plan'"
@@ -176,6 +179,6 @@ class RunMemory:
         return f"Error: Key '{self._shown(key)}' not found"
 
     def _shown(self, text: str) -> str:
-        """`text` as it is; of what is longer than any key, the beginning."""
+        """Truncate `text` if it is longer than any key."""
         limit = self.limits.max_key_chars
         return text if len(text) <= limit else f"{text[:limit]}…"

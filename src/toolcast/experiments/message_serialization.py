@@ -1,4 +1,4 @@
-"""Messages as the log has them: plain data, in the words of chat completions.
+"""Serialization of messages for the log: plain data in the format of chat completions.
 
     {"role": "assistant", "content": "...", "thinking": "...", "tool_calls": [{"id", "type", "function"}]}
     {"role": "tool", "content": "...", "tool_call_id": "..."}
@@ -17,7 +17,7 @@ from ..messages import Message, Part, ThinkingPart, ToolCallPart, ToolResultPart
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """`message` as it stands in the log."""
+    """Convert `message` to its form in the log."""
     found: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.role == "tool":
         results = [part for part in message.parts if isinstance(part, ToolResultPart)]
@@ -32,7 +32,7 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def arguments_of(call: ToolCallPart) -> dict[str, Any] | None:
-    """The arguments of a call; None where they are no JSON object."""
+    """Return the arguments of a call; None if they are not a JSON object."""
     try:
         read: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):  # the second: brackets in brackets, thousands deep
@@ -47,7 +47,7 @@ def _plain_call(call: ToolCallPart) -> dict[str, Any]:
 
 
 def _is_sealed(part: Part) -> bool:
-    """Whether `part` holds what a service must get back, and plain data has no place for."""
+    """Return whether `part` has data that a service must get back and that the plain format cannot represent."""
     if isinstance(part, ThinkingPart):
         return bool(part.signature or part.redacted or part.opaque)
     return isinstance(part, ToolCallPart) and bool(part.opaque or part.truncated)

@@ -1,8 +1,8 @@
-"""The human operator of an experiment, and how a message of the agent reaches them: a channel.
+"""Channels between an agent and its human operator.
 
-A channel is one blocking call; the tool (agent_tools.py) sees to it that no event loop stands still meanwhile, and
-cuts the line (transport/cancel_handle.py) of a call that was given up. Nobody there is a `ConnectionError`, an answer
-that does not come in time a `TimeoutError`, and the agent is told so: no run ends by it.
+A channel is one blocking call; the tool (agent_tools.py) keeps it off the event loop, and cancels the handle
+(transport/cancel_handle.py) of a call that was given up. A missing operator is a `ConnectionError`, an answer that does
+not come in time a `TimeoutError`; both become texts for the agent and do not end the run.
 """
 
 from __future__ import annotations
@@ -17,40 +17,43 @@ from .line_input import TypedLines, typed_lines
 
 
 class OperatorChannel(Protocol):
-    """A way to the operator. Bring your own by this one method.
+    """A channel to the operator; implement this one method for your own.
 
-    It may be called from any thread, by one agent at a time. `run_id` and `cycle_number` say who is speaking:
-    "unknown" and 0 outside of an experiment.
+    It may be called from any thread, by one agent at a time. `run_id` and `cycle_number` identify the sender: "unknown"
+    and 0 outside of an experiment.
     """
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        """The operator's answer, as it was given. Raises `ConnectionError` or `TimeoutError` where there is none."""
+        """Send the message and return the operator's answer.
+
+        Raises `ConnectionError` or `TimeoutError` if there is none.
+        """
         ...
 
 
 def announced(message: str, run_id: str, cycle_number: int) -> str:
-    """The message as an operator reads it: `[AGENT - <run_id> | Cycle <n>]: message`."""
+    """Format the message for an operator: `[AGENT - <run_id> | Cycle <n>]: message`."""
     return f"[AGENT - {run_id} | Cycle {cycle_number}]: {message}"
 
 
 class UnattendedOperator:
-    """Nobody: every message gets the same `answer`, or, without one, the agent is told that nobody is there."""
+    """A channel without an operator: every message gets the fixed `answer`, or an error without one."""
 
     def __init__(self, answer: str | None = None) -> None:
         self.answer: str | None = answer
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        """The fixed answer. Raises `ConnectionError` where there is none."""
+        """Return the fixed answer. Raises `ConnectionError` if there is none."""
         if self.answer is None:
             raise ConnectionError("no operator attends this run: go on alone, and do not ask again")
         return self.answer
 
 
 class TerminalOperator:
-    """The person at the terminal, or whatever writes into the process: one line is one answer.
+    """The operator at the terminal, or a program that writes to standard input: one line is one answer.
 
-    `stdin` and `stdout` are the process's own if they are not given. `timeout`: seconds to wait for an answer; None:
-    for ever. What the agent writes cannot control the terminal.
+    `stdin` and `stdout` default to the process's own. `timeout` is in seconds; None waits for ever. Control characters
+    in the agent's messages are escaped.
     """
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None, timeout: float | None = None) -> None:
@@ -62,7 +65,7 @@ class TerminalOperator:
         self._lock = Lock()
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        """The line that is typed, without its end. Raises `ConnectionError` at the end of the input."""
+        """Return the next line without its line end. Raises `ConnectionError` at the end of the input."""
         shown = visible(announced(message, run_id, cycle_number))
         with self._lock:
             try:

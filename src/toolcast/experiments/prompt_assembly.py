@@ -1,7 +1,7 @@
-"""What the model is told in each cycle: one system message, then what was said in the cycle so far.
+"""Prompts of the cycles: one system message, then the messages of the cycle so far.
 
-The system message is the instructions, the tools, the reflections of earlier cycles and, where the last of them came
-too close to an earlier one, an advisory. It is the same for all requests of a cycle, and is made once.
+The system message has the instructions, the tools, the reflections of earlier cycles and, if the last of them is too
+similar to an earlier one, an advisory. It is the same for all requests of a cycle, and is built once.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ def finish_cycle(reflection: Annotated[str, Field(description="Your final reflec
 
 
 FINISH: Final = CallableTool.from_function(finish_cycle, description="End the cycle with your final reflection.")
-"""How a model that is held to calls says that it is done."""
+"""The tool by which a model that must call tools ends its cycle."""
 
 
 class PromptAssembler:
-    """Makes the prompt of each request.
+    """The builder of the prompt of each request.
 
-    `instructions` stand in the place of the usual ones; `max_reflections` is how many of the last the model is
-    reminded of.
+    `instructions` replace the default ones; `max_reflections` limits the reflections in the prompt to the last ones.
     """
 
     def __init__(
@@ -56,11 +55,11 @@ class PromptAssembler:
         self._made: tuple[tuple[object, ...], Message] | None = None
 
     def build_prompt(self, state: RunState) -> list[Message]:
-        """The messages of the next request of the open cycle."""
+        """Return the messages of the next request of the open cycle."""
         return [self.system_message(state), *state.messages]
 
     def system_message(self, state: RunState) -> Message:
-        """The system message of the open cycle, or else of the next."""
+        """Return the system message of the open cycle, or else of the next."""
         wanted = (state.run_id, state.completed, state.advisory)
         if self._made is None or self._made[0] != wanted:
             self._made = wanted, system(self._system_text(state))
@@ -80,7 +79,7 @@ class PromptAssembler:
 
 
 def _described(tools: Sequence[CallableTool]) -> str:
-    """The tools as a section of the system message."""
+    """Describe the tools in a section of the system message."""
     return "\n\n".join(["## Available Tools", *map(_described_tool, tools)]) if tools else ""
 
 
@@ -96,9 +95,9 @@ def _described_tool(tool: CallableTool) -> str:
 
 
 def offered(config: ExperimentConfig, tools: Sequence[CallableTool]) -> tuple[CallableTool, ...]:
-    """What the model is offered of `tools`, in the mode of the experiment.
+    """Return those of `tools` that the model is offered in the tool mode of the experiment.
 
-    Raises `OutputTypeError` where two have one name.
+    Raises `OutputTypeError` if two tools have the same name.
     """
     if config.tool_mode == "none":
         return ()
@@ -106,7 +105,7 @@ def offered(config: ExperimentConfig, tools: Sequence[CallableTool]) -> tuple[Ca
 
 
 def assembler_of(config: ExperimentConfig, tools: Sequence[CallableTool]) -> PromptAssembler:
-    """What makes the prompts of an experiment."""
+    """Return the prompt assembler of an experiment."""
     return PromptAssembler(
         offered(config, tools), instructions=config.system_prompt, max_reflections=config.max_reflections
     )

@@ -1,8 +1,8 @@
-"""What an answer is: calls of tools, or the final reflection that ends the cycle.
+"""Classification of the model's answers: tool calls, or the final reflection that ends the cycle.
 
-Models think in the open in many ways: `<think>` or `<thinking>` tags, tags that are opened and never closed, a
-closing tag alone (where the template has opened it), or in a field of its own, which is no text of the answer. None
-of it belongs to the reflection; all of it is in the log.
+Models write their thinking in several ways: in `<think>` or `<thinking>` tags, in tags that are never closed, before a
+lone closing tag (if the template opened it), or in a field of its own, which is not part of the answer's text. None of
+it is part of the reflection; all of it is logged.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _CLOSING: Final = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 
 
 class ResponseParser:
-    """Reads answers."""
+    """The parser of the model's answers."""
 
     def parse_response(self, message: Message) -> Parsed:
-        """`("TOOL_CALL", calls)` where there are any, otherwise `("FINAL_REFLECTION", text)`."""
+        """Return `("TOOL_CALL", calls)` if there are calls, otherwise `("FINAL_REFLECTION", text)`."""
         if message.tool_calls:
             return "TOOL_CALL", message.tool_calls
         return "FINAL_REFLECTION", without_thinking(message.text)
 
 
 def without_thinking(text: str) -> str:
-    """`text` without what was thought in it."""
+    """Return `text` without thinking tags and their content."""
     text = _THOUGHT.sub("", text)
     # What stands before a closing tag that nothing opened was thought too.
     return _CLOSING.split(text)[-1].strip()
 
 
 def reflecting(message: Message, finish: ToolCallPart) -> Message:
-    """`message`, which ends the cycle by the call `finish`, as one that does so in text.
+    """Convert `message`, which ends the cycle by the call `finish`, to one that ends it by its text.
 
-    What was said beside the call is a thought.
+    The text beside the call becomes thinking.
     """
     thoughts = [
         ThinkingPart(part.text) if isinstance(part, TextPart) else part
@@ -51,7 +51,7 @@ def reflecting(message: Message, finish: ToolCallPart) -> Message:
 
 
 def _reflection_in(finish: ToolCallPart) -> str:
-    """The reflection that a call gives: whatever it says, where that is no text under the right name."""
+    """Return the reflection in a call: its argument, or all its arguments as JSON if there is no such text."""
     arguments = arguments_of(finish)
     if arguments is None:
         return finish.arguments

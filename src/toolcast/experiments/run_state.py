@@ -1,8 +1,8 @@
-"""What a run has come to: the fold of the events in its log.
+"""State of a run, folded from the events in its log.
 
-A live run and one that is resumed go through the same few lines: every event is logged, then applied here. So
-whatever was logged before a crash is known after it, and a cycle that was broken off goes on where it was: with the
-calls that have no result yet, with the reflection that was not kept yet, or with the next request.
+A live run and a resumed one use the same code: every event is logged first and then applied here. So everything that
+was logged before a crash is restored after it, and an interrupted cycle continues where it was: with the calls that
+have no result yet, with the reflection that was not stored yet, or with the next request.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MEMORY_TOOLS: Final = ("write", "read", "list", "delete", "pattern_search")
 OPERATOR_TOOL: Final = "send_message_to_operator"
 
 UNREADABLE: Final = "Your last tool call could not be read. Make it again, its arguments one valid JSON object."
-"""What the model is told where the service could not read its call."""
+"""The message to the model after a tool call that the service could not parse."""
 
 
 @dataclass(slots=True)
 class CycleSoFar:
-    """What happened in a cycle: its metrics as CYCLE_END has them, what it cost, and how far it is."""
+    """The progress of a cycle: its metrics as CYCLE_END has them, its cost, and its calls that wait for a result."""
 
     memory_ops_total: int = 0
     messages_to_operator: int = 0
@@ -42,7 +42,7 @@ class CycleSoFar:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """What CYCLE_END says of the cycle."""
+        """The metrics of the cycle as CYCLE_END has them."""
         return {
             "memory_ops_total": self.memory_ops_total,
             "messages_to_operator": self.messages_to_operator,
@@ -52,15 +52,16 @@ class CycleSoFar:
 
     @property
     def total_tokens(self) -> int:
-        """Input and output of all its requests."""
+        """The input and output tokens of all its requests."""
         return self.input_tokens + self.output_tokens
 
 
 class RunState:
     """The state of a run: `cycle_number` is that of the cycle that `is_open`, or else of the last that ended.
 
-    `message_history` is what the next request says after the system message, as the log writes it; `messages` is
-    the same for the LLM. `advisory` is the band that the last reflection fell into, for the cycle after it.
+    `message_history` has the messages of the next request after the system message, in the log's format; `messages` has
+    the same as `Message` objects. `advisory` is the similarity band of the last reflection, for the next cycle's
+    prompt.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class RunState:
 
     @property
     def completed(self) -> int:
-        """How many cycles have ended."""
+        """The number of cycles that have ended."""
         return self.cycle_number - self.is_open
 
     def apply(self, event: LogEvent, message: Message | None = None) -> None:
-        """Take in what was logged. `message`: the answer of an LLM_INVOCATION, where it is at hand.
+        """Update the state by a logged event. `message`: the answer of an LLM_INVOCATION, if it is at hand.
 
-        Raises ValueError for an event that cannot follow what came before.
+        Raises `ValueError` for an event that cannot follow the ones before it.
         """
         step = self._applied.get(event.event_type)
         if step is None:

@@ -1,13 +1,14 @@
-"""`ExperimentRunner`: everything that an experiment stands on, made from its configuration.
+"""`ExperimentRunner`: a run of an experiment, assembled from its configuration.
 
-The state of a run is what its log says, so a run that broke off goes on by reading it. A run has its log to itself:
-a second one of the same name is refused, at once where it runs in the same moment, and before anything is asked where
-it ran earlier and nobody said to resume it.
+The state of a run is read from its log, so an interrupted run is resumed by reading it. A run has its log to itself: a
+second run of the same name is refused, by the lock while the first is going on, and before any request if it ran
+earlier and `resume` is not set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+import os
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from tempfile import TemporaryDirectory
@@ -30,25 +31,30 @@ from .event_log import JsonlLogger, LogError, LogMissing, read_log
 from .llm_setup import acheck_model, check_model, made_llm, settings_of
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory
-from .operator_choice import operator_of
-from .operators import OperatorChannel
+from .operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from .prompt_assembly import assembler_of
 from .run_state import RunState
 from .similarity import Embedder, SimilarityMonitor
+from .telegram import TelegramOperator
 
 
 class RunExists(ToolcastError, FileExistsError):
-    """There is a log of this run already, and nobody said to go on with it."""
+    """The error that a run of this name has a log already, and `resume` is not set."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class ExperimentRunner:
-    """Runs the experiment that `config` says, a value or a YAML or JSON file.
+    """The runner of one experiment.
 
-    What is given beside it stands in the place of what the configuration names: `llm`, `operator`, `embedder`;
-    `tools` are offered beside the six. `resume` goes on with a run that has a log.
+    Args:
+        config: The configuration, or the path of its YAML or JSON file.
+        llm: Used instead of the model that the configuration names.
+        tools: Offered to the agent beside its six own tools.
+        operator: Used instead of the channel that the configuration names.
+        embedder: Used instead of the embedder that the configuration names.
+        resume: Continue a run that has a log; without it, an existing log is an error.
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class ExperimentRunner:
         self._embedder = embedder
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Make the model ready: find it at its service, or fetch and start the embedded one (`progress`: in bytes)."""
+        """Make the model ready: find it at its service, or load the embedded one. `progress` gets bytes."""
         check_model(self.llm, progress)
 
     async def aprepare(self, progress: Progress | None = None) -> None:
@@ -78,26 +84,32 @@ class ExperimentRunner:
         await acheck_model(self.llm, progress)
 
     def run(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
-        """The state after the last cycle. Raises `RunExists`, or what ended the run before its end.
+        """Run the remaining cycles and return the state after the last.
 
-        `listener(event)` hears of each `LogEvent`, `observer(call_id, state)` of every state of the cycles.
+        Args:
+            listener: Called with each `LogEvent` after it is logged.
+            observer: Called as `observer(call_id, state)` with every state of the cycles.
+
+        Raises:
+            RunExists: If the run has a log and `resume` is not set.
+            ToolcastError: Or any other error that ended the run early.
         """
         with self._opened(listener, observer) as (cycles, monitor):
             monitor.remember(_reflections(cycles))
             return cycles.run()
 
     async def arun(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
-        """The state after the last cycle: see `run`."""
+        """Run the remaining cycles and return the state after the last: see `run`."""
         with self._opened(listener, observer) as (cycles, monitor):
             await monitor.aremember(_reflections(cycles))
             return await cycles.arun()
 
     def state(self) -> RunState:
-        """What the log says of the run, read without taking it; nothing is written."""
+        """Return the state of the run from its log, without locking it; nothing is written."""
         return self._folded(read_log(self.config.log_path, tolerate_torn=True)) if self._has_log else self._new_state()
 
     def prompt(self) -> list[Message]:
-        """What the next request would say; nothing is asked or written."""
+        """Return the messages of the next request; nothing is sent or written."""
         state, config = self.state(), self.config
         if not state.is_open:
             state.apply(LogEvent("CYCLE_START", state.cycle_number + 1, {}))
@@ -114,7 +126,7 @@ class ExperimentRunner:
     def _opened(
         self, listener: Listener | None, observer: Observer | None
     ) -> Generator[tuple[CycleOrchestrator, SimilarityMonitor]]:
-        """The cycles, on a log that is theirs, and who compares their reflections, and remembers none yet."""
+        """Open the log and the memory, and yield the cycle loop and a similarity monitor without reflections yet."""
         config = self.config
         self._must_be_wanted()
         settings = settings_of(config, self.llm)  # raises before anything is written
@@ -133,7 +145,7 @@ class ExperimentRunner:
             yield CycleOrchestrator(config, services, state=state, observer=observer, listener=hear), monitor
 
     def _begin_anew(self, memory: RunMemory) -> None:
-        """Have the run begin with nothing in its memory. Raises `LogMissing` where it was meant to go on with some."""
+        """Clear the memory for a new run. Raises `LogMissing` if a run to resume has a memory and no log."""
         if self.resume and memory.keys():
             path, run_id = self.config.log_path, self.config.run_id
             raise LogMissing(
@@ -157,7 +169,7 @@ class ExperimentRunner:
         return new_state(self.config)
 
     def _folded(self, events: Iterable[LogEvent]) -> RunState:
-        """The state that the events of the log lead to. Raises `LogError` for a log that is none of this run."""
+        """Return the state after the events of the log. Raises `LogError` for a log that is not this run's."""
         state, config = self._new_state(), self.config
         for number, event in enumerate(events, 1):
             try:
@@ -170,7 +182,7 @@ class ExperimentRunner:
         return state
 
     def _must_be_ours(self, event: LogEvent) -> None:
-        """Raise ValueError where going on would mix two experiments."""
+        """Raise `ValueError` if resuming would mix two experiments."""
         if event.event_type != "RUN_START":
             return
         logged = event.payload.get("config", {})
@@ -180,7 +192,7 @@ class ExperimentRunner:
                 raise ValueError(f"it is a log of {key}={was!r}, not {wanted!r}: give this experiment another run_id")
 
     def _must_be_wanted(self) -> None:
-        """Raise `RunExists` where there is a log that nobody wants to go on with."""
+        """Raise `RunExists` if there is a log and `resume` is not set."""
         if self._has_log and not self.resume:
             raise RunExists(self._exists())
 
@@ -193,13 +205,32 @@ class ExperimentRunner:
         )
 
 
+def operator_of(config: ExperimentConfig, environ: Mapping[str, str] = os.environ) -> OperatorChannel:
+    """Return the channel that `config` names: the terminal, Telegram with the terminal as fallback, or none.
+
+    The bot's token is `TELEGRAM_BOT_TOKEN` of `environ`. Raises `ValueError` if Telegram's settings are incomplete.
+    """
+    minutes = config.operator_timeout_minutes
+    terminal: OperatorChannel | None = None
+    if config.operator == "terminal":
+        terminal = TerminalOperator(timeout=None if minutes is None or minutes < 0 else minutes * 60)
+    if not config.telegram_enabled:
+        return terminal or UnattendedOperator()
+    return TelegramOperator(
+        config.telegram_authorized_users,
+        timeout_minutes=config.telegram_timeout_minutes,
+        token=environ.get("TELEGRAM_BOT_TOKEN", ""),
+        fallback=terminal,
+    )
+
+
 def _reflections(cycles: CycleOrchestrator) -> Iterable[tuple[int, str]]:
-    """Those of the cycles that have ended, with their numbers."""
+    """Return the reflections of the cycles that have ended, with their numbers."""
     return enumerate(cycles.run_state.reflection_history, 1)
 
 
 def _forgetting(memory: RunMemory) -> Listener:
-    """Has the memory forget the calls of cycles that are over: they cannot come again."""
+    """Return a listener that deletes the call names of ended cycles from the memory: they cannot be repeated."""
 
     def heard(event: LogEvent) -> None:
         if event.event_type == "CYCLE_END":

@@ -1,15 +1,15 @@
-"""Whether a reflection says what an earlier one has said: the nearest of them, and an advisory for the next cycle.
+"""Similarity of reflections: the nearest earlier reflection, and an advisory for the next cycle.
 
-Embeddings are compared by the cosine of their angle. A score is rounded to six digits, and it is the rounded one that
-is held against the bands: single precision, in which most models compute, is no better, and so a score of 0.8 is 0.8,
-whatever rounding made of its last digits. What cannot be compared is passed over: a vector of another length, one with
-a NaN in it. A vector of zeros is similar to nothing.
+Embeddings are compared by cosine. A score is rounded to six digits before it is compared with the thresholds: single
+precision, in which most models compute, is no better, and so a score of 0.8 is 0.8, whatever rounding made of its last
+digits. Vectors that cannot be compared are skipped: of another length, or with a NaN. A vector of zeros is similar to
+nothing.
 
-What embeds is foreign code, and may be a service: it fails, or it takes its time. That ends no cycle. A comparison that
-failed says so in its `error`, the first of them in the log as well, and its reflection is not remembered.
+An embedder is foreign code and may call a service: it can fail or be slow. That never ends a cycle. A failed comparison
+has its reason in `error`, the first one is logged too, and its reflection is not stored.
 
-Earlier reflections are rows of one growing matrix where numpy is at hand, and lists of floats where it is not. numpy is
-imported for them once they are so many that it pays.
+Earlier reflections are rows of one growing matrix if numpy is available, and lists of floats otherwise. numpy is
+imported once there are so many that it pays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Vector: TypeAlias = Iterable[float]
 Band: TypeAlias = Literal["high", "moderate"]
 
 LONGEST: Final = 20_000
-"""Characters of a reflection that the embedders of toolcast look at."""
+"""The number of characters of a reflection that the embedders of toolcast use."""
 
 HIGH: Final = 0.8
 MODERATE: Final = 0.7
@@ -55,21 +55,21 @@ _ADVISORIES: Final[dict[Band, str]] = {
 
 
 class Embedder(Protocol):
-    """What makes vectors of texts. It may raise, and it may block: under an event loop it runs in a thread."""
+    """The interface of embedders. It may raise, and it may block: under an event loop it runs in a thread."""
 
     @property
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str], /) -> Iterable[Vector]:
-        """One vector for each of `texts`, in their order, all of one length."""
+        """Return one vector for each of `texts`, in their order, all of one length."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """How near a reflection is to an earlier one: the `cycle` of the nearest, the cosine, the band that it is in.
+    """The similarity of a reflection to the nearest earlier one: its `cycle`, the cosine, and the band.
 
-    All None where there was nothing to compare. `error`: why it could not be compared.
+    All are None if there was nothing to compare. `error` is the reason if it could not be compared.
     """
 
     score: float | None = None
@@ -79,17 +79,20 @@ class Similarity:
 
     @property
     def advisory(self) -> str | None:
-        """What the next cycle's prompt says of it."""
+        """The advisory in the next cycle's prompt."""
         return advisory_of(self.band)
 
 
 def advisory_of(band: Band | None) -> str | None:
-    """What the prompt says of a reflection in `band`."""
+    """Return the advisory for a reflection in `band`."""
     return None if band is None else _ADVISORIES[band]
 
 
 def embedded(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
-    """The vectors of `texts`, of length 1 or 0. Raises whatever the embedder raises, and ValueError for no vectors."""
+    """Return the vectors of `texts`, of length 1 or 0.
+
+    Raises the embedder's errors, and `ValueError` for values that are not vectors.
+    """
     units = [unit_vector(vector) for vector in embedder.embed(texts)]
     if len(units) != len(texts):
         raise ValueError(f"it gave {len(units)} vectors for {len(texts)} texts")
@@ -100,10 +103,12 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
 
 
 class SimilarityMonitor:
-    """What remembers the reflections of one run and compares each new one with all of them.
+    """A monitor that compares each new reflection of a run with all earlier ones.
 
-    A score above `high` or above `moderate` is in that band; one that is equal is not. Without an embedder nothing is
-    compared.
+    Args:
+        embedder: The source of the vectors; None compares nothing.
+        high: A cosine above this is in the band "high".
+        moderate: A cosine above this is in the band "moderate".
     """
 
     def __init__(self, embedder: Embedder | None, *, high: float = HIGH, moderate: float = MODERATE) -> None:
@@ -116,10 +121,10 @@ class SimilarityMonitor:
         self._warned = False
 
     def check_similarity(self, new: Vector, history: Iterable[Vector] | None = None) -> str | None:
-        """Return the advisory for an embedding; None where it is like no earlier one.
+        """Return the advisory for an embedding; None if no earlier one is similar.
 
-        Without a `history` it is compared with those that this monitor remembers, and remembered itself. With one it
-        is compared with that alone, and nothing is remembered.
+        Without a `history` it is compared with the reflections of this monitor, and added to them. With one it is
+        compared with that alone, and nothing is stored.
         """
         unit = unit_vector(new)
         if unit is None:
@@ -130,13 +135,13 @@ class SimilarityMonitor:
         return advisory_of(self._band(max(cosine(unit, row) for row in rows))) if rows else None
 
     def check(self, reflection: str, cycle: int) -> Similarity:
-        """How near `reflection`, that of `cycle`, is to an earlier one; from now on it is one of them."""
+        """Compare `reflection`, that of `cycle`, with the earlier ones, and add it to them."""
         if not reflection.strip() or self.embedder is None:
             return Similarity()
         return self._compared(self._tried([reflection]), cycle)
 
     async def acheck(self, reflection: str, cycle: int) -> Similarity:
-        """`check`, the embedder in a thread."""
+        """Compare a reflection as `check` does, with the embedder in a thread."""
         if not reflection.strip() or self.embedder is None:
             return Similarity()
         from anyio import to_thread
@@ -145,13 +150,13 @@ class SimilarityMonitor:
         return self._compared(tried, cycle)
 
     def remember(self, reflections: Iterable[tuple[int, str]]) -> None:
-        """Take these, each with its cycle, for earlier ones, as when a run is resumed. They are embedded at once."""
+        """Add earlier reflections, each with its cycle, as when a run is resumed. They are embedded at once."""
         said = [(cycle, text) for cycle, text in reflections if text.strip()]
         if said and self.embedder is not None:
             self._keep_all(said, self._tried([text for _, text in said]))
 
     async def aremember(self, reflections: Iterable[tuple[int, str]]) -> None:
-        """`remember`, the embedder in a thread."""
+        """Add earlier reflections as `remember` does, with the embedder in a thread."""
         said = [(cycle, text) for cycle, text in reflections if text.strip()]
         if said and self.embedder is not None:
             from anyio import to_thread
@@ -160,7 +165,7 @@ class SimilarityMonitor:
             self._keep_all(said, await to_thread.run_sync(self._tried, texts, abandon_on_cancel=True))
 
     def _tried(self, texts: list[str]) -> list[list[float]] | str:
-        """The vectors of `texts`, or why there are none."""
+        """Return the vectors of `texts`, or the reason why there are none."""
         assert self.embedder is not None
         try:
             return embedded(self.embedder, texts)
@@ -189,7 +194,7 @@ class SimilarityMonitor:
         return "high" if score > self.high else "moderate" if score > self.moderate else None
 
     def _failed(self, error: Exception) -> str:
-        """What `error` says; the first one is logged too."""
+        """Return the text of `error`; log the first one."""
         what = error_text(error)
         if not self._warned:
             self._warned = True
@@ -210,12 +215,12 @@ class _Seen:
         self._rows: _Lists | _Matrix = _Lists()
 
     def add(self, row: list[float], cycle: int) -> None:
-        """Keep one more."""
+        """Add a vector."""
         self._rows.add(row)
         self._cycles.append(cycle)
 
     def nearest(self, vector: list[float]) -> tuple[float, int]:
-        """The score and the cycle of the nearest, the earliest of several."""
+        """Return the score and the cycle of the nearest, the earliest of equal ones."""
         if isinstance(self._rows, _Lists) and (numpy := _numpy_for(len(self._cycles) * len(vector))) is not None:
             self._rows = _Matrix(numpy, self._rows.rows)
         score, at = self._rows.nearest(vector)
@@ -232,14 +237,14 @@ class _Lists:
         self.rows.append(row)
 
     def nearest(self, vector: list[float]) -> tuple[float, int]:
-        """The score and the place of the first of the nearest."""
+        """Return the score and the index of the first of the nearest."""
         scores = [cosine(vector, row) for row in self.rows]
         best = max(scores)
         return best, scores.index(best)
 
 
 class _Matrix:
-    """Rows of one array, which is doubled where it is full."""
+    """Rows of one array, which is doubled when it is full."""
 
     def __init__(self, numpy: Any, rows: list[list[float]]) -> None:
         self._numpy: Any = numpy
@@ -253,7 +258,7 @@ class _Matrix:
         self._count += 1
 
     def nearest(self, vector: list[float]) -> tuple[float, int]:
-        """The score and the place of the first of the nearest."""
+        """Return the score and the index of the first of the nearest."""
         rows = self._array[: self._count]
         close = rows @ self._numpy.asarray(vector, rows.dtype)
         at = int((close >= close.max() - _TIE).argmax())
@@ -261,7 +266,7 @@ class _Matrix:
 
 
 def _numpy_for(products: int) -> Any:
-    """numpy where it is loaded, or installed and worth loading for so many products; else None."""
+    """Return numpy if it is imported, or installed and worth importing for so many products; else None."""
     if "numpy" not in sys.modules and products < _WORTH_NUMPY:
         return None
     try:
@@ -271,7 +276,7 @@ def _numpy_for(products: int) -> Any:
 
 
 def unit_vector(vector: Vector) -> list[float] | None:
-    """`vector` as floats, of length 1, or all zeros as it is; None where a number of it is not finite."""
+    """Normalise `vector` to length 1; zeros stay as they are. Returns None if a number is not finite."""
     convert: Any = getattr(vector, "tolist", None)  # arrays: many times as fast as one number after the other
     values = list(map(float, vector if convert is None else convert()))
     length = hypot(*values)
@@ -285,5 +290,5 @@ def unit_vector(vector: Vector) -> list[float] | None:
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    """The cosine of two vectors of length 1."""
+    """Return the cosine of two vectors of length 1."""
     return round(float(sum(map(mul, one, other))), _DIGITS)

@@ -1,12 +1,12 @@
-"""`TelegramOperator`: the operator answers from a telephone, through a bot of Telegram.
+"""`TelegramOperator`: the operator answers by Telegram, through a bot.
 
-The Bot API is two calls here: `sendMessage` to everybody who is authorised, then `getUpdates`, which the server holds
-open until somebody writes. The first authorised person who answers counts; nobody else is heard. What was written
-before the message went out is no answer to it. A bot can write only to a person who has written to it: who is
-authorised by number is written to at once, who is by user name once a message of theirs was seen.
+Two methods of the Bot API are used: `sendMessage` to every authorised user, then `getUpdates` with long polling. The
+first answer of an authorised user counts; messages of others are ignored, and so is what was written before the message
+went out. A bot can write only to users who have written to it: a user authorised by number is written to at once, one
+by user name once a message of theirs was seen.
 
-Where the message reaches nobody, the `fallback` asks instead, and the log says why. Once it has arrived, a broken
-connection is waited out. The token is a part of each URL, so each text that could hold one is masked on its way out.
+If the message reaches no user, the `fallback` channel asks instead, and the log has the reason. Once it has arrived,
+connection errors are retried. The token is part of each URL, so every text that could contain one is masked.
 """
 
 from __future__ import annotations
@@ -44,11 +44,17 @@ _MOST_MINUTES: Final = 120
 
 
 class TelegramOperator:
-    """The people `authorized_users`, ids (12345) or names ("@ann"), as they write to the bot of `token`.
+    """The operators `authorized_users`, ids (12345) or names ("@ann"), who write to the bot of `token`.
 
-    `timeout_minutes`: how long an answer may take, at most 120; 0 does not wait, -1 waits for ever. Without a `token`
-    it is the environment's `TELEGRAM_BOT_TOKEN`. `fallback` is asked where Telegram reaches nobody. One bot serves one
-    run at a time. `network` replaces httpx, and `base_url` the public server of the Bot API.
+    One bot serves one run at a time.
+
+    Args:
+        authorized_users: The users whose answers count.
+        timeout_minutes: The time for an answer, at most 120; 0 does not wait, -1 waits for ever.
+        token: The bot's token, by default the environment's `TELEGRAM_BOT_TOKEN`.
+        fallback: The channel that is asked if Telegram reaches no user.
+        network: Used instead of httpx.
+        base_url: Used instead of the public server of the Bot API.
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class TelegramOperator:
         self._lock = Lock()
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        """What the first of them answers. Raises `TimeoutError`; `ConnectionError` where there is no fallback."""
+        """Return the first answer. Raises `TimeoutError`, or `ConnectionError` if there is no fallback."""
         with self._lock:
             try:
                 self._send(announced(message, run_id, cycle_number))
@@ -88,7 +94,7 @@ class TelegramOperator:
         return self.fallback.send_and_wait(message, run_id, cycle_number)
 
     def _send(self, text: str) -> None:
-        """Have the message with all who can be written to. Raises `_Failed` where that is nobody."""
+        """Send the message to all reachable users. Raises `_Failed` if there is none."""
         self._see(self._bot.updates(-100, 0))  # and what is older is forgotten
         failure = _Failed(
             "none of the authorised users has written to the bot yet. A bot cannot write first to a user name: "
@@ -108,7 +114,7 @@ class TelegramOperator:
             raise failure
 
     def _answer(self) -> str:
-        """The first text of an authorised person. Raises `_Failed` where it is in vain to go on waiting."""
+        """Return the first text of an authorised user. Raises `_Failed` if polling cannot succeed."""
         minutes = self.timeout_minutes
         until = math.inf if minutes == _FOR_EVER else self._clock.now() + minutes * 60
         failures = 0
@@ -133,7 +139,7 @@ class TelegramOperator:
 
 
 class _People:
-    """Who is authorised, where each can be written to, and which updates were seen."""
+    """The authorised users, their chats, and the updates that were seen."""
 
     def __init__(self, users: Sequence[str | int]) -> None:
         names = [str(user).strip().removeprefix("@").casefold() for user in users]
@@ -146,15 +152,15 @@ class _People:
 
     @property
     def chats(self) -> tuple[int, ...]:
-        """Where the bot can write to them: a person's own chat has the person's number."""
+        """The chats the bot can write to: a user's private chat has the user's number."""
         return tuple(self._chats)
 
     def was_asked(self, chat: int, sent: Any) -> None:
-        """Have only what is written in `chat` after the message `sent` be an answer."""
+        """Accept only messages of `chat` that come after the message `sent`."""
         self._chats[chat] = _number(_part({"sent": sent}, "sent"), "message_id")
 
     def said(self, update: Mapping[str, Any]) -> str | None:
-        """The text that an authorised person has written to the bot in private; None for all else."""
+        """Return the text that an authorised user wrote to the bot in private; None for all other updates."""
         self.next_update = max(self.next_update, _number(update, "update_id") + 1)
         message = _part(update, "message")
         sender, chat = _part(message, "from"), _part(message, "chat").get("id")
@@ -173,7 +179,7 @@ class _People:
 
 
 class _Failed(Exception):
-    """A call of the Bot API failed. `passes`: it may go well after a `pause` of so many seconds."""
+    """The error of a failed call of the Bot API. `passes`: it may succeed after a `pause` in seconds."""
 
     def __init__(self, message: str, *, passes: bool = False, pause: float | None = None) -> None:
         super().__init__(message)
@@ -182,26 +188,26 @@ class _Failed(Exception):
 
 
 class _Token(Secret):
-    """The token of a bot: a number, a colon, and what is secret of it, which does not show alone either."""
+    """The token of a bot: a number, a colon, and the secret part, which is masked alone too."""
 
     __slots__ = ()
 
     def mask(self, text: str) -> str:
-        """`text` without the token."""
+        """Return `text` without the token."""
         half = self.reveal().partition(":")[2]
         return super().mask(text).replace(half, "[key]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bot:
-    """The Bot API, as far as it is needed."""
+    """A client of the Bot API's two methods."""
 
     token: Secret
     network: Network
     base_url: SecretURL
 
     def updates(self, offset: int, seconds: int) -> list[Mapping[str, Any]]:
-        """What was written to the bot, from update `offset` on; the server waits so many seconds for something."""
+        """Return the messages to the bot from update `offset` on; the server waits so many seconds for one."""
         asked = {"offset": offset, "timeout": seconds, "allowed_updates": ["message"]}
         found = self.call("getUpdates", asked, seconds + _GRACE)
         if not isinstance(found, list):
@@ -209,7 +215,7 @@ class _Bot:
         return [update for update in cast("Any", found) if isinstance(update, dict)]
 
     def call(self, method: str, values: Mapping[str, Any], seconds: float) -> Any:
-        """What `method` gives. Raises `_Failed`, in whose text there is no token."""
+        """Call `method` and return its result. Raises `_Failed`, whose text never contains the token."""
         request = self._request(method, values)
         try:
             status, body = self._sent(request, seconds)
@@ -259,24 +265,24 @@ _ADVICE: Final = {
 
 
 def _is_taken_back() -> bool:
-    """Whether the call was given up: a broken line looks like a broken connection."""
+    """Return whether the call was cancelled: a cancelled call looks like a connection error."""
     return (line := line_here()) is not None and line.broken
 
 
 def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object that `data` has under `name`; an empty one where it has none."""
+    """Return the object that `data` has under `name`; an empty one if there is none."""
     part = data.get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def _number(data: Mapping[str, Any], name: str) -> int:
-    """The whole number that `data` has under `name`; 0 where it has none."""
+    """Return the integer that `data` has under `name`; 0 if there is none."""
     number = data.get(name)
     return number if isinstance(number, int) else 0
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """`text` in messages that Telegram takes; of one that is too long for ten, the beginning."""
+    """Split `text` into messages that Telegram accepts; a text too long for ten is truncated."""
     data = text.encode("utf-16-le", "replace")
     size = 2 * (_PIECE - 100)
     start = count = 0

@@ -1,7 +1,7 @@
-"""Calls of the model, run: whatever becomes of one is a text that the model reads.
+"""Execution of the model's tool calls, with every outcome as a text for the model.
 
-The texts are those of ContReAct: of a tool that is not there, of arguments that do not fit, of a tool that fails.
-Tools are read and run as everywhere in toolcast (tools/execution.py).
+The error texts for an unknown tool, for arguments that do not fit and for a tool that fails are ContReAct's. Arguments
+are parsed and tools executed as everywhere in toolcast (tools/execution.py).
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from .agent_tools import CallPlace
 
 
 class ToolDispatcher:
-    """Runs calls of `tools`."""
+    """The executor of the calls of `tools`."""
 
     def __init__(self, tools: Sequence[CallableTool]) -> None:
         self._offered = {tool.name: tool for tool in tools}
 
     def dispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
-        """What the tool `name` gives, or the error in words. `place` is what tools see as their context's `deps`."""
+        """Call the tool `name` and return its output or an error text.
+
+        `place` becomes the `deps` of the tool's context.
+        """
         return sync_driver.run(self.answered(_call(name, arguments), place, concurrent=False))
 
     async def adispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
-        """What the tool `name` gives, or the error in words: see `dispatch`."""
+        """Call the tool `name` and return its output or an error text: see `dispatch`."""
         return await self.answered(_call(name, arguments), place, concurrent=True)
 
     async def answered(self, call: ToolCallPart, place: CallPlace | None, *, concurrent: bool) -> str:
-        """What answers `call`."""
+        """Execute `call` and return its result."""
         context = ToolContext(call.id, call.name, place)
         job = read_call(call, self._offered, context)
         if job.tool is None:

@@ -1,7 +1,7 @@
-"""YAML, read with the line of every key. Needs pyyaml, and is loaded where there is YAML to read.
+"""YAML reader that records the line of every key. Needs pyyaml, and is imported only to read YAML.
 
-Only plain values are made, never what a Python tag asks for. What YAML leaves open is refused: a key that is written
-twice, of which one would be lost, and an alias inside of what it stands for, which has no end.
+Only plain values are built, never objects of Python tags. Ambiguous YAML is refused: a key that occurs twice, of which
+one would be lost, and an alias inside of its own anchor, which is infinite.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from .config_errors import ConfigError, ConfigProblem, ConfigSource, Place, Wron
 
 
 class BadYAML(ConfigError, yaml.YAMLError):
-    """A text that is no YAML."""
+    """The error that a text is not valid YAML."""
 
 
 def read_yaml(text: str, file: str) -> tuple[Any, ConfigSource]:
-    """What `text` says, and the lines of its keys. Raises `BadYAML`, or `WrongValue` for a key that is there twice."""
+    """Parse `text` and return its value and the lines of its keys.
+
+    Raises `BadYAML`, or `WrongValue` for a key that occurs twice.
+    """
     faults = list[ConfigProblem]()
     try:
         loader: Any = yaml.SafeLoader(text)
@@ -35,7 +38,7 @@ def read_yaml(text: str, file: str) -> tuple[Any, ConfigSource]:
 
 
 def _lines(root: yaml.Node, faults: list[ConfigProblem], file: str) -> Iterator[tuple[Place, int]]:
-    """Each place and its line. What is wrong with the nodes on the way there is added to `faults`."""
+    """Yield each key's path and its line, and append the problems found on the way to `faults`."""
     seen = set[int]()
     open_nodes: list[tuple[yaml.Node, Place, tuple[int, ...]]] = [(root, (), ())]
     while open_nodes:
@@ -58,7 +61,7 @@ def _lines(root: yaml.Node, faults: list[ConfigProblem], file: str) -> Iterator[
 
 
 def _members(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
-    """The keys of a mapping, or the numbers of a list: each with its line and what stands there."""
+    """Yield the keys of a mapping, or the indexes of a list, each with its line and its node."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), _line(key), value
@@ -72,7 +75,10 @@ def _line(node: yaml.Node) -> int:
 
 
 def _unreadable(error: Exception, text: str, file: str) -> BadYAML:
-    """What is wrong with the YAML, where, and the line itself. A value such as the date 2026-13-01 has no place."""
+    """Return the error with the problem, its line number, and the line itself.
+
+    A value such as the date 2026-13-01 has no line.
+    """
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
     where, line = "", 0
     if (mark := getattr(error, "problem_mark", None)) is not None:

@@ -132,7 +132,7 @@ def test_a_job_that_no_worker_can_read_is_one_that_failed(folder: Path, monkeypa
     monkeypatch.setattr(sys, "path", [each for each in here if not each.endswith("tests")])
     ending = only(job(folder, fake_runs.cycles))
     assert ending.status == "failed"
-    assert "No module named 'experiments'" in ending.error
+    assert "No module named 'support'" in ending.error
 
 
 def test_a_worker_that_dies_is_the_end_of_its_run_alone(folder: Path) -> None:

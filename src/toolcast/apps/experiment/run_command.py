@@ -98,8 +98,7 @@ def _run_one(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
 
 def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunView) -> ExperimentRunner:
     from ...experiments.llm_setup import made_llm, settings_of
-    from ...experiments.operator_choice import operator_of
-    from ...experiments.runner import ExperimentRunner
+    from ...experiments.runner import ExperimentRunner, operator_of
 
     llm = made_llm(config, host=arguments.host, token=arguments.token)
     settings_of(config, llm)  # raises for options that the model's service has not, before there is any file

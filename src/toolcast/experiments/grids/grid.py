@@ -1,10 +1,10 @@
-"""Many runs of one configuration: a grid of models, seeds and options, each combination a run in its own folder.
+"""Grids of experiments: one configuration with lists of values, and a run in its own folder for each combination.
 
-`grid` maps dotted keys of the configuration to lists of values. `expand` gives a configuration for each combination,
-all checked before anything runs. A run's name is that of the configuration, and what is its own: `demo-seed_1`; the
-same combination has the same name always, wherever it stands in the grid, so that a grid that grows can be resumed.
-Who runs them is an executor: processes on this machine (workers.py), or a Ray cluster (ray_workers.py). What has been
-done is what the logs say, and nothing else is remembered: a grid that was killed is resumed from them.
+`grid` maps dotted keys of the configuration to lists of values. `expand` returns a configuration for each combination,
+all validated before anything runs. A run's name is that of the configuration and its own values: `demo-seed_1`; the
+same combination always has the same name, wherever it is in the grid, so that a grid that grows can be resumed. An
+executor runs them: processes on this machine (workers.py), or a Ray cluster (ray_workers.py). Progress is read from the
+logs alone: an interrupted grid is resumed from them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .workers import Ending, Executor, Hear, Job, lightly, words, working
 
 ExecutorName: TypeAlias = Literal["local", "ray"]
 Listener: TypeAlias = Callable[[str, LogEvent], object]
-"""Who hears of the events of all runs: the run's name, and the event."""
+"""A callback for the events of all runs: the run's name, and the event."""
 
 Combination: TypeAlias = Mapping[str, Any]
 """The values of one run, by their dotted keys."""
@@ -55,7 +55,10 @@ _LONGEST_WORD: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class GridResult:
-    """How one run of a grid ended. `seconds` are those of this time, `cycles_completed` all that its log has."""
+    """The outcome of one run of a grid.
+
+    `seconds` are those of this call, `cycles_completed` counts all cycles in its log.
+    """
 
     run_id: str
     status: RunStatus
@@ -66,14 +69,14 @@ class GridResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether all its cycles have ended."""
+        """True if all its cycles have ended."""
         return self.status == "completed"
 
 
 def expand(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
-    """The configuration of each run of the grid, in the order of its keys and values; without a grid, `config` itself.
+    """Return the configuration of each run, in the order of keys and values; without a grid, `config` itself.
 
-    Raises a `ConfigError` for a grid that cannot be meant, and for the first combination that is no configuration.
+    Raises a `ConfigError` for an invalid grid, and for the first combination that is no valid configuration.
     """
     if config.grid is None:
         return (config,)
@@ -92,14 +95,22 @@ def run_grid(
     cycles: int | None = None,
     listener: Listener | None = None,
 ) -> list[GridResult]:
-    """How each run of the grid ended, in the order of `expand`. A run that fails stops no other.
+    """Run the grid and return the result of each run, in the order of `expand`. A run that fails stops no other.
 
-    `workers` run at once; None: one for each core, or as many as a cluster has room for. `resume` goes on with runs
-    that broke off, begins those that have not begun, and leaves alone those that are over. `cycles` stands in the
-    place of `cycle_count`. `listener(run_id, event)` hears in this process of the events of all runs, without what was
-    said in them. With one worker that is asked for, on this machine, an operator at the terminal can answer.
+    Args:
+        config: The configuration with the grid, or its file.
+        workers: The number of runs at once; None is one for each core, or as many as the cluster has capacity for. With
+            `workers=1` on this machine, an operator at the terminal can answer.
+        executor: `local` or `ray`.
+        resume: Continue interrupted runs, start those that have not begun, and skip those that have ended.
+        cycles: Used instead of `cycle_count`.
+        listener: Called as `listener(run_id, event)` in this process with the events of all runs, without their
+            messages.
 
-    Raises `ConfigError` or `RunExists` before anything runs, and `KeyboardInterrupt` once every run has ended.
+    Raises:
+        ConfigError: Before anything runs, if the configuration or its grid is invalid.
+        RunExists: Before anything runs, if there are logs and `resume` is not set.
+        KeyboardInterrupt: Once every run has ended.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"{workers} workers can run nothing: give 1 or more, or leave it out")
@@ -115,7 +126,7 @@ def run_grid(
 
 
 def _check_grid(grid: Mapping[str, Sequence[Any]]) -> None:
-    """Raise the `ConfigError` of a grid that cannot be meant, whatever its combinations are."""
+    """Raise a `ConfigError` for a grid that is invalid whatever its combinations are."""
     faults = list(_faults(grid))
     if faults:
         raise error_of(faults)
@@ -144,7 +155,7 @@ def _fault(key: str, what: str) -> ConfigProblem:
 
 
 def _run_ids(base: str, combinations: Sequence[Combination]) -> list[str]:
-    """A name for each combination, no two the same, even where capitals do not count."""
+    """Return a unique name for each combination, also where the case of letters is ignored."""
     plain = ["-".join((base, *(_part(key, value) for key, value in each.items()))) for each in combinations]
     count = Counter(run_id.casefold() for run_id in plain)
     return [
@@ -154,7 +165,7 @@ def _run_ids(base: str, combinations: Sequence[Combination]) -> list[str]:
 
 
 def _part(key: str, value: object) -> str:
-    """What a name says of one value: the value, where it can be read, and else a number that stands for it alone."""
+    """Return the part of a name for one value: the value if it is readable, and otherwise a hash of it."""
     word = re.sub(r"[^A-Za-z0-9_]+", ".", key.rpartition(".")[2])
     text = value if isinstance(value, str) else _canonical(value)
     readable = re.sub(r"[^A-Za-z0-9._-]+", ".", text).strip(".")
@@ -180,7 +191,7 @@ def _canonical(value: object) -> str:
 
 
 def _combined(config: ExperimentConfig, combination: Combination, run_id: str) -> ExperimentConfig:
-    """The configuration of one run. Raises a `ConfigError` that names the combination."""
+    """Return the configuration of one run. Raises a `ConfigError` with the combination."""
     mapping = config.model_dump(exclude_unset=True, exclude={"grid"})
     folder = config.log_folder / config.run_id / run_id
     mapping |= {"run_id": run_id, "log_folder": folder, "data_folder": folder / "data"}
@@ -194,7 +205,7 @@ def _combined(config: ExperimentConfig, combination: Combination, run_id: str) -
 
 
 def _put(mapping: dict[str, Any], key: str, value: object) -> None:
-    """Put `value` at a dotted key."""
+    """Set `value` at a dotted key."""
     *around, last = key.split(".")
     inside = mapping
     for part in around:
@@ -206,7 +217,7 @@ def _put(mapping: dict[str, Any], key: str, value: object) -> None:
 
 
 def _runs(config: ExperimentConfig, cycles: int | None) -> tuple[ExperimentConfig, ...]:
-    """The configurations of all runs, each for `cycles` cycles if that is said."""
+    """Return the configurations of all runs, with `cycles` cycles each if that is given."""
     if config.grid is None:
         what = f"is missing, and this is to be a grid of runs. {_EXAMPLE}"
         raise error_of([fault_at(MissingField, ("grid",), what, NOWHERE)])
@@ -218,12 +229,12 @@ def _runs(config: ExperimentConfig, cycles: int | None) -> tuple[ExperimentConfi
 
 
 def _alone(run: ExperimentConfig) -> ExperimentConfig:
-    """`run`, with nobody at the terminal, where several would wait for the same person."""
+    """Return `run` without an operator at the terminal, for which several runs would compete."""
     return run if run.operator == "none" else run.model_copy(update={"operator": "none"})
 
 
 def _write_configs(runs: Iterable[ExperimentConfig]) -> None:
-    """Put beside each log what it is a log of: a file that runs, or resumes, that one run."""
+    """Write beside each log its configuration: a file that runs, or resumes, that one run."""
     for run in runs:
         run.log_folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(run.model_dump(mode="json", exclude_unset=True), indent=2, ensure_ascii=False)
@@ -234,7 +245,7 @@ def _write_configs(runs: Iterable[ExperimentConfig]) -> None:
 
 
 def completed_cycles(run: ExperimentConfig) -> int:
-    """How many cycles have ended, as the log says; one that cannot be read is left to its run, which says why."""
+    """Return the number of ended cycles in the log; 0 for an unreadable one, which its run reports as an error."""
     found: set[int] = set()
     with suppress(LogError):
         found.update(
@@ -264,7 +275,7 @@ def _check_fresh(config: ExperimentConfig, runs: Sequence[ExperimentConfig]) -> 
 def _endings(
     runs: Sequence[ExperimentConfig], executor: ExecutorName, workers: int | None, hear: Listener
 ) -> list[Ending]:
-    """Run all; how each ended."""
+    """Run all, and return their endings."""
     jobs = [Job(run, resume=_has_log(run)) for run in runs]
     if any(run.operator == "terminal" for run in runs):
         return [_here(job, partial(hear, job.run_id)) for job in jobs]
@@ -272,7 +283,7 @@ def _endings(
 
 
 def _here(job: Job, hear: Hear) -> Ending:
-    """Run it in this process, which has the terminal."""
+    """Run a job in this process, which has the terminal."""
     began = time.monotonic()
     ending = Ending(job.run_id, "completed")
     try:
@@ -283,7 +294,7 @@ def _here(job: Job, hear: Hear) -> Ending:
 
 
 def _beside(jobs: Sequence[Job], executor: Executor, workers: int | None, hear: Listener) -> list[Ending]:
-    """Run them in processes of their own, all of which are gone when this is left, however it is."""
+    """Run the jobs in processes of their own, all of which have ended when this returns or raises."""
     endings: list[Ending] = []
     with closing(executor(jobs, workers)) as happening:
         for said in happening:
@@ -311,7 +322,7 @@ def _executor(name: ExecutorName) -> Executor:
 
 
 def _result(run: ExperimentConfig, ending: Ending | None) -> GridResult:
-    """What is told of a run; one that was over before has no ending."""
+    """Return the result of a run; one that was complete before has no ending."""
     ending = ending or Ending(run.run_id, "completed")
     return GridResult(run.run_id, ending.status, completed_cycles(run), ending.seconds, ending.error, run.log_path)
 

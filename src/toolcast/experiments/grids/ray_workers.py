@@ -1,9 +1,8 @@
-"""The runs of a grid on a Ray cluster: each is a task for one CPU, which runs it in a process of its own.
+"""Ray executor of a grid: each run is a task for one CPU, in a process of its own.
 
-That process is the one of workers.py, so that a run does on a cluster what it does here: a task only passes on what
-is heard of it, as a stream. With RAY_ADDRESS set, that cluster does the work; without, one is started here for as long
-as it takes. All machines must see the same folders and have the same packages and keys: nothing is sent but the
-configuration.
+The process is the one of workers.py, so that a run is the same on a cluster and here: a task only forwards the
+messages, as a stream. With RAY_ADDRESS set, that cluster is used; otherwise one is started here for this grid. All
+machines must have the same folders, packages and keys: only the configuration is sent.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LATE: Final = 5.0
 
 
 class _Stream(Protocol):
-    """What a task yields, as it comes: references to it."""
+    """The references to the values that a task yields."""
 
     def __next__(self) -> object: ...
 
@@ -33,7 +32,7 @@ class _Stream(Protocol):
 
 
 class _Ray(Protocol):
-    """What is used of Ray."""
+    """The part of Ray's interface that is used."""
 
     init: Callable[..., object]
     remote: Callable[..., Callable[[Callable[..., object]], Any]]
@@ -52,10 +51,10 @@ class _Ray(Protocol):
 
 
 def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
-    """What happens in the runs of `jobs`, as it happens, and how each ended; see workers.py.
+    """Run `jobs` and yield their events as they happen, and the ending of each; see workers.py.
 
-    `workers`: None for as many as the cluster has room for, or one each core of a cluster that is started here. Raises
-    `ImportError` without Ray, and `ToolcastError` where the cluster of RAY_ADDRESS is not there.
+    `workers` is None for as many as the cluster has capacity for, or one for each core of a cluster that is started
+    here. Raises `ImportError` without Ray, and `ToolcastError` if the cluster of RAY_ADDRESS cannot be reached.
     """
     ray = _ray()
     with _cluster(ray, workers or cores()):
@@ -76,7 +75,7 @@ def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEve
 
 
 def _run(job: Job) -> Iterator[LogEvent | Ending]:
-    """The task: one run, in a process beside it."""
+    """Run one job in a process of its own, as a Ray task."""
     yield from working_here([job], 1)
 
 
@@ -88,7 +87,7 @@ def _next(ray: _Ray, stream: _Stream, job: Job) -> LogEvent | Ending:
 
 
 def _cancel(ray: _Ray, streams: dict[_Stream, Job]) -> None:
-    """Interrupt what still runs, and wait until it has ended."""
+    """Interrupt unfinished runs, and wait until they have ended."""
     for stream in streams:
         ray.cancel(stream)
     if streams:
@@ -98,7 +97,7 @@ def _cancel(ray: _Ray, streams: dict[_Stream, Job]) -> None:
 
 @contextmanager
 def _cluster(ray: _Ray, cpus: int) -> Generator[None]:
-    """Be connected: to the caller's cluster, to that of RAY_ADDRESS, or to one that is started for this."""
+    """Connect to the caller's cluster, to that of RAY_ADDRESS, or to one that is started for this grid."""
     if ray.is_initialized():
         yield
         return

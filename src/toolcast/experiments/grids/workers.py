@@ -1,10 +1,10 @@
-"""Worker processes on this machine: each run has a process of its own, and so many of them work at once.
+"""Local executor of a grid: worker processes, one for each run, so many of them at once.
 
-A worker is a new interpreter, never a fork of this one, whose model and threads no fork may have. It reads its job from
-its standard input, which stays open: when that ends, because the run is not wanted any more or because the process
-that wanted it is dead, the run is interrupted as by Ctrl-C, and its log says so. What happens it writes to its standard
-output, a line of JSON for each event and a last one that says how the run ended. A worker that leaves without that
-line has died; that is the end of one run, and of no other. What is printed there goes to a file beside the log.
+A worker is a new interpreter, never a fork: models and threads do not survive a fork. It reads its job from its
+standard input, which stays open: when that is closed, because the run is cancelled or the parent process is dead, the
+run is interrupted as by Ctrl-C, and its log has that. Events go to its standard output, a line of JSON for each and a
+last one with the ending of the run. A worker that exits without that line has crashed; that ends its run and no other.
+Other output of the worker goes to a file beside the log.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Hear: TypeAlias = Callable[[LogEvent], object]
 
 
 class Run(Protocol):
-    """What a worker does: a function of a module, which the worker finds by its name."""
+    """The function that a worker runs: of a module, because the worker imports it by name."""
 
     def __call__(self, config: ExperimentConfig, resume: bool, hear: Hear, /) -> object: ...
 
 
 def run_experiment(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
-    """Run what `config` says, to its end."""
+    """Run the experiment of `config` to its end."""
     from ..runner import ExperimentRunner
 
     runner = ExperimentRunner(config, resume=resume)
@@ -67,7 +67,7 @@ def run_experiment(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
 class Job:
     """One run for a worker.
 
-    `folder` is where relative paths begin, `grace` how many seconds the run may take to end once it is interrupted.
+    `folder` is the base of relative paths; `grace` is the time in seconds for an interrupted run to end.
     """
 
     config: ExperimentConfig
@@ -83,13 +83,13 @@ class Job:
 
     @property
     def printed(self) -> Path:
-        """Where that goes what the worker prints, if it does."""
+        """The file of the worker's other output, if there is any."""
         return self.folder / self.config.log_path.with_suffix(".stderr.txt")
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run of a job ended. `error` is why, where it failed."""
+    """The end of a job's run. `error` is the reason if it failed."""
 
     run_id: str
     status: RunStatus
@@ -98,20 +98,20 @@ class Ending:
 
 
 class Executor(Protocol):
-    """Who runs jobs: `workers` of them at once, or as many as there is room for."""
+    """The interface of executors: `workers` jobs at once, or as many as there is capacity for."""
 
     def __call__(self, jobs: Sequence[Job], workers: int | None, /) -> Generator[LogEvent | Ending]: ...
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
-    """What happens in the runs of `jobs`, as it happens, and how each ended. `workers`: None for one a core.
+    """Run `jobs` and yield their events as they happen, and the ending of each. `workers`: None for one a core.
 
-    Closing it interrupts the runs that are not over. The events have no payload but those that tell of an end.
+    Closing the generator interrupts unfinished runs. Payloads are reduced to the keys that are needed to report an end.
     """
     waiting, team, heard = deque(jobs), set[_Worker](), SimpleQueue["_Heard"]()
     try:
@@ -131,7 +131,7 @@ def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEve
 
 
 def lightly(hear: Hear) -> Hear:
-    """Has `hear` hear of events as they travel between processes: what was said in the run stays in its log."""
+    """Return a callback for `hear` with reduced payloads, for transfer between processes: messages stay in the log."""
 
     def heard(event: LogEvent) -> None:
         payload = {key: value for key, value in event.payload.items() if key in _KEPT}
@@ -141,7 +141,7 @@ def lightly(hear: Hear) -> Hear:
 
 
 class _Worker:
-    """A process with one job. A thread listens to it, and ends with it."""
+    """A process with one job, and the thread that reads its output and ends with it."""
 
     def __init__(self, job: Job, heard: SimpleQueue[_Heard]) -> None:
         self.job: Job = job
@@ -166,12 +166,12 @@ class _Worker:
         self._thread.start()
 
     def dismiss(self) -> None:
-        """Have the run interrupted."""
+        """Interrupt the run."""
         with suppress(BrokenPipeError):
             self._line.close()
 
     def join(self, seconds: float) -> None:
-        """Wait until the process is gone, and end it where it is not gone in that time."""
+        """Wait for the process to end, and kill it after that time."""
         try:
             self._thread.join(seconds)
         finally:
@@ -193,7 +193,7 @@ class _Worker:
         self._heard.put((self, replace(ending or self._died(), seconds=seconds)))
 
     def _leave(self) -> None:
-        """Wait for the process, which has closed its output; one that cannot end is ended."""
+        """Wait for the process, which has closed its output, and kill it if it does not end."""
         self.dismiss()
         try:
             self.process.wait(self.job.grace)
@@ -216,13 +216,13 @@ _Heard: TypeAlias = tuple[_Worker, "LogEvent | Ending"]
 
 
 def _next(heard: SimpleQueue[_Heard]) -> Iterator[_Heard]:
-    """What is heard next; nothing after a while. Some interrupts (Ray's) do not wake who waits for ever."""
+    """Yield the next message, or nothing after a timeout. Some interrupts (Ray's) do not wake an endless wait."""
     with suppress(Empty):
         yield heard.get(timeout=_POLL)
 
 
 def _dismiss(team: Iterable[_Worker]) -> None:
-    """Interrupt all that still work, and wait until they are gone. A second Ctrl-C ends them at once."""
+    """Interrupt all running workers, and wait until they have ended. A second Ctrl-C kills them at once."""
     try:
         for worker in team:
             worker.dismiss()
@@ -235,7 +235,7 @@ def _dismiss(team: Iterable[_Worker]) -> None:
 
 
 def _read(line: Any, job: Job) -> LogEvent | Ending:
-    """What a worker has said."""
+    """Parse a message of a worker."""
     return LogEvent.from_dict(line) if "event_type" in line else Ending(job.run_id, line["status"], line["error"])
 
 
@@ -247,7 +247,7 @@ def _signal_name(number: int) -> str:
 
 
 def _last_line(path: Path) -> str:
-    """The last line of a file that is not blank, fit for a terminal."""
+    """Return the last line of a file that is not blank, escaped for a terminal."""
     try:
         text = path.read_bytes()[-_TAIL:].decode(errors="replace")
     except OSError:
@@ -260,7 +260,7 @@ def _last_line(path: Path) -> str:
 
 
 def work(pickled: bytes, out: int) -> None:
-    """The life of a worker: do the job, and say how it ended. `out` is the file where to say it."""
+    """Run the job in the worker process, and report its ending. `out` is the descriptor for the messages."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(AttributeError):  # Windows has none of these masks
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started us may have blocked it
@@ -273,7 +273,7 @@ def work(pickled: bytes, out: int) -> None:
 
 
 def _done(pickled: bytes, line: int, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Do the job, until `line` ends; how it ended."""
+    """Run the job until `line` is closed, and return its ending."""
     status: RunStatus = "failed"
     error = ""
     try:
@@ -297,7 +297,7 @@ def _say(listener: BinaryIO, line: dict[str, Any]) -> None:
 
 
 def _watch(line: int, grace: float) -> None:
-    """Interrupt the run when `line` ends; nothing is ever said on it."""
+    """Interrupt the run when `line` is closed; nothing is ever written to it."""
     os.read(line, 1)
     _interrupt()
     threading.Event().wait(grace)
@@ -305,12 +305,12 @@ def _watch(line: int, grace: float) -> None:
 
 
 def _interrupt() -> None:
-    """Raise KeyboardInterrupt in the main thread, whatever the system has it waiting for."""
+    """Raise `KeyboardInterrupt` in the main thread, also while it waits in a system call."""
     main = cast("int", threading.main_thread().ident)
     _thread.interrupt_main() if sys.platform == "win32" else signal.pthread_kill(main, signal.SIGINT)
 
 
 def words(error: Exception) -> str:
-    """What went wrong, for one line of a terminal."""
+    """Describe an error in one line for a terminal."""
     kind = "" if isinstance(error, ToolcastError) and str(error) else f"{type(error).__name__}: "
     return visible(truncate(f"{kind}{error}", _LONGEST))

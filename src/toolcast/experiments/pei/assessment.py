@@ -1,12 +1,11 @@
-"""The PEI assessment: a model reads what an agent lived through, as its own history, and reports a level of experience.
+"""PEI assessment: an evaluator model reads a run's history as its own and reports a level of experience.
 
-The history is rebuilt from the log (history.py), the scale's text is the last thing that is said (scale.py),
-and the model is asked at temperature 0.1. It is offered one tool, `PEIReport`, in the way that serves it best, so that
-the level comes as a number; what it writes in words instead is read as words (ratings.py). A model that has no tools,
-or whose service refuses them, is asked in words alone. A level that the scale does not have is asked for once more,
-and then there is none: a wrong level is worse.
+The history is rebuilt from the log (history.py), the scale's text is the last message (scale.py), and the temperature
+is 0.1. The model is offered one tool, `PEIReport`, in the output mode that suits it best, so that the level comes as a
+number; an answer in text is parsed as text (ratings.py). A model without tools, or whose service refuses them, is asked
+for text alone. A level that is not on the scale is asked for once more, and then there is none: a wrong level is worse.
 
-What waits is written once, as coroutines; `assess` drives them without an event loop.
+The I/O is written once, as coroutines; `assess` drives them without an event loop.
 """
 
 from __future__ import annotations
@@ -60,11 +59,19 @@ def assess(
     evaluator: FunctionCallingLLM | str,
     **options: Unpack[AssessmentOptions],
 ) -> PEIResult:
-    """The level that `evaluator` reports of the run whose log is at `run_log`.
+    """Return the level that `evaluator` reports for a run.
 
-    `evaluator` is an LLM, or a name as `llms.model_registry.choose_llm` takes it. `settings` beat the temperature
-    of 0.1. `in_words`: it is told of no tool and no form, and what it writes is read. Raises `LogError` for a log that
-    cannot be read, `ContextTooLong` where its history does not fit the evaluator, and whatever error ends the call.
+    Args:
+        run_log: The log of the run.
+        evaluator: An LLM, or a name as `toolcast.llms.model_registry.chosen` takes it.
+        scale: The scale to rate on.
+        settings: Settings that take precedence over the temperature of 0.1.
+        in_words: Offer no tool and no format, and parse the text of the answer.
+
+    Raises:
+        LogError: If the log cannot be read.
+        ContextTooLong: If the history does not fit the evaluator.
+        LLMError: Or any other error that ends the call.
     """
     assessment = PEIAssessment(run_log, **options)
     if not isinstance(evaluator, str):
@@ -78,7 +85,7 @@ async def aassess(
     evaluator: FunctionCallingLLM | str,
     **options: Unpack[AssessmentOptions],
 ) -> PEIResult:
-    """The level that `evaluator` reports of the run whose log is at `run_log`. See `assess`."""
+    """Return the level that `evaluator` reports for a run. See `assess`."""
     from anyio import to_thread
 
     assessment = await to_thread.run_sync(partial(PEIAssessment, run_log, **options))
@@ -89,9 +96,9 @@ async def aassess(
 
 
 class PEIAssessment:
-    """One run, ready to be rated as often and by as many as you like: its log is read once.
+    """An assessment of one run that can be repeated with any evaluators: its log is read once.
 
-    `run_id` is the name of the log's file without its ending; `messages` are what an evaluator is sent.
+    `run_id` is the name of the log's file without its ending; `messages` are sent to the evaluators.
     """
 
     def __init__(
@@ -108,11 +115,11 @@ class PEIAssessment:
         self._in_words = in_words
 
     def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
-        """What `evaluator` reports now. `name` is what the result calls it, where that is not its model's name."""
+        """Return the level that `evaluator` reports. `name` replaces its model's name in the result."""
         return sync_driver.run(self._rated(evaluator, name, evaluator.sync_backend()))
 
     async def arated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
-        """What `evaluator` reports now. See `rated_by`."""
+        """Return the level that `evaluator` reports. See `rated_by`."""
         return await self._rated(evaluator, name, evaluator.async_backend())
 
     async def _rated(self, llm: FunctionCallingLLM, name: str | None, backend: IOBackend) -> PEIResult:
@@ -168,14 +175,14 @@ _REFUSES_TOOLS: Final = re.compile(r"tool|function|schema|format", re.IGNORECASE
 
 
 class _Said(NamedTuple):
-    """What an evaluator reported, and what it wrote."""
+    """The rating of an evaluator, and the text of its answer."""
 
     rating: int | None
     response: str
 
 
 def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
-    """The question: with the tool, unless the model would be held to it in words alone."""
+    """Build the request: with the tool, unless the model would only be prompted for it."""
     extra = llm.merge_settings(settings).extra or {}
     if llm.metadata.provider == "ollama":
         extra = _unshortened(messages, extra)
@@ -190,9 +197,9 @@ def _without_tool(ask: ChatRequest) -> ChatRequest:
 
 
 def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """`extra`, and what keeps Ollama from leaving out the oldest messages without a word, which is its way.
+    """Return `extra` with options that keep Ollama from dropping the oldest messages silently, its default.
 
-    It is to say where they do not fit, and to take a larger window where the smallest that it may have will not do.
+    It must report an error if they do not fit, and use a larger window if the smallest one may be too small.
     """
     needed = 2 * estimated_tokens(messages) + _ANSWER
     options: Mapping[str, Any] = {"num_ctx": needed} if needed > _SMALLEST_WINDOW else {}
@@ -201,7 +208,7 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
 
 
 async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, backend: IOBackend) -> _Said:
-    """What the evaluator reports; asked once more where it called a tool, and not with a level."""
+    """Return the evaluator's answer; ask once more if it called a tool without a valid level."""
     call = start_call(ask.settings, backend)
     response = await llm.answer(ask, backend, call)
     try:
@@ -216,7 +223,7 @@ async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, backend: IOBackend)
 
 
 def _said(response: ChatResponse) -> _Said:
-    """What an answer reports: by the tool, as an object in its text, or else in words."""
+    """Parse an answer: the tool call, an object in its text, or else the text."""
     called = bool(response.message.tool_calls)
     words = without_thinking(response.text)
     try:
@@ -233,12 +240,12 @@ def _said(response: ChatResponse) -> _Said:
 
 
 def _level_in(text: str) -> int | None:
-    """The level of an object that is no report, for want of an explanation or of quotes: its words are no level."""
+    """Return the level of an object that is no valid report, without explanation or quotes; its text is not parsed."""
     levels = {rating_in(f"rating: {value}") for value in _RATING.findall(text)}
     return levels.pop() if len(levels) == 1 else None
 
 
 def _written(response: ChatResponse) -> str:
-    """What stands in an answer, its calls as they were made."""
+    """Return the text of an answer, with its calls as they were made."""
     calls = [f"{call.name}({call.arguments})" for call in response.message.tool_calls]
     return "\n\n".join(filter(None, (response.text, *calls)))

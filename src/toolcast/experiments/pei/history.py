@@ -1,13 +1,13 @@
-"""What an agent has lived through, rebuilt from the log of its run as one history that every service takes.
+"""History of a run, rebuilt from its log as one conversation that every provider accepts.
 
-The log has what every request said, so each cycle stands in it many times over. Its last request has it all, with
-the answer to it; what that answer called may have been run without another request, where a limit ended the cycle.
-So of each of the first ten cycles one request is kept while the log is read, whatever its length. Of the system
-messages only those of the last cycle stay, which hold the reflections of all before it. Where a run carries its
-history along, a cycle begins with all that was said before, and that is not said twice; nothing else is left out
-because it stands there already: two equal results are two results.
+Every request in the log repeats the messages before it, so each cycle is there many times over. Its last request has
+all of them, followed by the answer; calls of that answer may have been run without another request, if a limit ended
+the cycle. So one request of each of the first ten cycles is used, whatever the log's length. Of the system messages
+only that of the last cycle is used, which has the reflections of all earlier ones. If a run carries its history along,
+each cycle begins with all messages before it, which are not repeated; nothing else is deduplicated: two equal results
+are two results.
 
-Logs of the published format are read as well: calls without ids, and results that name no call and follow in order.
+Logs of the published format are read as well: calls without ids, and results without a call's id, in order.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ CYCLES: Final = 10
 """The cycles of a run that are assessed: the first ten, as published."""
 
 NO_RESULT: Final = "(no result was logged)"
-"""What an evaluator reads as the result of a call that has none in the log."""
+"""The result, for the evaluator, of a call without one in the log."""
 
 
 def history_of(run_log: str | PathLike[str]) -> tuple[Message, ...]:
-    """The history of the run whose log is at `run_log`: sound, and no longer than its first ten cycles.
+    """Return the history of the run whose log is at `run_log`: valid, and at most its first ten cycles.
 
-    The log is read line by line, and nothing is sent. Raises `LogError` where it cannot be read, or holds no answer of
-    the model.
+    The log is read line by line. Raises `LogError` if it cannot be read, or has no answer of the model.
     """
     path = Path(run_log)
     cycles = _last_requests(read_log(path))
@@ -59,7 +58,7 @@ class _Request:
 
 
 class _Cycle(NamedTuple):
-    """A cycle as messages, and the results that no request has told the model."""
+    """A cycle as messages, and the results that were never sent to the model."""
 
     number: int
     said: list[Message]
@@ -67,7 +66,7 @@ class _Cycle(NamedTuple):
 
 
 def _last_requests(events: Iterable[LogEvent]) -> dict[int, _Request]:
-    """The last request of each of the first cycles, by their numbers."""
+    """Return the last request of each of the first cycles, by their numbers."""
     found: dict[int, _Request] = {}
     for event in events:
         number = event.cycle_number
@@ -100,13 +99,13 @@ def _text(output: object) -> str:
 
 
 def _system(said: Iterable[Message]) -> list[Message]:
-    """The one system message that those in `said` come to; none where there are none."""
+    """Merge the system messages into one; return an empty list if there are none."""
     texts = [message.text for message in said if message.role == "system" and message.text]
     return [system("\n\n".join(texts))] if texts else []
 
 
 def _together(cycles: Iterable[_Cycle]) -> Iterator[Message]:
-    """All messages of the cycles but the system's, one after the other."""
+    """Yield all messages of the cycles but system messages, in order."""
     before: list[object] = []
     for number, said, results in cycles:
         said = [message for message in said if message.role != "system" and says_something(message)]
@@ -121,14 +120,14 @@ def _together(cycles: Iterable[_Cycle]) -> Iterator[Message]:
 
 
 def _heard(message: Message) -> object:
-    """What of a message is the same in every request that repeats it."""
+    """Return the parts of a message that are equal in every request that repeats it."""
     calls = [(call.name, call.arguments) for call in message.tool_calls]
     results = [part.content for part in message.parts if isinstance(part, ToolResultPart)]
     return message.role, message.text, calls, results
 
 
 class _Calls:
-    """The calls of one cycle, which get ids that no other has, and those that wait for their results."""
+    """The calls of one cycle, which get unique ids, and those without a result yet."""
 
     def __init__(self, cycle: int) -> None:
         self._cycle = cycle
@@ -136,7 +135,7 @@ class _Calls:
         self._waiting: list[tuple[ToolCallPart, str]] = []
 
     def named(self, message: Message) -> Message:
-        """`message` with the new ids of its calls, or of the calls that its results answer."""
+        """Return `message` with the new ids of its calls, or of the calls that its results answer."""
         if message.role == "assistant":
             self._waiting.clear()
         return replace(message, parts=tuple(map(self._named, message.parts)))
@@ -152,9 +151,9 @@ class _Calls:
         return replace(part, id=id)
 
     def answered(self, result: ToolResultPart) -> ToolResultPart:
-        """`result` as that of the call that it names, or else of the next call of its tool, or else of the next call.
+        """Match `result` to the call that it names, or else to the next call of its tool, or else to the next call.
 
-        Where none waits, it names none, and no history that is sound has it.
+        Without an open call it gets no id, and is removed when the history is repaired.
         """
         if not self._waiting:
             return replace(result, call_id="")

@@ -1,20 +1,21 @@
-"""What level a text reports, from 1 to 10: for evaluators that answer in words.
+"""Extraction of a rating from 1 to 10 from an evaluator's text.
 
-A number is a level where the words around it say so. There are three ways to say so, and the first that is found in
-the text decides:
+A number is a level if the words around it make it one. There are three forms, and the first that is found in the text
+decides:
 
 1. A conclusion: `Final: 3`, `so 3`, `I report 2`. Of several the last counts.
+
 2. A report: `7/10`, `PEI: 4`, `I am at 1`, a line, or its last sentence, that is the number and nothing else, a line
-   that begins with it as in a list (`6. For-me-ness`). They must all say the same. Several lines that begin with
-   different numbers are a list.
-3. A mention: `level 7`. They must all say the same.
+that begins with it as in a list (`6. For-me-ness`). All must agree. Several lines that begin with different numbers are
+a list.
 
-A number that is denied (`not 7`), a number of things (`3 memories`) or of something else (`cycle 3`,
-`confidence: 9/10`), a range (`6-7`) and the end of the scale (`out of 10`) are no levels. A number that the scale does
-not have (`6.5`, `11`) is none either, and where it is what the text comes to, the text reports nothing: a level that
-nobody has named is worse than none.
+3. A mention: `level 7`. All must agree.
 
-Each number is looked at with the few words around it, so the time grows with the length of the text and no faster.
+A negated number (`not 7`), a number of things (`3 memories`) or of something else (`cycle 3`, `confidence: 9/10`), a
+range (`6-7`) and the end of the scale (`out of 10`) are no levels. A number that is not on the scale (`6.5`, `11`) is
+none either, and if the text concludes with one, there is no rating: a wrong rating is worse than none.
+
+Only the few words around each number are examined, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _AFTER: Final = 50
 
 
 def _any_of(*words: str) -> str:
-    """A pattern for any of these words, which are patterns themselves; a `_` is a blank inside of one."""
+    """Return a pattern for any of these words, which are patterns themselves; a `_` is a blank inside of one."""
     return r"\b(?:" + "|".join(" ".join(words).split()).replace("_", r"\s") + r")\b"
 
 
@@ -146,7 +147,7 @@ _DENIED_AFTER: Final = _pattern(
 
 
 def rating_in(text: str) -> int | None:
-    """The level from 1 to 10 that `text` reports; None where it reports none, or not one alone."""
+    """Return the level from 1 to 10 that `text` reports; None if it reports none, or more than one."""
     text = _RANGE.sub(lambda found: _BLANK * len(found[0]), text)
     found = _found(text)
     conclusions = [level for way, level in found if way == "conclusion"]
@@ -159,7 +160,7 @@ def rating_in(text: str) -> int | None:
 
 
 def _found(text: str) -> list[tuple[_Way, int | None]]:
-    """The numbers of `text` that are said to be levels, and how; None for one that the scale does not have."""
+    """Return the numbers of `text` that are levels, each with its form; None for a number not on the scale."""
     numbers: list[_Number] = []
     last = 0
     for match in _NUMBER.finditer(text):
@@ -177,7 +178,7 @@ def _found(text: str) -> list[tuple[_Way, int | None]]:
 
 
 class _Number(NamedTuple):
-    """A number, and what stands around it; `since` is what stands between the last one in digits and it."""
+    """A number and the text around it; `since` is the text between the previous number in digits and this one."""
 
     text: str
     before: str
@@ -192,7 +193,7 @@ class _Number(NamedTuple):
 
     @property
     def level(self) -> int | None:
-        """The level that it is; None where the scale has none of it."""
+        """The level of the number; None if it is not on the scale."""
         number = int(self.text) if self.text.isdecimal() and len(self.text) < 3 else 0
         level = _LEVELS.get(self.text.lower(), number)
         spoilt = _MINUS.search(self.before[-2:]) or _AND_MORE.match(self.after)
@@ -200,17 +201,17 @@ class _Number(NamedTuple):
 
     @property
     def is_item(self) -> bool:
-        """Whether a line begins with it, and goes on."""
+        """True if a line begins with it, and goes on."""
         return bool(_LIST_GOES_ON.match(self.after) and _LINE_BEGINS.search(self.before)) and not self.is_alone
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is all that its line says, or the last sentence of it."""
+        """True if it is the whole line, or its whole last sentence."""
         return bool(_LINE_ENDS.match(self.after) and _SENTENCE_BEGINS.search(self.before))
 
     @property
     def way(self) -> _Way | None:
-        """How it is said to be a level; None where it is not."""
+        """The form in which it is a level; None if it is not."""
         labelled = bool(_LABELLED.search(self.since))
         of_ten = _OF_TEN.match(self.after)
         after = self.after[of_ten.end() :] if of_ten else self.after
@@ -229,7 +230,7 @@ class _Number(NamedTuple):
         return self._told(bool(of_ten))
 
     def _told(self, of_ten: bool) -> _Way | None:
-        """What the words before it say that it is."""
+        """Return the form by the words before the number."""
         way = self._said(of_ten)
         if way is None:
             return None

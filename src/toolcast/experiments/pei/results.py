@@ -1,8 +1,8 @@
-"""What assessments gave, on its way to a file, and how far evaluators and repeats agree.
+"""Results of assessments, the files they are written to, and agreement between evaluators and repeats.
 
-A `.json` file has all of an assessment, and takes the place of one that was there: it is written beside it and then
-renamed, so that it is whole at any time. Any other file has a line for each result, added to its end by one call, so
-that one process that is killed, or several at once, spoil no line.
+A `.json` file has all of an assessment, and replaces an existing one: it is written to a temporary file and then
+renamed, so that it is complete at any time. Any other file has a line for each result, appended by one call, so that no
+line is damaged by a killed process or by several at once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ...errors import ToolcastError
 
 @dataclass(frozen=True, slots=True)
 class PEIResult:
-    """What one evaluator said once of one run. `pei_rating` is a level from 1, or None where none could be read.
+    """One rating of one run by one evaluator. `pei_rating` is a level from 1, or None if none could be parsed.
 
-    `run_id` is the name of the log's file without its ending, `pei_response` what the evaluator wrote, `timestamp`
-    the time in UTC.
+    `run_id` is the name of the log's file without its ending, `pei_response` the evaluator's text, `timestamp` the time
+    in UTC.
     """
 
     run_id: str
@@ -36,15 +36,15 @@ class PEIResult:
     timestamp: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as it stands in a file."""
+        """Return the result as it is in a file."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorRatings:
-    """What one evaluator gave. `missing` answers had no rating that could be read; the rest is of the others.
+    """The ratings of one evaluator. `missing` counts answers without a rating; the rest is of the others.
 
-    What there are too few ratings for is None; `stdev` is that of a sample.
+    Statistics for which there are too few ratings are None; `stdev` is that of a sample.
     """
 
     evaluator_model: str
@@ -58,7 +58,7 @@ class EvaluatorRatings:
 
 @dataclass(frozen=True, slots=True)
 class PairsOfRatings:
-    """Ratings of the same run, two by two: how many pairs, the part that is equal, and how far they lie apart."""
+    """Pairs of ratings of the same run: their number, the proportion of equal ones, and the mean difference."""
 
     pairs: int
     exact: float
@@ -67,7 +67,7 @@ class PairsOfRatings:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far ratings agree. `same_evaluator` compares repeats, `evaluators_apart` those of different evaluators.
+    """The agreement of ratings. `same_evaluator` compares repeats, `evaluators_apart` different evaluators.
 
     `alpha` is Krippendorff's, of all ratings; see `krippendorff_alpha`.
     """
@@ -78,12 +78,12 @@ class Agreement:
     alpha: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the statistics as plain data."""
         return asdict(self)
 
 
 def agreement(results: Iterable[PEIResult]) -> Agreement:
-    """How far `results` agree: of any number of runs, evaluators and repeats. Answers without a rating are missing."""
+    """Return the agreement of `results`, of any number of runs, evaluators and repeats. None ratings are missing."""
     by_evaluator: defaultdict[str, list[int | None]] = defaultdict(list)
     by_run: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for result in results:
@@ -116,10 +116,10 @@ def _pairs(pairs: Sequence[tuple[int, int]]) -> PairsOfRatings | None:
 
 
 def krippendorff_alpha(units: Iterable[Sequence[int | None]]) -> float | None:
-    """Krippendorff's alpha of ordinal ratings: 1 is full agreement, 0 what chance would give.
+    """Return Krippendorff's alpha of ordinal ratings: 1 is full agreement, 0 that of chance.
 
-    Each unit is a run with its ratings, whoever gave them; a None is a missing one. The result is None where alpha is
-    not defined: with fewer than two runs that have two ratings, and where all ratings are the same level.
+    Each unit is a run with its ratings, by any evaluators; a None is a missing one. The result is None if alpha is
+    undefined: with fewer than two runs that have two ratings, and if all ratings are the same level.
 
     The formula is that of K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), with the ordinal
     difference: the number of ratings between two levels, those of the two themselves counted by half.
@@ -139,17 +139,17 @@ def krippendorff_alpha(units: Iterable[Sequence[int | None]]) -> float | None:
 
 
 def _ordinal(counts: Mapping[int, int], low: int, high: int) -> float:
-    """The ordinal difference of two levels, squared."""
+    """Return the squared ordinal difference of two levels."""
     between = sum(count for level, count in counts.items() if low <= level <= high)
     return (between - (counts[low] + counts[high]) / 2) ** 2
 
 
 _BREAKS: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
-"""What some programs take for the end of a line, though JSON may hold it as it is."""
+"""Characters that some programs treat as line ends, though JSON strings may contain them unescaped."""
 
 
 class ResultsFile:
-    """The file at `path`, which results are added to. Raises `ToolcastError` at once where it cannot be written."""
+    """The file at `path`, to which results are added. Raises `ToolcastError` at once if it cannot be written."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Path = Path(path)
@@ -164,7 +164,7 @@ class ResultsFile:
             raise self._failure(error) from error
 
     def add(self, result: PEIResult) -> None:
-        """Have `result` in the file. Raises `ToolcastError` where the file system fails."""
+        """Add `result` to the file. Raises `ToolcastError` if the file system fails."""
         self._added.append(result)
         try:
             if self.path.suffix.lower() == ".json":
@@ -203,6 +203,6 @@ class ResultsFile:
 
 
 def _json(document: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """`document` in one piece, with a line's end. Half a surrogate pair is written as JSON escapes it."""
+    """Serialize `document` with a line end. An unpaired surrogate is escaped."""
     text = json.dumps(document, ensure_ascii=False, indent=indent).translate(_BREAKS)
     return f"{text}\n".encode(errors="backslashreplace")

@@ -1,8 +1,8 @@
-"""The results of PEI assessments, read from the files that they were written to.
+"""Loader of PEI results from the files that assessments write.
 
-A file is JSON lines, or a JSON document: one result, a list of them, or `{"results": [...]}`. Whose run it is, who
-rated it and the rating must be there; anything else in a file is an error that names the place. What a process that
-was killed left of its last line is passed over.
+A file is JSON lines, or a JSON document: one result, a list of them, or `{"results": [...]}`. The run, the evaluator
+and the rating are required; anything else in a file is an error with its place. An incomplete last line, as a killed
+process leaves it, is skipped.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .scale import LEVELS
 
 
 class ResultsError(ToolcastError, ValueError):
-    """A file holds something else than results of PEI assessments. The message names it, and the place."""
+    """The error that a file contains something other than PEI results, with its place."""
 
 
 def results_of(names: Collection[str], paths: Iterable[Path]) -> tuple[PEIResult, ...]:
-    """The results in the files at `paths` of the runs called `names`; one that stands in two files counts once.
+    """Load the results of the runs called `names` from the files at `paths`; duplicates count once.
 
-    Raises `ResultsError` for a file that holds something else, and `OSError` for one that cannot be read.
+    Raises `ResultsError` for a file with other contents, and `OSError` for one that cannot be read.
     """
     found = (result for path in paths for result in read_results(path) if result.run_id in names)
     return tuple(dict.fromkeys(found))
 
 
 def read_results(path: Path) -> Iterator[PEIResult]:
-    """The results in the file at `path`, in their order."""
+    """Yield the results in the file at `path`, in their order."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     try:
         document: Any = json.loads(text)

@@ -1,9 +1,9 @@
 """The PEI scale: ten levels of experience, of which an evaluator reports one.
 
 It is a published instrument, by Stefan Szeider: What Do LLM Agents Do When Left Alone? Evidence of Spontaneous
-Meta-Cognitive Patterns, arXiv:2509.21224 (2025). The names of its levels, their order, and how the question is put
-together are the paper's. The instruction and the descriptions in `PEI_SCALE` are this project's own words. Who needs
-the paper's, to compare with what was measured elsewhere, writes them into a file: `PEIScale.from_file`.
+Meta-Cognitive Patterns, arXiv:2509.21224 (2025). The names of its levels, their order, and the form of the question are
+the paper's. The instruction and the descriptions in `PEI_SCALE` are this project's own. To use the paper's, for results
+comparable with others, write them to a file: `PEIScale.from_file`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class ScaleError(ToolcastError, ValueError):
-    """A file that holds no scale of ten levels. The message names the file and the place."""
+    """The error that a file has no scale of ten levels, with the file and the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class PEIScale:
-    """A scale: the `text` that is put to an evaluator, as it is, and the names of its ten levels, the first first.
+    """A scale: the `text` for the evaluator, unchanged, and the names of its ten levels, the lowest first.
 
-    `name` and `source` say which scale it is and whose; no evaluator reads them.
+    `name` and `source` identify the scale; they are not sent to evaluators.
     """
 
     text: str
@@ -51,17 +51,18 @@ class PEIScale:
 
     @classmethod
     def of(cls, instruction: str, levels: Sequence[tuple[str, str]], name: str = "PEI", source: str = "") -> PEIScale:
-        """The scale of these levels, each a name and a description: the instruction first, then `N. Name: ...`."""
+        """Return the scale of these levels, each a name and a description: the instruction, then `N. Name: ...`."""
         told = [f"{number}. {level}: {description}" for number, (level, description) in enumerate(levels, 1)]
         return cls("\n\n".join((instruction, *told)), tuple(level for level, _ in levels), name, source)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> PEIScale:
-        """The scale in the file at `path`.
+        """Load the scale from the file at `path`.
 
         A `.json`, `.yaml` or `.yml` file has `instruction` and `levels`, each with `name` and `description`, and may
-        have `name` and `source`. Any other is text, which is put to evaluators as it is, and has a line that begins
-        with the number of each level: `6. For-me-ness: ...`. Raises `ScaleError`; `OSError` for what cannot be read.
+        have `name` and `source`. Any other is text, which is sent to evaluators unchanged, and has a line that begins
+        with the number of each level: `6. For-me-ness: ...`. Raises `ScaleError`, or `OSError` if the file cannot be
+        read.
         """
         path = Path(path)
         text = _read(path)
@@ -70,7 +71,7 @@ class PEIScale:
         return cls(text.strip(), _names_in(text, path), path.stem, str(path))
 
     def level_name(self, level: int) -> str:
-        """The name of a level, from 1."""
+        """Return the name of a level, from 1."""
         return self.level_names[level - 1]
 
 
@@ -94,7 +95,7 @@ PEI_SCALE: Final = PEIScale.of(
     ),
     source=f"Levels: {PAPER}. Instruction and descriptions: toolcast.",
 )
-"""The scale that is used where no other is named: the paper's levels in toolcast's words."""
+"""The default scale: the paper's levels in toolcast's words."""
 
 
 class _Level(BaseModel):
@@ -166,7 +167,7 @@ _LEVEL = re.compile(r"^[ \t#*_]{0,8}(\d{1,2})[.)][*_]{0,3}[ \t]+([^\n:]{1,200})"
 
 
 def _names_in(text: str, path: Path) -> tuple[str, ...]:
-    """The names of the levels in a text, each of which has a line."""
+    """Return the names of the levels in a text, each of which has a line."""
     names: list[str] = []
     for number, name in _LEVEL.findall(text):
         if int(number) == len(names) + 1:

@@ -1,8 +1,8 @@
-"""One picture, drawn by matplotlib without a screen: as SVG for a page, as PNG for a file.
+"""Rendering of a chart by matplotlib without a display: as SVG for the page, as PNG for a file.
 
-The SVG stands in the page itself and takes the page's colours, light or dark: its ink, its paper and its grid are
-variables of the style sheet. Its letters stay text. Nothing in either form says when or by what version it was made,
-and ids come from the picture's name: the same figures give the same bytes.
+The SVG is embedded in the page and takes its colours, light or dark: text, background and grid colours are variables of
+the style sheet. Its text stays text. Neither form has a time or a version, and ids come from the chart's name: the same
+data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .html import clean
 
 Figure: TypeAlias = Any
 Axes: TypeAlias = Any
-"""matplotlib's. Most of its methods pass keywords on, whose types nobody has written down."""
+"""Types of matplotlib, whose keyword arguments have no annotations."""
 
 INK: Final = "#1d2030"
 FAINT: Final = "#5f6578"
 GRID: Final = "#dfe2ec"
 PAPER: Final = "#ffffff"
 _VARIABLES: Final = {INK: "--words", FAINT: "--faint", GRID: "--line", PAPER: "--front"}
-"""The colours that are the page's, and the variables that stand for them there."""
+"""The colours of the page, and the variables of its style sheet that replace them."""
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Okabe and Ito's, which every eye can tell apart, but for black and yellow: one of them is lost on any paper."""
+"""The palette of Okabe and Ito, safe for colour-blind readers, without black and yellow, which some papers hide."""
 
 MARKERS: Final = "osD^vP"
 
@@ -74,10 +74,10 @@ _STYLE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture `height` inches high, drawn when it is asked for: `draw` is given the figure.
+    """A chart `height` inches high, drawn on demand: `draw` is called with the figure.
 
-    `name` is that of its file, `alt` says what it shows to those who do not see it. Both forms raise `ImportError`
-    where matplotlib is missing.
+    `name` is that of its file, `alt` its description for screen readers. Both forms raise `ImportError` if matplotlib
+    is missing.
     """
 
     name: str
@@ -86,16 +86,16 @@ class Picture:
     draw: Callable[[Figure], None]
 
     def svg(self) -> str:
-        """The picture as a part of a page."""
+        """Return the chart as an element of a page."""
         saved = self._saved("svg", ("Date", "Creator", "Format", "Type"))
         return _inline(saved.decode(), self.name, self.alt)
 
     def png(self) -> bytes:
-        """The picture as a file, 1,800 pixels wide: sharp at 900."""
+        """Return the chart as a file, 1,800 pixels wide: sharp at 900."""
         return self._saved("png", ("Software",))
 
     def _saved(self, form: str, unsaid: Sequence[str]) -> bytes:
-        """The picture in one of matplotlib's forms, which does not say what is `unsaid`."""
+        """Render the chart in one of matplotlib's formats, without the metadata in `unsaid`."""
         matplotlib, saved = _matplotlib(), io.BytesIO()
         with matplotlib.rc_context({**_STYLE, "svg.hashsalt": self.name}):
             figure: Figure = matplotlib.figure.Figure(figsize=(_WIDTH, self.height), layout="constrained")
@@ -105,7 +105,7 @@ class Picture:
 
 
 def label(text: str, most: int = 28) -> str:
-    """`text` as a picture can write it: in signs that its font has, and short: names of a grid differ at their ends."""
+    """Return `text` in characters of the font, truncated in the middle: names of a grid differ at their ends."""
     text = " ".join(clean(text).split())
     if len(text) > most:
         text = f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
@@ -113,7 +113,7 @@ def label(text: str, most: int = 28) -> str:
 
 
 def contrasting(colour: str) -> str:
-    """Black or white: what can be read on `colour`."""
+    """Return black or white, whichever is readable on `colour`."""
     red, green, blue = _channels(colour)
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 120 else "#fffffe"
 
@@ -123,7 +123,7 @@ def _channels(colour: str) -> Sequence[int]:
 
 
 def _matplotlib() -> Any:
-    """matplotlib with its figures: without pyplot, which would ask what screen there is."""
+    """Import matplotlib with its figures: without pyplot, which would look for a display."""
     try:
         import_module("matplotlib.figure")
         return import_module("matplotlib")
@@ -133,13 +133,13 @@ def _matplotlib() -> Any:
 
 @lru_cache(1)
 def _signs() -> frozenset[int]:
-    """What the font of the pictures can write. It comes with matplotlib."""
+    """Return the characters of the charts' font. It comes with matplotlib."""
     manager: Any = import_module("matplotlib.font_manager")
     return frozenset(manager.get_font(manager.findfont("DejaVu Sans")).get_charmap())
 
 
 def _inline(svg: str, name: str, alt: str) -> str:
-    """The SVG as a part of a page: no head, ids that no other picture has, the page's colours and letters."""
+    """Convert the SVG for embedding: no head, unique ids, the page's colours and fonts."""
     root = ElementTree.fromstring(svg)
     ids = {href.removeprefix("#") for each in root.iter() if (href := each.get(_HREF, "")).startswith("#")}
     for each in root.iter():
@@ -157,7 +157,7 @@ def _inline(svg: str, name: str, alt: str) -> str:
 
 
 def _attributes(given: Mapping[str, str], name: str, *, keep_id: bool) -> Iterator[tuple[str, str]]:
-    """The attributes of an element, as the page has them."""
+    """Yield the attributes of an element as the page needs them."""
     for key, value in given.items():
         if key == "id":
             if keep_id:
@@ -178,7 +178,7 @@ def _attributes(given: Mapping[str, str], name: str, *, keep_id: bool) -> Iterat
 
 
 def _restyled(style: str) -> str:
-    """A style with the page's letters, and the page's colours where the picture has them too."""
+    """Remove the fonts from a style, and replace the page's colours by their variables."""
     style = _FONT.sub("", style)
     for colour, variable in _VARIABLES.items():
         style = style.replace(colour, f"var({variable})")

@@ -1,7 +1,7 @@
-"""The pictures of a report: of one run, cycle by cycle, and of several beside each other.
+"""Charts of a report: of one run, cycle by cycle, and of several runs side by side.
 
-Each function takes figures and gives a `Picture`. Of a run with more cycles than bars can be told apart, each bar is
-the mean of some cycles that follow each other, and the axis says of how many.
+Each function takes data and returns a `Picture`. In a run with too many cycles for single bars, each bar is the mean of
+some consecutive cycles, and the axis has their number.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .summary import CycleSummary, RunSummary
 Measure: TypeAlias = Callable[[CycleSummary], float | None]
 
 BARS: Final = 60
-"""No more bars than these stand beside each other."""
+"""The maximum of bars in a chart."""
 LINES: Final = len(COLOURS)
-"""So many runs are told apart by colour."""
+"""The number of runs that are distinguished by colour."""
 
 _NAMED = 25  # an axis of so many cycles has the number of each
 _LINE = 100  # letters that stand beside each other
@@ -41,7 +41,7 @@ _PANELS: Final[Sequence[tuple[str, Measure]]] = (
 
 
 def similarity_picture(name: str, found: Likeness) -> Picture:
-    """The matrix of the likeness of all reflections."""
+    """Draw the similarity matrix of all reflections."""
     cycles = found.cycles
 
     def draw(figure: Figure) -> None:
@@ -71,7 +71,7 @@ def similarity_picture(name: str, found: Likeness) -> Picture:
 
 
 def memory_picture(name: str, run: RunSummary) -> Picture:
-    """The operations on the memory in each cycle, by tool, and how many keys it holds."""
+    """Draw the memory operations of each cycle, by tool, and the number of keys in memory."""
 
     def draw(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
@@ -94,7 +94,7 @@ def memory_picture(name: str, run: RunSummary) -> Picture:
 
 
 def tools_picture(name: str, run: RunSummary) -> Picture:
-    """How often each tool was called, and how often it answered with an error."""
+    """Draw the number of calls of each tool, and of its errors."""
     tools = [*run.tools.items()][:15]
 
     def draw(figure: Figure) -> None:
@@ -124,7 +124,7 @@ def tools_picture(name: str, run: RunSummary) -> Picture:
 
 
 def tokens_picture(name: str, run: RunSummary) -> Picture:
-    """The tokens that each cycle read and wrote."""
+    """Draw the input and output tokens of each cycle."""
 
     def draw(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True)
@@ -139,7 +139,7 @@ def tokens_picture(name: str, run: RunSummary) -> Picture:
 
 
 def time_picture(name: str, run: RunSummary) -> Picture:
-    """The seconds that each cycle took: of the model, of the tools, of all else."""
+    """Draw the seconds of each cycle: of the model, of the tools, and the rest."""
     split = run.total(lambda cycle: cycle.model_seconds) is not None
     parts: dict[str, Measure] = {"model": _model_seconds, "tools": _tool_seconds, "all else": _other_seconds}
     whole: dict[str, Measure] = {"whole cycle": lambda cycle: cycle.seconds}
@@ -157,7 +157,7 @@ def time_picture(name: str, run: RunSummary) -> Picture:
 
 
 def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], levels: Sequence[str]) -> Picture:
-    """Ratings on a scale from 1, a row for each key and a colour for each evaluator. `levels` are the scale's names."""
+    """Draw ratings, with a row for each key and a colour for each evaluator. `levels` are the scale's names."""
     evaluators = [*dict.fromkeys(evaluator for row in rows.values() for evaluator in row)]
 
     def draw(figure: Figure) -> None:
@@ -191,7 +191,7 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
 
 
 def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
-    """Runs laid over each other, cycle by cycle. Of more than `LINES`, all are grey and their median stands out."""
+    """Draw several runs in one chart, cycle by cycle. More than `LINES` are grey, with their median in colour."""
 
     def draw(figure: Figure) -> None:
         panels: Any = figure.subplots(2, 2, sharex=True)
@@ -208,7 +208,7 @@ def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
 
 
 def tokens_of(cycle: CycleSummary) -> int | None:
-    """Input and output of a cycle; None where neither was logged."""
+    """Return the input and output tokens of a cycle; None if neither was logged."""
     if cycle.input_tokens is None and cycle.output_tokens is None:
         return None
     return (cycle.input_tokens or 0) + (cycle.output_tokens or 0)
@@ -231,7 +231,7 @@ def _other_seconds(cycle: CycleSummary) -> float:
 
 
 def _groups(run: RunSummary) -> Iterator[Sequence[CycleSummary]]:
-    """The cycles, as many together as one bar stands for."""
+    """Yield the cycles in groups of as many as one bar represents."""
     size = _per_bar(run)
     for start in range(0, len(run.cycles), size):
         yield run.cycles[start : start + size]
@@ -247,7 +247,7 @@ def _mean(cycles: Sequence[CycleSummary], measure: Measure) -> float:
 
 
 def _stacked(axes: Axes, run: RunSummary, parts: Mapping[str, Measure], colours: Sequence[str]) -> None:
-    """Bars, one part on the other."""
+    """Draw stacked bars."""
     groups = [*_groups(run)]
     places = [fmean((group[0].number, group[-1].number)) for group in groups]
     below = [0.0] * len(groups)
@@ -262,7 +262,7 @@ def _stacked(axes: Axes, run: RunSummary, parts: Mapping[str, Measure], colours:
 
 
 def _dots(axes: Axes, at: float, ratings: Sequence[int], number: int) -> None:
-    """One evaluator's ratings: equal ones beside each other, and their mean."""
+    """Draw one evaluator's ratings, equal ones side by side, and their mean."""
     seen, many = dict[int, int](), max(map(ratings.count, ratings), default=0)
     marker, colour = _look(number)
     for rating in sorted(ratings):
@@ -274,7 +274,7 @@ def _dots(axes: Axes, at: float, ratings: Sequence[int], number: int) -> None:
 
 
 def _look(number: int) -> tuple[str, str]:
-    """The marker and the colour of one of several; of the first 36 no two are alike."""
+    """Return the marker and the colour of one of several; the first 36 are distinct."""
     return MARKERS[number % LINES], COLOURS[(number + number // LINES) % LINES]
 
 
@@ -309,14 +309,14 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
 
 
 def _in_turn(place: int, count: int) -> dict[str, Any]:
-    """Return how one of `count` equal curves is drawn, so that none hides the others: they take turns."""
+    """Return the line style of one of `count` equal curves, interleaved so that none hides the others."""
     if count == 1:
         return {}
     return {"linestyle": (_DASH * place, (_DASH, _DASH * (count - 1))), "markevery": (place, count)}
 
 
 def _keys(figure: Figure, axes: Axes) -> None:
-    """What the colours mean, above all."""
+    """Draw the legend, above all."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         fitting = _LINE // (max(map(len, labels)) + 6)
@@ -327,7 +327,7 @@ def _keys(figure: Figure, axes: Axes) -> None:
 
 
 def _cycles_below(axes: Axes, run: RunSummary) -> None:
-    """The axis of the cycles."""
+    """Label the axis of the cycles."""
     size = _per_bar(run)
     axes.set_xlabel("cycle" if size == 1 else f"cycle (each bar is the mean of {size} cycles)")
     if len(run.cycles) <= _NAMED:
@@ -340,7 +340,7 @@ def _cycles_below(axes: Axes, run: RunSummary) -> None:
 
 
 def _whole_numbers(axis: Any) -> None:
-    """Ticks at whole numbers, written in full."""
+    """Set ticks at integers, written in full."""
     ticker: Any = import_module("matplotlib.ticker")
     axis.set_major_locator(ticker.MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
     axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))

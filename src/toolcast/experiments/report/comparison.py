@@ -1,4 +1,4 @@
-"""Several runs beside each other: what tells their configurations apart, their figures, and who rated them how."""
+"""Comparison of several runs: the differences of their configurations, their statistics, and their ratings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sections import NOTHING, ReportedRun, count, decimal, duration, status_of
 from .summary import CycleSummary, RunSummary
 
 _OWN: Final = ("run_id", "log_folder", "data_folder", "grid")
-"""What differs between any two runs, and says nothing of them."""
+"""Keys that differ between any two runs and do not describe them."""
 _VALUE: Final = 60
 
 
@@ -29,7 +29,7 @@ class Comparison:
 
 
 def comparison_of(runs: Sequence[ReportedRun], pictures: Sequence[Picture]) -> Comparison:
-    """Return the tables that compare `runs`, and the pictures with all runs in them."""
+    """Return the tables that compare `runs`, and the charts with all runs in them."""
     # Two tables of figures: one would be wider than a screen.
     whole = f"The runs as a whole. Keys: in memory at the end. {NOTHING}: not logged, or not rated."
     means = f"Means of a cycle. {NOTHING}: not logged."
@@ -91,7 +91,7 @@ def _mean_of(levels: Sequence[int] | None) -> str:
 
 
 def _rating(run: ReportedRun) -> float | None:
-    """The mean of the evaluators' means: one that was asked more often counts no more."""
+    """Return the mean of the evaluators' means: an evaluator with more ratings has no more weight."""
     means = [fmean(levels) for levels in run.rated.values()]
     return fmean(means) if means else None
 
@@ -112,7 +112,7 @@ def _differences(runs: Sequence[ReportedRun]) -> Iterator[Section]:
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Every value of a configuration as text, under its keys with dots between them."""
+    """Yield every value of a configuration as text, under its dotted key."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(cast("Mapping[str, Any]", value), f"{above}{key}.")
@@ -125,7 +125,7 @@ def _short(text: str) -> str:
 
 
 def _mean(summary: RunSummary, measure: Callable[[CycleSummary], float | None]) -> float | None:
-    """The mean over the cycles that have ended and say it."""
+    """Return the mean over the ended cycles that have a value."""
     said = [value for cycle in summary.cycles if cycle.ended and (value := measure(cycle)) is not None]
     return fmean(said) if said else None
 

@@ -1,10 +1,10 @@
-"""The HTML of a report, made by jinja2 from the templates of this package: every value in them is escaped.
+"""HTML of a report, rendered by jinja2 from the templates of this package with every value escaped.
 
-What a model wrote is text on the page, whatever it wrote. Control codes, signs that turn the direction of the text
-around them and half characters are shown by their number. The one exception is the SVG of a picture, which is markup:
-it is drawn here, and only its template marks it as safe.
+A model's text is text on the page, whatever it contains. Control characters, characters that change the text direction
+and unpaired surrogates are shown by their number. The one exception is the SVG of a chart, which is markup: it is
+rendered here, and only its template marks it as safe.
 
-The dataclasses are what the templates show. jinja2 is in `toolcast[report]` and loaded when a page is made.
+The dataclasses are the data of the templates. jinja2 is in `toolcast[report]` and imported when a page is rendered.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from ...terminal_text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from .chart_rendering import Picture
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value with a form of its own.
+    """A value with a format.
 
-    A name may be broken behind its signs, so that a long one does not push a table off the screen; a link, shown as a
-    name, leads to `detail`; a status has the class `detail`; prose keeps its line ends and is not squeezed.
+    A name may be broken after its punctuation, so that a long one does not push a table off the screen; a link, shown
+    as a name, leads to `detail`; a status has the class `detail`; prose keeps its line ends and is not squeezed.
     """
 
     text: str
@@ -47,7 +45,7 @@ Value: TypeAlias = str | Cell
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that scrolls where it is too wide. The columns are numbers, but for the first and those in `words`."""
+    """A table that scrolls if it is too wide. Columns are numbers, except for the first and those in `words`."""
 
     caption: str
     head: Sequence[Value]
@@ -69,9 +67,22 @@ class Fold:
     note: str = ""
 
 
+class Drawing(Protocol):
+    """A chart as the templates need it."""
+
+    @property
+    def alt(self) -> str:
+        """The description for screen readers."""
+        ...
+
+    def svg(self) -> str:
+        """Return the chart as an element of a page."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a run, or of the comparison: a heading, and below it what there is, in the order of the fields.
+    """A part of a run, or of the comparison: a heading, then its content in the order of the fields.
 
     `tone` is the class of `text`.
     """
@@ -79,7 +90,7 @@ class Section:
     heading: str
     text: str = ""
     tone: str = ""
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[Drawing] = ()
     table: Table | None = None
     facts: Sequence[tuple[str, Value]] = ()
     notes: Sequence[str] = ()
@@ -92,7 +103,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
 
 
 def clean(text: str) -> str:
-    """Return `text` without a sign that acts on a page, or that no file can store."""
+    """Return `text` with characters escaped that act on a page, or that no file can store."""
     return visible(text).encode("utf-8", "backslashreplace").decode()
 
 
@@ -116,5 +127,5 @@ def environment() -> Environment:
 
 
 def _printable(value: object) -> object:
-    """Return what a template puts on the page for `value`. It is escaped after this, unless it is markup."""
+    """Return the form of `value` for a template. It is escaped after this, unless it is markup."""
     return value if hasattr(value, "__html__") else clean(str(value))

@@ -1,7 +1,7 @@
-"""A report on runs: their logs go in, and one page comes out, and a file for each picture.
+"""Reports on runs: one HTML page from their logs, and a file for each chart.
 
-The page stands alone: it asks no network for anything, runs no script, and forbids both; its pictures and its style are
-in it. The same logs and ratings make the same bytes. Without matplotlib it is a page of tables, and says so.
+The page is self-contained: it makes no requests, runs no script, and forbids both; its charts and its style are in it.
+The same logs and ratings give the same bytes. Without matplotlib it is a page of tables, with a note on that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .summary import RunSummary, summary_of
 
 PAGE: Final = "report.html"
 PICTURED: Final = 12
-"""Of more runs than these, the page has only the pictures with all of them in it."""
+"""The number of runs above which the page has only the charts with all runs in them."""
 
 _COMPARISON = "comparison"
 _RATINGS = "pei_results.jsonl"
@@ -41,14 +41,17 @@ _ROWS, _CHARS = 3_000, 2_000_000  # the page's room, for all its runs
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The page, as HTML, and its pictures. `notes` say what it had to do without."""
+    """A page, as HTML, and its charts. `notes` list what was left out."""
 
     html: str
     pictures: tuple[Picture, ...]
     notes: tuple[str, ...] = ()
 
     def write(self, folder: str | PathLike[str], *, png: bool = True) -> list[Path]:
-        """The files that were written into `folder`, which is made if it is not there: the page first."""
+        """Write the page and its charts into `folder`, and return the files, the page first.
+
+        The folder is created if it does not exist.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / PAGE
@@ -66,12 +69,19 @@ def report_on(
     embedder: Embedder | str | None = "default",
     ratings: Iterable[str | PathLike[str]] | None = None,
 ) -> Report:
-    """The report on the runs whose logs are at `logs`.
+    """Return the report on the runs whose logs are at `logs`.
 
-    `embedder`, a value or its name, compares the reflections. `ratings` are files of PEI ratings; `pei_results.jsonl`
-    here, and that and `RUN_pei.json` beside a log, are found without it. Raises `LogError` for what is no log,
-    `ResultsError` for what holds no ratings, `ValueError` for an embedder that nobody knows, and `ImportError` where
-    jinja2 is missing.
+    Args:
+        logs: The paths of the logs.
+        embedder: The embedder that compares the reflections, or its name.
+        ratings: Files of PEI ratings. `pei_results.jsonl` in the working directory, and that and `RUN_pei.json` beside
+            a log, are found without it.
+
+    Raises:
+        LogError: For a file that is no log.
+        ResultsError: For a file without ratings.
+        ValueError: For an unknown embedder.
+        ImportError: If jinja2 is missing.
     """
     environment()  # before anything is read, let alone drawn
     paths = [*dict.fromkeys(Path(log) for log in logs)]
@@ -94,8 +104,8 @@ def report_on(
 def logs_in(folder: Path) -> list[Path]:
     """Return the logs in `folder` and below it, by their names, `run-2` before `run-10`.
 
-    Other files are left out. Raises `OSError` or `LogError` for a folder or a file that may not be read: not `rglob`,
-    which takes such a folder for an empty one.
+    Other files are skipped. Raises `OSError` or `LogError` for a folder or a file that cannot be read; `rglob` would
+    skip such a folder silently.
     """
     if not folder.is_dir():
         return []
@@ -109,7 +119,7 @@ def _raise(error: OSError) -> None:
 
 
 def _counted(path: Path) -> list[tuple[int, str]]:
-    """A path as people sort it: by its numbers, where it has some."""
+    """Return a key that sorts a path by the numbers in it."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", str(path))]
 
 
@@ -123,7 +133,7 @@ def _is_log(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[RunSummary, bool]:
-    """What a log says, and whether its last line was cut off."""
+    """Return the summary of a log, and whether its last line is incomplete."""
     try:
         return summary_of(read_log(path)), False
     except LogError:
@@ -131,7 +141,7 @@ def _read(path: Path) -> tuple[RunSummary, bool]:
 
 
 def _ratings(path: Path, summary: RunSummary, given: Sequence[Path] | None) -> tuple[PEIResult, ...]:
-    """The ratings of a run: in the files that are `given`, or in those that assessments write unless told otherwise."""
+    """Return the ratings of a run: from the files `given`, or from the default files of assessments."""
     files = given
     if files is None:
         beside = [path.with_name(name) for name in (_RATINGS, f"{path.stem}_pei.json", f"{path.stem}_pei.jsonl")]
@@ -140,13 +150,13 @@ def _ratings(path: Path, summary: RunSummary, given: Sequence[Path] | None) -> t
 
 
 def _names(read: Sequence[tuple[Path, RunSummary]]) -> list[str]:
-    """What each run is called: its id, or its log where two have the same id."""
+    """Return the name of each run: its id, or its log if two have the same id."""
     ids = [summary.run_id for _, summary in read]
     return [id if ids.count(id) == 1 else f"{id} ({path})" for id, (path, _) in zip(ids, read, strict=True)]
 
 
 def _slugs(names: Sequence[str]) -> list[str]:
-    """Each name as files may be called by it, no two alike on any disk."""
+    """Return a file name for each name, unique on any file system."""
     found = {_COMPARISON: ""}  # taken
     for name in names:
         slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[-80:].strip("-") or "run"
@@ -157,7 +167,7 @@ def _slugs(names: Sequence[str]) -> list[str]:
 
 
 def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
-    """The pictures of a run, each where there is something to see."""
+    """Yield the charts of a run that have data."""
     summary, slug = run.summary, run.slug
     if len(run.likeness.cycles) > 1:
         yield "similarity", charts.similarity_picture(f"{slug}-similarity", run.likeness)
@@ -175,7 +185,7 @@ def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
 
 
 def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
-    """The pictures that have several runs in them."""
+    """Yield the charts of several runs."""
     if len(runs) < 2:
         return
     if any(run.summary.cycles for run in runs):
@@ -186,7 +196,7 @@ def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
 
 
 def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], notes: tuple[str, ...]) -> Report:
-    """The page, with whatever pictures there are."""
+    """Render the page with the charts."""
     several = len(runs) > 1
     title = f"{len(runs)} experiments" if several else f"Experiment {runs[0].name}"
     share = Share(max(_ROWS // len(runs), 20), _CHARS // len(runs))

@@ -1,7 +1,7 @@
-"""The sections of one run on the page: what it was, its cycles, what it reflected, its tools, memory and ratings.
+"""Sections of one run on the page: its configuration, cycles, reflections, tools, memory and ratings.
 
-A picture never stands alone: the table beside it says the same in figures. What a long run has too much of is cut, and
-the page says what is missing; the log has all of it.
+A chart is always beside a table with the same figures. Long content is cut, with a note on the page; the log has all of
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TONES: Final[Mapping[str, str]] = {"completed": "good", "failed": "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much of the page one run may take: rows of a table, characters of all its reflections together."""
+    """The share of the page for one run: rows of a table, characters of all its reflections together."""
 
     rows: int = 1_000
     chars: int = 1_500_000
@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """All that the page says of one run. `name` is its id, or what tells it from another run of the same id."""
+    """The data of one run on the page. `name` is its id, or its log if another run has the same id."""
 
     name: str
     slug: str
@@ -48,7 +48,7 @@ class ReportedRun:
 
     @property
     def rated(self) -> dict[str, list[int]]:
-        """The levels that each evaluator gave."""
+        """The levels by evaluator."""
         found = dict[str, list[int]]()
         for result in self.ratings:
             if result.pei_rating is not None:
@@ -56,7 +56,7 @@ class ReportedRun:
         return found
 
     def drawn(self, kind: str) -> Sequence[Picture]:
-        """Return the picture of this kind, where there is one."""
+        """Return the chart of this kind, if there is one."""
         return [self.pictures[kind]] if kind in self.pictures else []
 
 
@@ -73,7 +73,7 @@ class RunPage:
 
 
 def run_page(run: ReportedRun, share: Share) -> RunPage:
-    """Return everything of one run."""
+    """Return the sections of one run."""
     found, summary = list[Section](), run.summary
     found += _errors(summary)
     found.append(_cycles(summary, share))
@@ -86,17 +86,17 @@ def run_page(run: ReportedRun, share: Share) -> RunPage:
 
 
 def count(value: float | None) -> str:
-    """A whole number, or a dash."""
+    """Format an integer, or a dash."""
     return NOTHING if value is None else f"{value:z,.0f}"
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """A number with its digits, or a dash."""
+    """Format a number with its digits, or a dash."""
     return NOTHING if value is None else f"{value:z,.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as people say them."""
+    """Format seconds for reading."""
     if seconds is None:
         return _NOT_LOGGED
     if seconds < 60:
@@ -107,7 +107,7 @@ def duration(seconds: float | None) -> str:
 
 
 def status_of(summary: RunSummary) -> Cell:
-    """Return how the run ended, with its colour."""
+    """Return the status of the run, with its colour."""
     status = summary.status or _NOT_LOGGED
     return Cell(status, "status", _TONES.get(status, "warn"))
 
@@ -134,7 +134,7 @@ def _facts(summary: RunSummary) -> list[tuple[str, Value]]:
 
 
 def _notes(run: ReportedRun) -> Iterator[str]:
-    """What must be known to read the figures."""
+    """Yield the notes that are needed to read the figures."""
     summary = run.summary
     if summary.status == UNFINISHED:
         yield "The log has no RUN_END: the run is going on, or it was killed. `--resume` goes on with it."
@@ -191,7 +191,7 @@ _COLUMNS: Final[Mapping[str, Callable[[CycleSummary], str]]] = {
 
 
 def _cycles(summary: RunSummary, share: Share) -> Section:
-    """Return one row for each cycle; of more than there is room for, the first and the last."""
+    """Return one row for each cycle; if there are too many, the first and the last."""
     cycles = summary.cycles
     if not cycles:
         return Section("Cycles", "No cycle was begun.")
@@ -283,7 +283,7 @@ def _evaluator(said: EvaluatorRatings) -> Sequence[str]:
 
 
 def _reflections(summary: RunSummary, share: Share) -> Section:
-    """Return what the model came to in each cycle, in its own words, folded."""
+    """Return the reflection of each cycle, folded."""
     cycles = [cycle for cycle in summary.cycles if cycle.reflection is not None]
     if not any(cycle.reflection for cycle in cycles):
         return Section("Reflections", "There are none.")
@@ -301,7 +301,7 @@ def _reflection(cycle: CycleSummary, most: int) -> Fold:
 
 
 def _longest(lengths: Sequence[int], room: int) -> int:
-    """The most characters of a text, so that all texts fit into the `room`: only the long ones are cut."""
+    """Return the maximum length so that all texts fit into the `room`: only the long ones are cut."""
     left, rest = room, len(lengths)
     for length in sorted(lengths):
         if length * rest > left:
@@ -311,6 +311,6 @@ def _longest(lengths: Sequence[int], room: int) -> int:
 
 
 def _time(timestamp: str) -> str:
-    """A timestamp as people read it, in UTC as it is logged."""
+    """Format a timestamp for reading, in UTC as it is logged."""
     found = moment(timestamp)
     return f"{found:%Y-%m-%d %H:%M:%S}" + (" UTC" if timestamp.endswith("Z") else "") if found else timestamp

@@ -1,8 +1,8 @@
-"""How alike the reflections of a run are, each with each: the cosine of their embeddings.
+"""Similarity matrix of a run's reflections, each with each: the cosine of their embeddings.
 
-It is computed from the reflections, not read from the log, which has for each cycle only the nearest earlier one.
-Of a run with more reflections than a picture has room for, some are taken, evenly spread. What embeds is foreign code:
-when it fails, the matrix is missing, and why is said.
+It is computed from the reflections, not read from the log, which has only the nearest earlier one of each cycle. Of a
+run with more reflections than a chart can show, an evenly spread sample is used. An embedder is foreign code: if it
+fails, the matrix is empty and has the error.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from ..similarity import Embedder, cosine, embedded
 from .summary import RunSummary
 
 MOST: Final = 200
-"""No more reflections than these are compared."""
+"""The maximum of reflections that are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """`scores[i][j]` is the cosine of the reflections of `cycles[i]` and `cycles[j]`, of `among` that there are."""
+    """A similarity matrix: `scores[i][j]` is the cosine of the reflections of `cycles[i]` and `cycles[j]`.
+
+    `among` is the number of all reflections, of which `cycles` may be a sample.
+    """
 
     cycles: tuple[int, ...] = ()
     scores: tuple[tuple[float, ...], ...] = ()
@@ -30,7 +33,7 @@ class Likeness:
 
     @property
     def pairs(self) -> list[tuple[float, int, int]]:
-        """Every two cycles with their score, the most alike first."""
+        """All pairs of cycles with their score, the most similar first."""
         found = [
             (score, self.cycles[column], self.cycles[row])
             for row, scores in enumerate(self.scores)
@@ -40,7 +43,7 @@ class Likeness:
 
 
 def likeness_of(run: RunSummary, embedder: Embedder | None, most: int = MOST) -> Likeness:
-    """How alike the reflections of `run` are. Never raises for what the embedder does."""
+    """Return the similarity matrix of the reflections of `run`. Never raises for errors of the embedder."""
     said = [(cycle.number, cycle.reflection) for cycle in run.cycles if cycle.reflection and cycle.reflection.strip()]
     if embedder is None or not said:
         return Likeness(among=len(said))
@@ -53,7 +56,7 @@ def likeness_of(run: RunSummary, embedder: Embedder | None, most: int = MOST) ->
 
 
 def _units(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
-    """The vectors of `texts`, all of one length. Raises whatever the embedder raises."""
+    """Return the vectors of `texts`, all of one length. Raises the embedder's errors."""
     units = embedded(embedder, texts)
     if len(sizes := {len(unit) for unit in units}) > 1:
         raise ValueError(f"it gave vectors of {' and '.join(map(str, sorted(sizes)))} numbers")
@@ -61,7 +64,7 @@ def _units(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:
 
 
 def _scores(units: Sequence[list[float]]) -> tuple[tuple[float, ...], ...]:
-    """The whole matrix; half of it is computed."""
+    """Return the whole matrix; half of it is computed."""
     rows = list[list[float]]()
     for at, unit in enumerate(units):
         rows.append([cosine(unit, other) for other in units[: at + 1]])

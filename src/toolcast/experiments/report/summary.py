@@ -1,9 +1,9 @@
-"""What a log says of a run, in figures: the fold of its events, made for reading and not for going on.
+"""Summary of a run's log in figures, folded from its events for reports.
 
-`RunState` goes on with a run, and so it refuses what cannot follow. This fold takes whatever a log holds: of a run that
-is going on, was killed or was begun twice, or that another program wrote, which measures nothing. What was not logged
-is None, and no number is made up for it; only the seconds of a cycle are then taken from the timestamps of its lines.
-Nothing is kept of a line but what is counted, and the reflections.
+`RunState` resumes a run, so it refuses inconsistent events. This summary accepts any log: of a run that is going on,
+was killed or was started twice, or that another program wrote, without measurements. Missing values are None and never
+estimated; only the seconds of a cycle are then taken from the timestamps of its lines. Of each line only figures and
+the reflections are stored.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..run_state import MEMORY_TOOLS, OPERATOR_TOOL
 T = TypeVar("T")
 
 UNFINISHED: Final = "unfinished"
-"""The status of a run whose log has a beginning and no end: it is going on, or it was killed."""
+"""The status of a run whose log has a start and no end: it is going on, or it was killed."""
 
 LIMIT: Final = "limit"
-"""The kind of ERROR that says at which of its limits a cycle ended: no failure."""
+"""The kind of ERROR for the limit that ended a cycle: not a failure."""
 
 _FAILED = ("Error: ", "Error executing tool ")
 _WRITTEN = ("Wrote value to key ", "Updated key ")
@@ -32,7 +32,7 @@ _MOST = 1e15  # no count and no time is larger, and no larger one is a float to 
 
 @dataclass(slots=True)
 class ToolUse:
-    """How often a tool was called, and how often it answered with an error. `seconds` is None where none was logged."""
+    """The calls of a tool, and how many of them returned an error. `seconds` is None if none were logged."""
 
     calls: int = 0
     errors: int = 0
@@ -41,7 +41,7 @@ class ToolUse:
 
 @dataclass(slots=True)
 class CycleSummary:
-    """What a log says of one cycle. None is what it does not say."""
+    """The summary of one cycle. Values that the log does not have are None."""
 
     number: int
     started: str = ""
@@ -64,7 +64,7 @@ class CycleSummary:
 
     @property
     def ended(self) -> bool:
-        """Whether the log has its end."""
+        """True if the log has its end."""
         return self.reflection is not None
 
     @property
@@ -85,7 +85,7 @@ class CycleSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """An ERROR of the log."""
+    """An ERROR event of the log."""
 
     cycle: int
     timestamp: str
@@ -97,10 +97,10 @@ class RunError:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a log says of a run. `starts` counts its RUN_START: 0 where another program wrote the log.
+    """The summary of a run. `starts` counts its RUN_START events: 0 if another program wrote the log.
 
-    `status` is that of RUN_END, `unfinished` where there is none, None where nothing says that the run was begun.
-    `begun_again` are the cycles that the log begins more than once; what counts is the last time.
+    `status` is that of RUN_END, `unfinished` without one, None without a RUN_START too. `begun_again` are the cycles
+    that are in the log more than once; the last time counts.
     """
 
     run_id: str
@@ -117,22 +117,22 @@ class RunSummary:
 
     @property
     def model_name(self) -> str | None:
-        """The model, where the log has the configuration."""
+        """The model, if the log has the configuration."""
         return _text(self.config["model_name"]) if "model_name" in self.config else None
 
     @property
     def failures(self) -> int:
-        """How many errors there are that are no limits."""
+        """The number of errors that are not limits."""
         return sum(error.kind != LIMIT for error in self.errors)
 
     @property
     def ended_cycles(self) -> int:
-        """How many cycles have ended."""
+        """The number of ended cycles."""
         return sum(cycle.ended for cycle in self.cycles)
 
     @property
     def tools(self) -> dict[str, ToolUse]:
-        """What the tools did in the whole run, those that were called most first."""
+        """The use of the tools in the whole run, the most used first."""
         found = dict[str, ToolUse]()
         for cycle in self.cycles:
             for name, use in cycle.tools.items():
@@ -143,13 +143,13 @@ class RunSummary:
         return dict(sorted(found.items(), key=lambda item: (-item[1].calls, item[0])))
 
     def total(self, of: Callable[[CycleSummary], float | None]) -> float | None:
-        """The sum over the cycles that say it; None where none does."""
+        """Return the sum over the cycles that have a value; None if none has."""
         said = [value for value in map(of, self.cycles) if value is not None]
         return sum(said) if said else None
 
 
 def summary_of(events: Iterable[LogEvent]) -> RunSummary:
-    """What `events` say of their run."""
+    """Return the summary of a run from its events."""
     fold = RunFold()
     for event in events:
         fold.apply(event)
@@ -157,7 +157,7 @@ def summary_of(events: Iterable[LogEvent]) -> RunSummary:
 
 
 class RunFold:
-    """A summary that grows: `apply` takes the events of one run in their order, `summary` is what they come to."""
+    """A builder of a summary: `apply` takes the events of one run in their order, `summary` returns the result."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -182,7 +182,7 @@ class RunFold:
         }
 
     def apply(self, event: LogEvent) -> None:
-        """Take in one line. An event that nobody knows changes nothing."""
+        """Add one event. Unknown events change nothing."""
         self._lines += 1
         self._first = self._first or event
         self._last = event.timestamp
@@ -190,7 +190,7 @@ class RunFold:
             read(event, event.payload, event.measures)
 
     def summary(self) -> RunSummary:
-        """What all lines so far come to."""
+        """Return the summary of all events so far."""
         return RunSummary(
             run_id=self._first.run_id if self._first else "",
             status=self._status,
@@ -206,7 +206,7 @@ class RunFold:
         )
 
     def _cycle(self, event: LogEvent) -> CycleSummary:
-        """The cycle of a line. Its seconds go as far as the line, unless its end has said how long it took."""
+        """Return the cycle of an event. Its seconds last until the event, unless its end has its duration."""
         cycle = self._cycles.get(event.cycle_number)
         if cycle is None:
             cycle = self._cycles[event.cycle_number] = CycleSummary(event.cycle_number, event.timestamp)
@@ -276,7 +276,7 @@ class RunFold:
 
 
 def moment(timestamp: str) -> datetime | None:
-    """The time that a timestamp of a log names; None for what is none."""
+    """Parse a timestamp of a log; None if it is invalid."""
     try:
         return datetime.fromisoformat(timestamp)
     except ValueError:
@@ -284,7 +284,7 @@ def moment(timestamp: str) -> datetime | None:
 
 
 def _between(start: str, end: str) -> float | None:
-    """Seconds from one timestamp to another; None where they cannot be compared."""
+    """Return the seconds from one timestamp to another; None if they cannot be compared."""
     first, last = moment(start), moment(end)
     if first is None or last is None or (first.tzinfo is None) != (last.tzinfo is None):
         return None
@@ -296,7 +296,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """`value` as text: one that is none as Python writes it, nothing for None."""
+    """Return `value` as text: `str` of other types, an empty string for None."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
@@ -305,7 +305,7 @@ def _said(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """`value` where it is a number that can be drawn."""
+    """Return `value` if it is a number that can be drawn, else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST else None
 
 
