@@ -1,4 +1,4 @@
-"""Prompt templates: the grammar of holes, the checks at the call, and the values that are no text."""
+"""Prompt templates: grammar of variables, checks of a call, and values that are not text."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_values_are_inserted_once_and_verbatim(pieces: list[tuple[bool, str, str
 
 
 @given(st.text(st.sampled_from("{}ab.[ \n")))
-def test_any_text_compiles_or_says_where_it_does_not(text: str) -> None:
+def test_any_text_compiles_or_is_an_error_with_its_place(text: str) -> None:
     try:
         prompt = PromptTemplate(text)
     except PromptError as error:
@@ -156,7 +156,7 @@ def test_names_of_holes_are_normalised_as_python_normalises_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({}, ["no value for the variable 'topic'", "the variables are: topic, other"]),
         (
@@ -171,12 +171,12 @@ def test_names_of_holes_are_normalised_as_python_normalises_keywords() -> None:
         ),
     ],
 )
-def test_missing_and_unknown_holes(given: dict[str, Any], said: list[str]) -> None:
+def test_missing_and_unknown_variables(given: dict[str, Any], expected: list[str]) -> None:
     prompt = PromptTemplate("about {topic}, {other}")
     for fill in (prompt.format, prompt.format_messages, ChatPromptTemplate([prompt]).format_messages):
         with pytest.raises(PromptError) as caught:
             fill(**given)
-        assert all(words in str(caught.value) for words in said)
+        assert all(words in str(caught.value) for words in expected)
 
 
 def test_a_value_for_a_prompt_without_holes() -> None:
@@ -228,7 +228,7 @@ def test_media_alone_and_beside_blank_text(part: ImagePart) -> None:
 @pytest.mark.parametrize("value", [user("hi"), [user("hi"), assistant("ho")]])
 def test_messages_do_not_fit_among_words(value: object) -> None:
     with pytest.raises(PromptError, match="must consist of this variable alone"):
-        PromptTemplate("as said: {history}").format_messages(history=value)
+        PromptTemplate("as expected: {history}").format_messages(history=value)
 
 
 # Messages
@@ -276,7 +276,7 @@ def test_what_a_chat_is_made_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "expected"),
     [
         ([], "list of messages, not list"),
         ("text", "list of messages, not str"),
@@ -287,8 +287,8 @@ def test_what_a_chat_is_made_of() -> None:
         ([("user", [TextPart("{"), CAT])], "double it"),
     ],
 )
-def test_what_no_chat_is_made_of(messages: Any, said: str) -> None:
-    with pytest.raises(PromptError, match=said):
+def test_what_no_chat_is_made_of(messages: Any, expected: str) -> None:
+    with pytest.raises(PromptError, match=expected):
         ChatPromptTemplate(messages)
 
 
@@ -316,7 +316,7 @@ def answered(call: ToolCallPart) -> list[Message]:
         ([SEA], "list", {"value": [{"title": "Sea", "by": "Waves"}]}),
     ],
 )
-def test_an_object_said_by_the_assistant_becomes_a_call(value: Any, name: str, arguments: Any) -> None:
+def test_an_object_of_the_assistant_becomes_a_call(value: Any, name: str, arguments: Any) -> None:
     by_hole = ChatPromptTemplate([("assistant", "{x}")]).format_messages(x=value)
     written: Any = [("assistant", value)]
     assert ChatPromptTemplate(written).format_messages() == by_hole
@@ -333,7 +333,7 @@ def test_what_is_no_object_in_json_stays_text(value: object) -> None:
     assert ChatPromptTemplate([("assistant", value)]).format_messages() == [assistant(str(value))]
 
 
-def test_an_object_said_by_anyone_else_is_text() -> None:
+def test_an_object_of_another_role_is_text() -> None:
     assert ChatPromptTemplate([("user", SEA)]).format_messages() == [user(SEA.model_dump_json())]
 
 

@@ -367,7 +367,7 @@ _EXPORTS = {
     "tools.callable_tool": "CallableTool ToolOutput tools_of",
     "usage": "Budget Prices Usage",
 }
-_MODULE_OF = {name: room for room, names in _EXPORTS.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __version__ = "0.1.0"
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
@@ -543,10 +543,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    room = _MODULE_OF.get(name)
-    if room is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'toolcast' has no attribute {name!r}")
-    value = getattr(import_module(f"toolcast.{room}"), name)
+    value = getattr(import_module(f"toolcast.{module}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Arguments: strict JSON, strings that hold JSON decoded once, and JSON as models write it, told in words."""
+"""Arguments: strict JSON, misplaced strings decoded once, lenient JSON, and the list of repairs."""
 
 from __future__ import annotations
 
@@ -623,8 +623,8 @@ REPAIRED: list[Any] = [
 
 @pytest.mark.parametrize(("type_form", "text", "value", "repairs"), REPAIRED, ids=lambda case: str(case)[:40])
 def test_json_as_models_write_it(type_form: Any, text: str, value: Any, repairs: list[str]) -> None:
-    result, told = of(type_form, text)
-    assert list(told) == repairs
+    result, found_repairs = of(type_form, text)
+    assert list(found_repairs) == repairs
     assert result == (value or Song(title="\ufffd", seconds=1))
 
 

@@ -1,4 +1,4 @@
-"""frames.py: the lists of long snapshots, which are handed out again when nobody holds them any more."""
+"""Snapshots of long lists, which reuse a list that nothing else refers to."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def is_prefix(early: Any, late: Any) -> bool:
     st.lists(st.sampled_from([1, 2, 7, 30]), max_size=7).map([150].__add__),
     st.lists(st.none() | st.integers(0, len(WAYS) - 1), min_size=1, max_size=9),
 )
-def test_what_somebody_holds_never_changes(
+def test_a_referenced_snapshot_never_changes(
     written: tuple[Any, Any], sizes: list[int], choices: list[int | None]
 ) -> None:
     type_form, document = written
@@ -168,7 +168,7 @@ class Lists:
                 yield self.growing.value
 
 
-def test_a_list_that_nobody_holds_is_handed_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_without_references_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The container itself keeps the list of the snapshot before last alive, so that an equal id is the same list."""
     lists = Lists(list[int], monkeypatch)
     for _ in lists.snapshots(NUMBERS):

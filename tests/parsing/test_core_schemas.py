@@ -1,4 +1,4 @@
-"""Strict fields: which places of a type are strict, and that nothing there is repaired."""
+"""Strict places of a type, in which nothing is repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON machine: fed whole, character by character and at every split, against `json.loads`."""
+"""The incremental JSON parser: whole texts, single characters and every split, compared with `json.loads`."""
 
 from __future__ import annotations
 

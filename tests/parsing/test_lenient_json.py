@@ -1,4 +1,4 @@
-"""lenient_json.py: what is put right, what is refused, and that cut-off text is never repaired."""
+"""Lenient JSON: repairs, refusals, and truncated text, which is never repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How half-filled instances show themselves, and what can be done with them."""
+"""Partial instances: `repr`, `model_dump`, equality, copying and pickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Growing values: what shows when, in every kind of container."""
+"""Partial values: visible parts in every kind of container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that do not validate: what stops the stream, what waits for the end, and how often validators run."""
+"""Invalid values: errors that stop the stream, errors left to the end, and the number of validator runs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_wrapped_root_is_located_inside_the_wrapper() -> None:
     assert errors[0]["loc"] == ()
 
 
-# What can still be mended
+# What can still be fixed
 
 
 def _same(value: Any) -> Any:
@@ -131,14 +131,14 @@ class BeforeModel(BaseModel):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def mend(cls, data: Any) -> Any:
+    def fix(cls, data: Any) -> Any:
         return data
 
 
 class BeforeRoot(RootModel[list[int]]):
     @pydantic.model_validator(mode="before")
     @classmethod
-    def mend(cls, data: Any) -> Any:
+    def fix(cls, data: Any) -> Any:
         return data
 
 
@@ -147,7 +147,7 @@ class WrapModel(BaseModel):
 
     @pydantic.model_validator(mode="wrap")
     @classmethod
-    def mend(cls, data: Any, handler: Any) -> Any:
+    def fix(cls, data: Any, handler: Any) -> Any:
         return handler(data)
 
 
@@ -176,11 +176,11 @@ class OwnInit(BaseModel):
         (create_model("M", g=(int, 0), f=(Annotated[int, AfterValidator(lambda v, info: 1 / v)], 1)), '{"f": 0,'),
     ],
 )
-def test_what_can_still_be_mended_does_not_stop_the_stream(type_form: Any, text: str) -> None:
+def test_a_value_that_a_validator_may_fix_does_not_stop_the_stream(type_form: Any, text: str) -> None:
     fed(type_form, text)
 
 
-def test_a_closed_model_whose_own_validators_have_failed_cannot_be_mended() -> None:
+def test_a_closed_model_whose_own_validators_have_failed_stops_the_stream() -> None:
     errors, read = stopped(list[BeforeModel], '[{"n": "x"}, {"n": 1}]')
     assert (errors[0]["loc"], read) == ((0, "n"), '[{"n": "x"}')
 

@@ -1,4 +1,4 @@
-"""Any model, any text of it, cut anywhere: what must hold of every snapshot on the way."""
+"""Properties of all snapshots, for random models, texts and cuts."""
 
 from __future__ import annotations
 

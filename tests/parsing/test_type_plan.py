@@ -1,4 +1,4 @@
-"""What a plan says of a type, and that it is made once."""
+"""Type plans: their contents, and that each is created once."""
 
 from __future__ import annotations
 

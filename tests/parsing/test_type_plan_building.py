@@ -1,4 +1,4 @@
-"""plans.py, `build` and `quick`: what is made without asking Pydantic is what Pydantic makes."""
+"""Values built without Pydantic, compared with those that Pydantic builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jsonl.py: the form of the files, cuts at every byte, damage, and full disks."""
+"""JSONL files: format, truncation at every byte, damage, and full disks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cut_at_every_byte_it_reads_as_a_prefix(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_cut_at_every_byte_it_is_mended_by_the_next_append(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cut_at_every_byte_it_is_repaired_by_the_next_append(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store, path = store_of(tmp_path, BATCHES)
     whole = path.read_bytes()
     for cut in range(len(whole) + 1):
@@ -66,9 +66,9 @@ def test_cut_at_every_byte_it_is_mended_by_the_next_append(tmp_path: Path, caplo
         store.append("a", [{"n": 4}])
         store.append("a", [{"n": 5}])
         assert store.read("a") == [*left, {"n": 4}, {"n": 5}]
-        told = [record for record in caplog.records if "cut off by a crash" in record.getMessage()]
-        assert len(told) == (cut > 0 and whole[cut - 1 : cut] != b"\n")
-        assert all(record.levelno == logging.WARNING for record in told)
+        warnings = [record for record in caplog.records if "cut off by a crash" in record.getMessage()]
+        assert len(warnings) == (cut > 0 and whole[cut - 1 : cut] != b"\n")
+        assert all(record.levelno == logging.WARNING for record in warnings)
 
 
 @given(st.lists(st.lists(st.dictionaries(st.text("ab"), st.text()), min_size=1, max_size=3), max_size=4), st.data())
@@ -143,7 +143,7 @@ def test_what_a_full_disk_took_half_of_is_taken_back(tmp_path: Path, monkeypatch
     assert store.read("a")[-1] == {"n": 4}
 
 
-def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
+def test_system_errors_are_reported(tmp_path: Path) -> None:
     store, path = store_of(tmp_path, BATCHES)
     path.unlink()
     path.mkdir()

@@ -1,4 +1,4 @@
-"""locks.py, beside what test_store.py tells of all claims."""
+"""File locks, besides the tests of leases in test_store.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_file_that_was_left_behind_does_no_harm(tmp_path: Path, left: str) -> 
         assert path.read_text() == str(os.getpid())
 
 
-def test_an_owner_that_has_not_yet_said_who_it_is(tmp_path: Path) -> None:
+def test_an_owner_without_a_process_id_yet(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     before = open_files()
     with claim_file(path, "a"):

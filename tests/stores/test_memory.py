@@ -1,4 +1,4 @@
-"""memory.py, beside what test_store.py tells of all stores."""
+"""The memory store, besides the tests of all stores in test_store.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sqlite.py: the file and its version, what is damaged in it, and what is left of a log that was deleted."""
+"""The SQLite store: file, version, damage, and deleted logs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def execute(path: Path, *statements: str) -> list[tuple[object, ...]]:
     return rows
 
 
-def test_the_file_says_what_it_is(store: SQLiteStore, path: Path) -> None:
-    said = execute(path, "PRAGMA application_id", "PRAGMA user_version", "PRAGMA journal_mode")
-    assert said == [(sqlite.LAYOUT.owner,), (sqlite.LAYOUT.version,), ("wal",)]
+def test_the_file_has_an_application_id_and_a_version(store: SQLiteStore, path: Path) -> None:
+    pragmas = execute(path, "PRAGMA application_id", "PRAGMA user_version", "PRAGMA journal_mode")
+    assert pragmas == [(sqlite.LAYOUT.owner,), (sqlite.LAYOUT.version,), ("wal",)]
 
 
 def test_folders_are_made(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_record_that_is_no_text_is_named(store: SQLiteStore, path: Path, value
         damaged.read("a")
 
 
-def test_a_damaged_schema_says_so(path: Path) -> None:
+def test_a_damaged_schema_is_reported(path: Path) -> None:
     with SQLiteStore(path) as store:
         store.append("a", [{}])
     path.write_bytes(path.read_bytes().replace(b"CREATE INDEX", b"CREATE\xffINDEX"))
@@ -115,7 +115,7 @@ def test_deleted_records_are_gone(store: SQLiteStore, path: Path) -> None:
     assert execute(path, "SELECT count(*) FROM records") == [(1,)]
 
 
-def test_closed_it_says_so(path: Path) -> None:
+def test_a_closed_store_is_reported(path: Path) -> None:
     store = SQLiteStore(path)
     store.close()
     store.close()

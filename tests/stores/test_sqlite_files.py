@@ -1,4 +1,4 @@
-"""sqlite_files.py: the file, its version, what is not ours, transactions, and forks."""
+"""SQLite files: version, files of other applications, transactions, and forks."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def texts(file: SQLiteFile) -> list[str]:
         return [row[0] for row in connection.execute("SELECT text FROM notes ORDER BY rowid")]
 
 
-def test_the_file_says_what_it_is(file: SQLiteFile, path: Path) -> None:
-    said = execute(path, "PRAGMA application_id", "PRAGMA user_version", "PRAGMA journal_mode")
-    assert said == [(LAYOUT.owner,), (LAYOUT.version,), ("wal",)]
+def test_the_file_has_an_application_id_and_a_version(file: SQLiteFile, path: Path) -> None:
+    statement = execute(path, "PRAGMA application_id", "PRAGMA user_version", "PRAGMA journal_mode")
+    assert statement == [(LAYOUT.owner,), (LAYOUT.version,), ("wal",)]
 
 
 def test_folders_are_made_and_only_the_owner_may_read(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_failure_that_has_rolled_back_by_itself(file: SQLiteFile, path: Path) 
     assert texts(file) == []
 
 
-def test_a_database_that_is_held_by_another_says_so(
+def test_a_database_locked_by_another_process_is_reported(
     file: SQLiteFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_files, "WAIT", 0.0)
@@ -119,9 +119,11 @@ def test_a_newer_file_is_refused(file: SQLiteFile, path: Path) -> None:
         SQLiteFile(path, LAYOUT)
 
 
-@pytest.mark.parametrize("said", ["PRAGMA application_id = 7", "PRAGMA user_version = 7", "CREATE TABLE cats (name)"])
-def test_a_database_of_something_else_is_left_alone(path: Path, said: str) -> None:
-    execute(path, said)
+@pytest.mark.parametrize(
+    "statement", ["PRAGMA application_id = 7", "PRAGMA user_version = 7", "CREATE TABLE cats (name)"]
+)
+def test_a_database_of_something_else_is_left_alone(path: Path, statement: str) -> None:
+    execute(path, statement)
     before = path.read_bytes()
     with pytest.raises(ToolcastError, match="database of another application: use another file for the store"):
         SQLiteFile(path, LAYOUT)
@@ -159,20 +161,20 @@ def test_opening_does_not_wait_forever(path: Path, monkeypatch: pytest.MonkeyPat
     times = iter([0.0, 4.0, 6.0])
     monkeypatch.setattr(sqlite_files.time, "monotonic", lambda: next(times))
     monkeypatch.setattr(sqlite_files.time, "sleep", lambda seconds: None)
-    told = r"notes\.db is still being opened by another after 5 seconds: end that process"
+    message = r"notes\.db is still being opened by another after 5 seconds: end that process"
     opening = claim_file(sqlite_files.lock_file(path, "_opening"), "notes.db")
-    with opening, pytest.raises(ToolcastError, match=told):
+    with opening, pytest.raises(ToolcastError, match=message):
         SQLiteFile(path, LAYOUT)
 
 
-def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
+def test_system_errors_are_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ToolcastError, match=r"notes\.db failed: .* Is it a store's file") as raised:
         SQLiteFile(tmp_path / "file" / "notes.db", LAYOUT)
     assert isinstance(raised.value.__cause__, OSError)
 
 
-def test_closed_it_says_so(file: SQLiteFile) -> None:
+def test_a_closed_store_is_reported(file: SQLiteFile) -> None:
     file.close()
     file.close()
     with pytest.raises(ToolcastError, match="is closed: make another Notes"):

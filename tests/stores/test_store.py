@@ -174,7 +174,7 @@ def test_json_text_and_back(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "1" * 5000, b"\xff"])
-def test_text_that_is_no_json_says_where(text: str | bytes) -> None:
+def test_text_that_is_not_json_is_reported_with_its_place(text: str | bytes) -> None:
     with pytest.raises(ToolcastError, match="here is damaged"):
         from_json_text(text, "here")
 
@@ -334,7 +334,7 @@ def test_what_was_appended_is_there_for_another_object(again: Callable[[], Store
     assert one.read("a") == other.read("a") == again().read("a") == [{"n": 1}, {"n": 2}]
 
 
-def test_two_objects_on_one_session_are_told_so(again: Callable[[], Store]) -> None:
+def test_two_objects_on_one_session_are_refused(again: Callable[[], Store]) -> None:
     one, other = again(), again()
     with one.claim("a"), pytest.raises(SessionLocked, match=f"process {os.getpid()}"):
         other.claim("a")
@@ -344,7 +344,7 @@ def test_two_objects_on_one_session_are_told_so(again: Callable[[], Store]) -> N
 CLAIM = "claim = store.claim('a'); print('claimed', flush=True); sys.stdin.readline()"
 
 
-def test_two_processes_on_one_session_are_told_so(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
+def test_two_processes_on_one_session_are_refused(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     with running(kind, tmp_path, CLAIM) as owner:
         assert said(owner) == "claimed"
         with pytest.raises(SessionLocked, match=rf"'a' is open in process {owner.pid}: .*end that process"):

@@ -1,4 +1,4 @@
-"""calls.py: what a call that did not go well leaves behind - attempts, usage, who is to blame; on every face."""
+"""Failed calls: attempts, usage and the attributes of errors, in the sync and the async API."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_of_several_functions_that_fail_the_first_is_raised_and_notes_the_others
 
 
 @WAYS
-def test_what_is_wrong_with_the_arguments_is_said_of_the_call(face: Face, way: str) -> None:
+def test_an_error_of_the_arguments_names_the_call(face: Face, way: str) -> None:
     calls = [call(SEA), call('{"title": 1}', id="call_2"), call(SHORT, id="call_3")]
     with pytest.raises(ValidationError) as caught:
         outputs_of(face, way, Album, calls)
@@ -274,7 +274,7 @@ def test_another_failure_is_not_hidden_by_asking_again(face: Face) -> None:
         face.call(maker(THREE, SEA, output=note, allow_parallel_tool_calls=True, max_attempts=2))
 
 
-def test_what_an_exception_says_itself_is_kept(face: Face) -> None:
+def test_attributes_of_an_exception_are_not_overwritten(face: Face) -> None:
     class Mine(Exception):
         arguments = "mine"
 
@@ -322,7 +322,7 @@ JOIN = ["wrap_output", "collect_outputs"]
 @pytest.mark.parametrize("way", ["call", "stream"])
 @pytest.mark.parametrize("output", ["model", "function"])
 def test_each_of_several_tool_calls_has_states_of_its_own(face: Face, way: str, output: str) -> None:
-    heard: list[tuple[str, str]] = []
+    observed: list[tuple[str, str]] = []
 
     def note(a: int) -> int:
         return a
@@ -333,20 +333,24 @@ def test_each_of_several_tool_calls_has_states_of_its_own(face: Face, way: str, 
         way,
         note if output == "function" else Album,
         calls,
-        observer=lambda call_id, state: heard.append((call_id, state)),
+        observer=lambda call_id, state: observed.append((call_id, state)),
     )
-    ids = [call_id for call_id, _ in heard]
+    ids = [call_id for call_id, _ in observed]
     own = ids[0]
     for number in (1, 2):
-        assert [state for call_id, state in heard if call_id == f"{own}.{number}"] == [*FORK, *JOIN, "executing_tools"]
+        assert [state for call_id, state in observed if call_id == f"{own}.{number}"] == [
+            *FORK,
+            *JOIN,
+            "executing_tools",
+        ]
     # All join before the call goes on.
     last = max(at for at, call_id in enumerate(ids) if call_id != own)
-    assert heard[last + 1] == (own, "creating_response" if way == "call" else "ready")
+    assert observed[last + 1] == (own, "creating_response" if way == "call" else "ready")
 
 
 @pytest.mark.parametrize(("raised", "end"), [(OSError, "error"), (KeyboardInterrupt, "closed")])
 def test_the_states_of_a_tool_call_that_fails_and_of_one_that_does_not(raised: type[BaseException], end: str) -> None:
-    heard: list[tuple[str, str]] = []
+    observed: list[tuple[str, str]] = []
 
     def note(a: int) -> int:
         if a == 2:
@@ -357,11 +361,11 @@ def test_the_states_of_a_tool_call_that_fails_and_of_one_that_does_not(raised: t
         THREE[:2],
         output=CallableTool.from_function(note).with_(parallel=False),
         allow_parallel_tool_calls=True,
-        observer=lambda call_id, state: heard.append((call_id, state)),
+        observer=lambda call_id, state: observed.append((call_id, state)),
     )
     with pytest.raises(raised):
         make()
-    first, second = ([state for call_id, state in heard if call_id.endswith(number)] for number in (".1", ".2"))
+    first, second = ([state for call_id, state in observed if call_id.endswith(number)] for number in (".1", ".2"))
     assert first == [*FORK, *JOIN, end]
     assert second == [*FORK, end]
 
@@ -379,11 +383,11 @@ def test_nothing_runs_when_one_of_several_calls_is_bad(face: Face) -> None:
 
 
 def test_an_interrupted_call_is_closed_and_not_an_error() -> None:
-    heard: list[str] = []
-    make = maker(KeyboardInterrupt(), SEA, observer=lambda _, state: heard.append(state))
+    observed: list[str] = []
+    make = maker(KeyboardInterrupt(), SEA, observer=lambda _, state: observed.append(state))
     with pytest.raises(KeyboardInterrupt):
         make()
-    assert heard[-1] == "closed"
+    assert observed[-1] == "closed"
     assert make() == SEA
 
 
@@ -427,7 +431,7 @@ def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
         ToolOrchestratingLLM(Album, "x", llm)
 
 
-def test_what_a_function_emits_is_for_nobody_in_a_structured_call(face: Face) -> None:
+def test_progress_events_of_a_structured_call_are_discarded(face: Face) -> None:
     def note(a: int, context: ToolContext) -> int:
         context.emit("half")
         return -a

@@ -1,4 +1,4 @@
-"""`stream.latest()`: whoever is slow gets the newest snapshot, and whoever is not gets every one."""
+"""`stream.latest()`: a slow reader gets the latest snapshot, a fast one every snapshot."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_slow_reader_stops_at_what_has_to_be_waited_for(face: Face) -> None:
     assert changed[:2] == ("title", "artist") or set(changed) == {"title", "artist"}
 
 
-def test_what_was_passed_over_is_told_in_changed() -> None:
+def test_changed_includes_skipped_items() -> None:
     """The paths of each item are all those that iteration would have told since the item before it."""
     stream = maker(SEA).stream()
     paths: list[tuple[str, tuple[Any, ...]]] = [(repr(item), stream.changed) for item in stream]

@@ -1,4 +1,4 @@
-"""Structured calls as a caller sees them: results, errors, re-asking; on every face."""
+"""Structured calls through the public API: results, errors, retries; sync and async."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_tool_call_becomes_the_object(face: Face) -> None:
     assert llm.requests[0].tool_choice == NamedTool("Album")
 
 
-def test_run_tells_how_it_went(face: Face) -> None:
+def test_run_returns_response_usage_and_attempts(face: Face) -> None:
     make, _ = maker(SEA)
     result = face.run(make, topic="x")
     assert (result.output, result.repairs, len(result.attempts)) == (SEA, (), 1)
@@ -487,7 +487,7 @@ def test_attempts_end_with_every_error(face: Face) -> None:
     assert [type(attempt.error) for attempt in caught.value.attempts] == [NoToolCallError] * 3
 
 
-def test_a_restarted_stream_says_so_and_grows_from_nothing() -> None:
+def test_a_restarted_stream_emits_an_event_and_starts_empty() -> None:
     make, _ = maker(call('{"title": "Wrong", "artist": 5}'), SEA, max_attempts=2)
     stream = make.stream(topic="x")
     names = [type(event).__name__ for event in stream.events()]
@@ -707,11 +707,11 @@ def test_parse_reads_a_response(face: Face) -> None:
 # -- observers ------------------------------------------------------------------------------------------------
 
 
-def test_an_observer_hears_the_states_of_a_call(face: Face) -> None:
-    heard: list[tuple[str, str]] = []
-    make, _ = maker(SEA, SEA, observer=lambda call_id, state: heard.append((call_id, state)))
+def test_an_observer_is_called_with_the_states_of_a_call(face: Face) -> None:
+    observed: list[tuple[str, str]] = []
+    make, _ = maker(SEA, SEA, observer=lambda call_id, state: observed.append((call_id, state)))
     face.call(make, topic="x")
-    assert [state for _, state in heard] == [
+    assert [state for _, state in observed] == [
         "creating_tool",
         "formatting_prompt",
         "extending_messages",
@@ -722,10 +722,10 @@ def test_an_observer_hears_the_states_of_a_call(face: Face) -> None:
         "extracting_output",
         "ready",
     ]
-    assert len({call_id for call_id, _ in heard}) == 1
-    heard.clear()
+    assert len({call_id for call_id, _ in observed}) == 1
+    observed.clear()
     face.stream(make, topic="x")
-    states = [state for _, state in heard]
+    states = [state for _, state in observed]
     assert states[:4] == ["creating_tool", "formatting_prompt", "extending_messages", "initiating_stream"]
     assert states[4:10] == [
         "receiving_chunk",
@@ -740,13 +740,13 @@ def test_an_observer_hears_the_states_of_a_call(face: Face) -> None:
 
 
 def test_errors_end_in_error(face: Face) -> None:
-    heard: list[str] = []
-    make, _ = maker("no", "no", observer=lambda _, state: heard.append(state))
+    observed: list[str] = []
+    make, _ = maker("no", "no", observer=lambda _, state: observed.append(state))
     with pytest.raises(NoToolCallError):
         face.call(make, topic="x")
-    assert heard[-1] == "error"
+    assert observed[-1] == "error"
     face.stream(make, topic="x")
-    assert heard[-1] == "error"
+    assert observed[-1] == "error"
 
 
 @pytest.mark.fault(110)

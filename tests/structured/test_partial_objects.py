@@ -1,4 +1,4 @@
-"""objects.py: which events make an object grow, and which do not."""
+"""Events that do and do not change a partial object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""answers.py: what a whole answer holds, and what a model is told when that is not right."""
+"""Validation of complete responses, and the retry messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -280,11 +280,11 @@ def asked_again(*answers: Any, **options: Any) -> Any:
 
 
 @pytest.mark.fault(74, 75)
-def test_the_faults_are_told_as_the_result_of_the_call() -> None:
+def test_validation_errors_are_the_result_of_the_call() -> None:
     bad = call('{"title": 1, "artist": "b", "songs": [{"title": "c"}]}')
-    said, told = asked_again(bad, SEA)
-    assert said.tool_calls == (bad,)
-    (result,) = told.parts
+    answered, retry = asked_again(bad, SEA)
+    assert answered.tool_calls == (bad,)
+    (result,) = retry.parts
     assert result.is_error
     assert result.call_id == bad.id
     assert "- title: Input should be a valid string" in result.content
@@ -292,44 +292,44 @@ def test_the_faults_are_told_as_the_result_of_the_call() -> None:
 
 
 def test_a_fault_of_the_whole_has_no_path() -> None:
-    (_, told) = asked_again(call("[]"), SEA)
-    assert "- arguments: " in told.parts[0].content
+    (_, retry) = asked_again(call("[]"), SEA)
+    assert "- arguments: " in retry.parts[0].content
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "", "7"])
 def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(arguments: str) -> None:
     """Services refuse a history whose arguments are no JSON object."""
-    (said, _) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
-    assert said.tool_calls == (call("{}", opaque={"signature": "s"}),)
+    (answered, _) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
+    assert answered.tool_calls == (call("{}", opaque={"signature": "s"}),)
 
 
 def test_every_call_gets_a_result() -> None:
     bad = [call("{"), call(SEA, id="2"), call(SHORT, id="3")]
-    said, told = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)[0:2]
+    answered, retry = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)[0:2]
     messages = asked_again(bad, [call(SEA)], allow_parallel_tool_calls=True)
-    assert [part.id for part in said.tool_calls] == ["call_1", "2", "3"]
+    assert [part.id for part in answered.tool_calls] == ["call_1", "2", "3"]
     results = [part for message in messages[1:] for part in message.parts]
     assert [result.call_id for result in results] == ["call_1", "2", "3"]
-    assert "not valid" in told.parts[0].content
+    assert "not valid" in retry.parts[0].content
     assert [result.content for result in results[1:]] == ["Not used, call again."] * 2
 
 
-def test_words_are_kept_and_an_empty_answer_is_told_of() -> None:
-    said, told = asked_again("I cannot.", SEA)
-    assert said == assistant("I cannot.")
-    assert told.role == "user"
-    assert told.text.endswith("Answer again: call the tool, or write its JSON where you were asked for that.")
-    assert "max_attempts" not in told.text
-    said, _ = asked_again([Finish("end_turn")], SEA)
-    assert said == assistant("(no answer)")
+def test_text_stays_in_the_history_and_an_empty_answer_is_marked() -> None:
+    answered, retry = asked_again("I cannot.", SEA)
+    assert answered == assistant("I cannot.")
+    assert retry.role == "user"
+    assert retry.text.endswith("Answer again: call the tool, or write its JSON where you were asked for that.")
+    assert "max_attempts" not in retry.text
+    answered, _ = asked_again([Finish("end_turn")], SEA)
+    assert answered == assistant("(no answer)")
 
 
-def test_an_error_without_faults_is_told_in_its_words() -> None:
+def test_an_error_without_details_is_sent_as_its_message() -> None:
     response = answer(call(SEA))
     for error in (TryAgain("shorter, please"), UnknownToolError("shorter, please"), ValidationError("shorter, please")):
-        *history, _, told = retry_messages([user("x")], response, error)
+        *history, _, retry = retry_messages([user("x")], response, error)
         assert history == [user("x")]
-        assert told.parts[0].content == "shorter, please"
+        assert retry.parts[0].content == "shorter, please"
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_number_that_json_does_not_have_is_named(face: Face, text: str, named:
         face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(ToolCallPart("1", "Album", text))))
 
 
-def test_json_in_a_text_that_does_not_fit_is_an_error_that_says_why_to_person_and_model(face: Face) -> None:
+def test_invalid_json_in_text_is_explained_in_the_error_and_the_retry_messages(face: Face) -> None:
     wrong = '{"title": 5, "artist": "Ada", "songs": []}'
     with pytest.raises(NoToolCallError, match="1 error: title: Input should be a valid string, got 5") as caught:
         face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(wrong)))

@@ -1,4 +1,4 @@
-"""object_flow.py: one streamed call from its first event to its end, and what it says of itself on the way."""
+"""A streamed call from its first event to its end, and its states."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_the_states_of_a_stream_that_is_looked_at(observed: bool) -> None:
 )
 @pytest.mark.parametrize("view", [None, "events", "changes"])
 def test_every_step_is_in_the_table(face: Face, answers: Any, view: str | None) -> None:
-    heard: list[str] = []
-    make = maker(*answers, max_attempts=2, observer=lambda _, state: heard.append(state))
+    observed_states: list[str] = []
+    make = maker(*answers, max_attempts=2, observer=lambda _, state: observed_states.append(state))
     if view is None:
         face.stream(make)
     else:
@@ -74,9 +74,9 @@ def test_every_step_is_in_the_table(face: Face, answers: Any, view: str | None) 
             face.view(make, view)
         except toolcast.ToolcastError:
             assert answers[-1] == "no"
-    assert walked(["ready", *heard])
-    assert heard[-1] == ("error" if answers[-1] == "no" else "ready")
-    assert heard.count("initiating_stream") == len(answers)
+    assert walked(["ready", *observed_states])
+    assert observed_states[-1] == ("error" if answers[-1] == "no" else "ready")
+    assert observed_states.count("initiating_stream") == len(answers)
 
 
 def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
@@ -184,7 +184,7 @@ def test_a_request_id_is_known_as_soon_as_there_is_one(face: Face) -> None:
     assert error.request_id == "req-7"
 
 
-def test_repairs_are_told_at_the_end_of_a_stream() -> None:
+def test_repairs_are_listed_at_the_end_of_a_stream() -> None:
     songs = SEA.model_dump_json(include={"songs"})[9:-1]
     stream = maker(SEA.model_dump() | {"songs": songs}).stream()
     assert stream.final() == SEA
@@ -358,7 +358,7 @@ def deltas(text: str, id: str = "1", size: int = 5) -> list[Any]:
     return [ToolCallDelta(id, text[start : start + size]) for start in range(0, len(text), size)]
 
 
-def told(make: Any) -> tuple[list[Any], Any]:
+def read_all(make: Any) -> tuple[list[Any], Any]:
     """All that a stream tells at each of its items, and its error."""
     stream, seen, error = make.stream(), [], None
     try:
@@ -443,12 +443,12 @@ LANES: list[Any] = [
 def test_on_the_lane_all_is_as_it_is_beside_it(events: list[Any], options: Any, fail_fast: bool) -> None:
     events = [*events, Finish("tool_use")]
     make, observed = maker(events, LONG, **options), maker(events, LONG, **options, **OBSERVED)
-    seen, error = told(make.with_(fail_fast=fail_fast))
-    assert (seen, error) == told(observed.with_(fail_fast=fail_fast))
+    seen, error = read_all(make.with_(fail_fast=fail_fast))
+    assert (seen, error) == read_all(observed.with_(fail_fast=fail_fast))
     assert (error is None) is (seen[-1][0] in (repr(LONG), repr([LONG]), repr([LONG, SHORT])))
 
 
-def test_each_item_is_what_the_text_so_far_says() -> None:
+def test_each_item_matches_the_text_so_far() -> None:
     """And `response` holds just the text that was fed."""
     pieces = deltas(TEXT)
     stream = maker([START_1, *pieces, DONE_1, Finish("tool_use")]).stream()
@@ -494,11 +494,11 @@ def test_fail_fast_on_the_lane_asks_again(face: Face, view: str | None) -> None:
 
 
 def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
-    heard: list[str] = []
+    observed_states: list[str] = []
     events = [START_1, *deltas(TEXT), DONE_1, Finish("tool_use")]
-    told(maker(events, observer=lambda _, state: heard.append(state)))
-    assert heard.count("processing_chunk") == len(events)
-    assert walked(["ready", *heard])
+    read_all(maker(events, observer=lambda _, state: observed_states.append(state)))
+    assert observed_states.count("processing_chunk") == len(events)
+    assert walked(["ready", *observed_states])
     stream = maker(events).stream()
     assert {stream.state for item in stream if toolcast.is_partial(item)} == {"yielding_partial"}
     assert stream.state == "ready"
@@ -535,4 +535,4 @@ def test_any_events_in_any_order_are_the_same_on_the_lane(data: st.DataObject) -
             left["1"] = deltas(TEXT, "1", size)
     events += [*left["1"], *left["2"], DONE_1, DONE_2, Finish("tool_use")]
     options = {"allow_parallel_tool_calls": data.draw(st.booleans())}
-    assert told(maker(events, **options)) == told(maker(events, **options, **OBSERVED))
+    assert read_all(maker(events, **options)) == read_all(maker(events, **options, **OBSERVED))

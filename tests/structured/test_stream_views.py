@@ -1,4 +1,4 @@
-"""views.py: what each view of a stream gives, and what it owes when only the end shows it."""
+"""Views of a stream: their items, and the remaining ones at the end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_text_that_only_the_end_shows(face: Face) -> None:
     assert face.view(maker(repaired), "text", "songs.0.title") == [SEA.songs[0].title]
 
 
-def test_text_that_the_end_changed_is_not_told_twice(face: Face) -> None:
+def test_text_that_the_end_changed_is_not_emitted_twice(face: Face) -> None:
     events = [TextDelta(SHORT.model_dump_json()), *WHOLE]
     assert "".join(face.view(maker(events), "text", "artist")).startswith(SHORT.artist)
 

@@ -1,4 +1,4 @@
-"""testing/replay.py: recorded answers in pieces, counted; and a clock that only moves when told."""
+"""Replayed responses in chunks, and the virtual clock."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_closing_takes_nothing_away() -> None:
     assert read(network) == [b"b"]
 
 
-def test_the_clock_moves_when_told() -> None:
+def test_the_clock_moves_when_advanced() -> None:
     clock = VirtualClock(now=5, wall=100)
     clock.sleep(2)
     anyio.run(clock.asleep, 0.5)

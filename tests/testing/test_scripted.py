@@ -1,4 +1,4 @@
-"""testing/scripted.py: every kind of answer a script may hold, and what is remembered of the asking."""
+"""Scripted answers of every kind, and the recorded requests."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_exception_is_raised_and_the_script_goes_on(face: Face) -> None:
     assert face.chat(scripted, "x").text == "next"
 
 
-def test_a_script_that_is_too_short_says_so(face: Face) -> None:
+def test_a_script_that_is_too_short_is_reported(face: Face) -> None:
     scripted = ScriptedLLM("one")
     face.chat(scripted, "x")
     with pytest.raises(ToolcastError, match="the script has 1 answers, but another request was made"):

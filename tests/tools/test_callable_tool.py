@@ -1,4 +1,4 @@
-"""CallableTool: what a model is shown, how its arguments are read, and what running them gives, on both faces."""
+"""CallableTool: specification, arguments and execution, sync and async."""
 
 from __future__ import annotations
 

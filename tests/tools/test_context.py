@@ -1,4 +1,4 @@
-"""tool_context.py: what a tool may know of the call it serves."""
+"""`ToolContext`: its attributes and methods."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_a_tool_can_see_that_it_was_cancelled() -> None:
         context.check()
 
 
-def test_what_a_tool_emits_is_told() -> None:
-    told: list[ToolProgress] = []
-    ToolContext[None]("c1", "look", on_progress=told.append).emit({"done": 0.5})
-    assert told == [ToolProgress("c1", "look", {"done": 0.5})]
+def test_emitted_data_becomes_a_progress_event() -> None:
+    events: list[ToolProgress] = []
+    ToolContext[None]("c1", "look", on_progress=events.append).emit({"done": 0.5})
+    assert events == [ToolProgress("c1", "look", {"done": 0.5})]
 
 
-def test_outside_an_engine_there_is_nobody_to_tell_and_nothing_to_share() -> None:
+def test_outside_an_engine_the_context_is_empty() -> None:
     context = ToolContext[None]()
     context.emit("unheard")
     assert (context.deps, context.spending, context.cancelled) == (None, None, False)

@@ -1,4 +1,4 @@
-"""`ToolContext` as a parameter of a tool: kept from the model, given when the tool runs."""
+"""`ToolContext` as a parameter of a tool: not in the schema, filled in when the tool runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool calls of a structured answer: each runs once, results in call order, failures raised with what is known."""
+"""Tool calls of a structured response: each runs once, results in call order, errors with the call's attributes."""
 
 from __future__ import annotations
 

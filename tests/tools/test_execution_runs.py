@@ -1,4 +1,4 @@
-"""`ToolRun`: the calls of an agent's turn, running, through every face."""
+"""`ToolRun`: the tool calls of an agent's turn, sync and async."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def jobs_of(tools: Sequence[Any], *calls: ToolCallPart) -> list[ToolJob]:
 
 @dataclass
 class Turn:
-    """What stands around the calls: which face, what cancels them, and what they said."""
+    """The environment of the calls: sync or async API, cancellation, and the progress events received."""
 
     concurrent: bool
     cancellation: Cancellation = field(default_factory=Cancellation)
-    said: list[ToolProgress] = field(default_factory=list)
+    progress: list[ToolProgress] = field(default_factory=list)
 
     def begin(self, jobs: Sequence[ToolJob], **options: Any) -> ToolRun:
         contexts = [ToolContext(job.call.id, job.call.name, "deps", self.cancellation) for job in jobs]
@@ -73,8 +73,8 @@ class Turn:
     async def run(self, jobs: Sequence[ToolJob], **options: Any) -> list[ToolOutput]:
         for group in overlapping_groups(jobs):
             run = self.begin(group, **options)
-            while said := await run.more():
-                self.said += said
+            while progress := await run.more():
+                self.progress += progress
             assert await run.more() == []
             await run.stop()
         return [job.output() for job in jobs]
@@ -277,19 +277,19 @@ def test_writing_never_overlaps(drive: Drive) -> None:
     assert log == [("write", 1), ("write_async", 1)] * 3
 
 
-def test_progress_is_told_while_the_tool_goes_on(drive: Drive) -> None:
-    heard = threading.Event()
+def test_progress_arrives_while_the_tool_runs(drive: Drive) -> None:
+    received = threading.Event()
 
     def work(context: ToolContext) -> bool:
         context.emit("half")
-        return heard.wait(FOREVER)
+        return received.wait(FOREVER)
 
     async def main(turn: Turn) -> Any:
         (job,) = jobs_of([work], call("work"))
         run = turn.begin([job])
         assert await run.more() == [ToolProgress("c1", "work", "half")]
         assert not job.done
-        heard.set()
+        received.set()
         assert await run.more() == []
         return job.output()
 
@@ -297,10 +297,10 @@ def test_progress_is_told_while_the_tool_goes_on(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("tool", [speak, speak_async])
-def test_all_that_is_said_arrives_before_the_end(drive: Drive, tool: Any) -> None:
+def test_all_progress_arrives_before_the_end(drive: Drive, tool: Any) -> None:
     async def main(turn: Turn) -> list[ToolProgress]:
         await turn.run(jobs_of([tool], call(tool.__name__, x=1)))
-        return turn.said
+        return turn.progress
 
     assert [event.data for event in drive(main)] == [1, 2]
 
@@ -478,12 +478,12 @@ async def test_a_sync_tool_whose_time_is_up_is_given_up() -> None:
         release.set()
     assert isinstance(output.error, ToolTimeout)
     assert output.content == (
-        "hang took longer than 0.01 seconds; it may have had its effect, and what it gives is discarded"
+        "hang took longer than 0.01 seconds; it may have had its effect, and its result is discarded"
     )
 
 
 def test_the_limit_of_the_tool_goes_before_that_of_the_run(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[bool] = []
+    notified: list[bool] = []
     began = threading.Event()
     # The time is up once the tool has begun, however long its thread takes for that.
     monkeypatch.setattr(execution, "monotonic", lambda: 1e9 if began.is_set() else 0.0)
@@ -492,7 +492,7 @@ def test_the_limit_of_the_tool_goes_before_that_of_the_run(drive: Drive, monkeyp
         began.set()
         stopped = threading.Event()
         context.cancellation.then(stopped.set)
-        told.append(stopped.wait(FOREVER))
+        notified.append(stopped.wait(FOREVER))
         context.emit("too late")
         ended.set()
         return "too late"
@@ -502,7 +502,7 @@ def test_the_limit_of_the_tool_goes_before_that_of_the_run(drive: Drive, monkeyp
     (output,) = outputs(drive, [tool], call("slow"), timeout=FOREVER)
     assert isinstance(output.error, ToolTimeout)
     assert ended.wait(FOREVER)
-    assert told == [True]
+    assert notified == [True]
     assert output.raw_output is None
 
 
@@ -588,7 +588,7 @@ def test_what_yields_may_say_how_far_it_is(drive: Drive) -> None:
 
     async def main(turn: Turn) -> Any:
         made = await turn.run(jobs_of([items, items_sync], call("items"), call("items_sync", "b")))
-        return [output.content for output in made], [event.data for event in turn.said]
+        return [output.content for output in made], [event.data for event in turn.progress]
 
     assert drive(main) == (["[1]", "[1]"], ["half", "half"])
 
@@ -700,7 +700,7 @@ def test_a_result_that_can_be_read_once_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_whoever_cancels_from_another_thread_is_heard(drive: Drive, asynchronous: bool) -> None:
+def test_cancelling_from_another_thread(drive: Drive, asynchronous: bool) -> None:
     ended = threading.Event()
 
     def wait(context: ToolContext) -> None:
@@ -763,13 +763,13 @@ def test_stop_before_the_beginning(drive: Drive) -> None:
     assert drive(main).output().content == "double was not run: the turn was cancelled"
 
 
-def test_what_is_abandoned_is_told_and_not_waited_for(drive: Drive) -> None:
-    told = threading.Event()
+def test_an_abandoned_call_is_cancelled_and_not_waited_for(drive: Drive) -> None:
+    notified = threading.Event()
 
     def wait(context: ToolContext) -> None:
-        context.cancellation.then(told.set)
+        context.cancellation.then(notified.set)
         context.emit("begun")
-        told.wait(FOREVER)
+        notified.wait(FOREVER)
 
     async def main(turn: Turn) -> ToolJob:
         (job,) = jobs_of([wait], call("wait"))
@@ -780,7 +780,7 @@ def test_what_is_abandoned_is_told_and_not_waited_for(drive: Drive) -> None:
         return job
 
     assert isinstance(drive(main).error, TurnCancelled)
-    assert told.is_set()
+    assert notified.is_set()
 
 
 @pytest.mark.parametrize("context", [False, True])
@@ -907,12 +907,12 @@ def test_whoever_is_cancelled_again_and_again_waits_no_longer(monkeypatch: pytes
     asyncio.run(main())
 
 
-def test_ctrl_c_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = threading.Event()
+def test_ctrl_c_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    notified = threading.Event()
 
     def wait(context: ToolContext) -> None:
-        context.cancellation.then(told.set)
-        told.wait(FOREVER)
+        context.cancellation.then(notified.set)
+        notified.wait(FOREVER)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -921,7 +921,7 @@ def test_ctrl_c_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution.Waiters, "block", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sync_driver.run(Turn(concurrent=False).run([job]))
-    assert told.wait(FOREVER)
+    assert notified.wait(FOREVER)
     assert isinstance(job.error, TurnCancelled)
 
 

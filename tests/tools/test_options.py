@@ -1,4 +1,4 @@
-"""The options of a tool: which arguments are paths, and what makes no sense."""
+"""The options of a tool: path arguments, and invalid options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reads of results and errors, however large or broken they are."""
+"""The text of tool results and errors, however large or broken they are."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_is_too_long_is_its_beginning_and_a_note(value: Any, limit: int) ->
 
 
 @given(st.text(st.characters(codec="utf-8")), st.integers(1, 30))
-def test_of_text_it_is_said_how_much_was_left_out(text: str, limit: int) -> None:
+def test_truncated_text_ends_with_the_number_of_characters_left_out(text: str, limit: int) -> None:
     left = len(text) - limit
     assert text_of(text, limit) == (f"{text[:limit]}... [{left} characters left out]" if left > 0 else text)
 
@@ -233,12 +233,12 @@ def test_what_is_nested_without_end_is_shown_to_a_depth() -> None:
         ),
     ],
 )
-def test_told(error: BaseException, words: str) -> None:
+def test_error_text(error: BaseException, words: str) -> None:
     assert error_text(error) == words
 
 
 @given(st.text())
-def test_an_error_is_told_in_few_words(text: str) -> None:
+def test_the_text_of_an_error_is_short(text: str) -> None:
     for error in (ValueError(text * 1000), UnknownToolError(text * 1000)):
         words = error_text(error)
         assert len(words) <= 2000 + NOTE
@@ -275,7 +275,7 @@ KEYS = (
         ('Traceback (most recent call last):\n  File "/a/b.py", line 1\n    f()\nOSError: no', "OSError: no"),
     ],
 )
-def test_of_foreign_errors_no_key_no_folder_and_no_trace_is_told(words: str, told_words: str) -> None:
+def test_the_text_of_an_error_has_no_key_no_folder_and_no_traceback(words: str, told_words: str) -> None:
     error = RuntimeError(words)
     assert error_text(error) == f"RuntimeError: {told_words}"
     assert (
@@ -299,13 +299,13 @@ def test_what_is_harmless_stays(words: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/home/me/a.txt", "C:\\a\\b.txt"])
-def test_what_was_said_for_the_model_stays(path: str) -> None:
+def test_messages_for_the_model_are_unchanged(path: str) -> None:
     for error in (TryAgain(path), ToolcastError(path), UnknownToolError(path)):
         assert error_text(error) == path
 
 
 @given(st.text("abcXYZ019/ -_.", max_size=200), st.sampled_from(KEYS), st.text("abcXYZ019/ -_.", max_size=700))
-def test_not_even_half_of_a_key_is_told(before: str, key: str, after: str) -> None:
+def test_not_even_half_of_a_key_is_in_the_text(before: str, key: str, after: str) -> None:
     assert key[4:12] not in error_text(RuntimeError(f"{before} {key} {after}"))
 
 

@@ -1,4 +1,4 @@
-"""Types as JSON Schema: what is an object, what is wrapped, what is refused; services take all of it."""
+"""JSON Schemas of output types: objects, wrapped types and refused types."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_types_of_the_enclosing_function_are_known() -> None:
     assert called(take, '{"value": {"x": 1}, "later": [{"x": 2}]}') == 2
 
 
-def test_a_return_annotation_is_nobodys_business() -> None:
+def test_a_return_annotation_is_ignored() -> None:
     def take(x: int) -> Nowhere:  # type: ignore[name-defined] # noqa: F821
         return x
 

@@ -1,7 +1,7 @@
-"""`ObjectStream` and `AsyncObjectStream`: the growing objects of one structured call, and the views of them.
+"""`ObjectStream` and `AsyncObjectStream`: the partial objects of one structured call, and views of them.
 
 The logic is written once, as coroutines of their common base: the sync class drives them without an event loop, the
-async class awaits them. The call itself is an `ObjectEvents` (stream.py).
+async class awaits them. The call itself is an `ObjectEvents` (`stream`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ViewReducer: TypeAlias = Callable[[], list[Any]]
 
 
 class ObjectEvents(Protocol):
-    """One structured call in progress. `step` works on what is here; what is awaited waits for more."""
+    """One structured call in progress. `step` processes arrived events; the coroutines wait for more."""
 
     ended: bool
     event: Event | None
@@ -61,26 +61,26 @@ class _ObjectState(Generic[T]):
 
     @property
     def state(self) -> str:
-        """Where the call is, as its state table names it."""
+        """The state of the call, named as in its state table."""
         return self._flow.state
 
     @property
     def usage(self) -> Usage:
-        """Tokens used so far, re-asked answers included."""
+        """The tokens used so far, including retries."""
         return self._flow.usage
 
     @property
     def response(self) -> ChatResponse:
-        """What has arrived so far; after the end the whole answer, with its repairs."""
+        """The response as far as it has arrived; after the end the complete one, with its repairs."""
         return self._flow.response
 
     @property
     def changed(self) -> tuple[Path, ...]:
-        """The paths that the last item changed: dotted strings, or tuples where a key holds a dot."""
+        """The paths that the last item changed: dotted strings, or tuples if a key contains a dot."""
         return self._flow.changed
 
     def field_state(self, path: Path) -> str:
-        """`pending`, `growing` or `done`: how much of the field at `path` has arrived."""
+        """Return `pending`, `growing` or `done` for the field at `path`."""
         return self._flow.field_state(path)
 
     def _own(self, view: str) -> None:
@@ -89,7 +89,7 @@ class _ObjectState(Generic[T]):
         self._owner = view
 
     async def _begin(self) -> None:
-        """Send the request, where it has not been sent: what entering a `with` block does."""
+        """Send the request, unless it has been sent, when a `with` block is entered."""
         if not self._flow.started:
             await self._flow.fill()
 
@@ -100,7 +100,7 @@ class _ObjectState(Generic[T]):
         return item
 
     def _viewed(self, name: str, kind: str, path: Path | None) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Return what gives the next item of a view."""
+        """Return the coroutine function that returns the next item of a view."""
         self._own(name)
         return _View(self._flow, self._flow.view(kind, path)).following
 
@@ -125,17 +125,17 @@ class ObjectStream(_ObjectState[T], Closing):
         return item
 
     def final(self) -> T:
-        """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
+        """Read the rest and return the validated object. Raise the error that ended the call, each time."""
         result: T = sync_driver.run(self._flow.finish())
         return result
 
     def latest(self) -> Iterator[T]:
-        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
         self._own("latest()")
         return _Items(self, self._newest)
 
     def events(self) -> Iterator[Event]:
-        """Every event of the answer, as it comes."""
+        """Iterate over the events of the response."""
         return self._view("events()", "events")
 
     @overload
@@ -143,19 +143,19 @@ class ObjectStream(_ObjectState[T], Closing):
     @overload
     def items(self, path: Path | None = None) -> Iterator[Any]: ...
     def items(self, path: Path | None = None) -> Iterator[Any]:
-        """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
+        """Iterate over the validated elements of the list at `path`, each once; by default of the root list."""
         return self._view("items()", "items", path)
 
     def text(self, path: Path) -> Iterator[str]:
-        """The new text of the field at `path`, piece by piece."""
+        """Iterate over the new text of the field at `path`."""
         return self._view("text()", "text", path)
 
     def changes(self) -> Iterator[PathChange]:
-        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
+        """Iterate over the changes by path, as a web page can apply them. The last sets the root to the result."""
         return self._view("changes()", "changes")
 
     def close(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
+        """Stop, and return the connection. A second call has no effect."""
         sync_driver.run(self._flow.close())
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
@@ -190,17 +190,17 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         return item
 
     async def final(self) -> T:
-        """The validated object, once the rest has been read. Raises what ended the call; repeats itself."""
+        """Read the rest and return the validated object. Raise the error that ended the call, each time."""
         result: T = await self._flow.finish()
         return result
 
     def latest(self) -> AsyncIterator[T]:
-        """The newest snapshot each time you ask: what came while you were busy is passed over. Ends like iteration."""
+        """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
         self._own("latest()")
         return _AsyncItems(self, self._newest)
 
     def events(self) -> AsyncIterator[Event]:
-        """Every event of the answer, as it comes."""
+        """Iterate over the events of the response."""
         return self._view("events()", "events")
 
     @overload
@@ -208,19 +208,19 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
     @overload
     def items(self, path: Path | None = None) -> AsyncIterator[Any]: ...
     def items(self, path: Path | None = None) -> AsyncIterator[Any]:
-        """Each element of the list at `path` once, validated, when it is complete; without a path, of the root."""
+        """Iterate over the validated elements of the list at `path`, each once; by default of the root list."""
         return self._view("items()", "items", path)
 
     def text(self, path: Path) -> AsyncIterator[str]:
-        """The new text of the field at `path`, piece by piece."""
+        """Iterate over the new text of the field at `path`."""
         return self._view("text()", "text", path)
 
     def changes(self) -> AsyncIterator[PathChange]:
-        """What changed, path by path, as a page can apply it. The last sets the root to the validated object."""
+        """Iterate over the changes by path, as a web page can apply them. The last sets the root to the result."""
         return self._view("changes()", "changes")
 
     async def aclose(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
+        """Stop, and return the connection. A second call has no effect."""
         await self._flow.close()
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> AsyncIterator[Any]:
@@ -232,7 +232,7 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
 
 
 class _View:
-    """One way to look at a stream: what `collect` finds after each event."""
+    """One view of a stream: the items that `collect` returns after each event."""
 
     def __init__(self, flow: ObjectEvents, collect: ViewReducer) -> None:
         self._flow = flow
@@ -240,7 +240,7 @@ class _View:
         self._found: list[Any] = []
 
     async def following(self) -> Any:
-        """Return the next item. Raises `StopAsyncIteration` at the end."""
+        """Return the next item. Raise `StopAsyncIteration` at the end."""
         while not self._found:
             if self._flow.step():
                 self._found = self._collect()[::-1]
@@ -254,7 +254,7 @@ class _View:
 
 
 class _Items(Iterator[E]):
-    """What `following` gives, item by item, for a caller without an event loop."""
+    """An iterator over the results of `following`, for a caller without an event loop."""
 
     def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
         self._stream = stream  # referenced here, as a stream that is collected closes itself
@@ -268,7 +268,7 @@ class _Items(Iterator[E]):
 
 
 class _AsyncItems(AsyncIterator[E]):
-    """What `following` gives, item by item."""
+    """An async iterator over the results of `following`."""
 
     def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
         self._stream = stream  # referenced here, as a stream that is collected closes itself

@@ -39,7 +39,7 @@ MAX_CONCURRENT = 32  # calls at a time
 _NO_ARGUMENTS = ParsedArguments(None)
 _GRACE = 1.0
 _ATTRIBUTES = "_toolcast_attributes"
-_MAY_HAVE_RUN = "it may have had its effect, and what it gives is discarded"
+_MAY_HAVE_RUN = "it may have had its effect, and its result is discarded"
 
 
 @dataclass(slots=True)

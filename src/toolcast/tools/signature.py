@@ -172,7 +172,7 @@ def _parameters(function: Any) -> list[Parameter]:
     if every and not named and not bound:
         raise unusable(
             cast("object", function),
-            "it takes only *args and **kwargs, so a model cannot know what to pass; "
+            "it takes only *args and **kwargs, so its arguments cannot be described to a model; "
             "name its parameters, or use functools.wraps in its decorator",
         )
     return named
