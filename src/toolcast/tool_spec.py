@@ -1,4 +1,4 @@
-"""Tools as a model sees them (name, description, JSON Schema), the tool choice, and names that every provider takes."""
+"""The tools of a request: their specifications, the tool choice, and names that every provider accepts."""
 
 from __future__ import annotations
 

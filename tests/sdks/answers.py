@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sdks.said import Said
+from sdks.decoded import Decoded
 from sdks.written import Answer, Written
 
 OSLO = {"city": "Oslo"}
@@ -73,10 +73,10 @@ def gemini_tokens(**usage: Any) -> Answer:
     return {"promptTokenCount": 9, "candidatesTokenCount": 7, "totalTokenCount": 16, **usage}
 
 
-def ollama(said: Answer, stop: str = "stop", **more: Any) -> Answer:
+def ollama(decoded: Answer, stop: str = "stop", **more: Any) -> Answer:
     """An answer of Ollama."""
     about = {"model": "llama3.2", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": stop}
-    whole = {"message": {"role": "assistant", "content": "", **said}}
+    whole = {"message": {"role": "assistant", "content": "", **decoded}}
     return {**about, **whole, "prompt_eval_count": 9, "eval_count": 7, **more}
 
 
@@ -115,23 +115,23 @@ ANSWERS: dict[str, Written] = {
     "chat: refusal": Written(
         "openai",
         chat({"refusal": "I cannot help with that."}, "stop"),
-        Said("I cannot help with that.", (), USED, "refusal"),
+        Decoded("I cannot help with that.", (), USED, "refusal"),
     ),
     "chat: filtered": Written(
         "openai",
         chat({"content": "To begin with"}, "content_filter"),
-        Said("To begin with", (), USED, "content_filter"),
+        Decoded("To begin with", (), USED, "content_filter"),
     ),
     "chat: a named tool": Written(
-        "openai", chat({"tool_calls": [function()]}, "stop"), Said("", (WEATHER,), USED, "tool_use")
+        "openai", chat({"tool_calls": [function()]}, "stop"), Decoded("", (WEATHER,), USED, "tool_use")
     ),
     "chat: text and calls": Written(
         "openai",
         chat({"content": "Let me see.", "tool_calls": [function(), CLOCK_CALL]}, "tool_calls"),
-        Said("Let me see.", (WEATHER, CLOCK), USED, "tool_use"),
+        Decoded("Let me see.", (WEATHER, CLOCK), USED, "tool_use"),
     ),
     "chat: cut in a call": Written(
-        "openai", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Said("", (CUT,), USED, "max_tokens")
+        "openai", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Decoded("", (CUT,), USED, "max_tokens")
     ),
     "chat: cached and thought": Written(
         "openai",
@@ -144,36 +144,36 @@ ANSWERS: dict[str, Written] = {
             prompt_tokens_details={"cached_tokens": 80},
             completion_tokens_details={"reasoning_tokens": 30},
         ),
-        Said("Cold.", (), (100, 40), "end_turn"),
+        Decoded("Cold.", (), (100, 40), "end_turn"),
     ),
     # -- OpenAI, responses
     "responses: refusal": Written(
-        "responses", response(said_item("I cannot.", "refusal")), Said("I cannot.", (), USED, "refusal")
+        "responses", response(said_item("I cannot.", "refusal")), Decoded("I cannot.", (), USED, "refusal")
     ),
     "responses: a thought and a call": Written(
         "responses",
         response(thought_item("They ask.", "I look."), call_item()),
-        Said("", (WEATHER,), USED, "tool_use", "They ask.\n\nI look.", ("Z0FBQUFB",)),
+        Decoded("", (WEATHER,), USED, "tool_use", "They ask.\n\nI look.", ("Z0FBQUFB",)),
     ),
     "responses: a hidden thought": Written(
         "responses",
         response(thought_item(), said_item("Cold.")),
-        Said("Cold.", (), USED, "end_turn", "", ("Z0FBQUFB",)),
+        Decoded("Cold.", (), USED, "end_turn", "", ("Z0FBQUFB",)),
     ),
     "responses: cut in a call": Written(
         "responses",
         response(call_item(CUT_TEXT, status="incomplete"), incomplete="max_output_tokens"),
-        Said("", (CUT,), USED, "max_tokens"),
+        Decoded("", (CUT,), USED, "max_tokens"),
     ),
     "responses: filtered": Written(
         "responses",
         response(said_item("To begin with", status="incomplete"), incomplete="content_filter"),
-        Said("To begin with", (), USED, "content_filter"),
+        Decoded("To begin with", (), USED, "content_filter"),
     ),
     "responses: texts and calls": Written(
         "responses",
         response(said_item("One. "), call_item(), said_item("Two.", id="msg_2"), call_item("{}", "2", "clock")),
-        Said("One. Two.", (WEATHER, CLOCK), USED, "tool_use"),
+        Decoded("One. Two.", (WEATHER, CLOCK), USED, "tool_use"),
     ),
     "responses: cached and thought": Written(
         "responses",
@@ -184,131 +184,133 @@ ANSWERS: dict[str, Written] = {
             input_tokens_details={"cached_tokens": 80},
             output_tokens_details={"reasoning_tokens": 30},
         ),
-        Said("Cold.", (), (100, 40), "end_turn"),
+        Decoded("Cold.", (), (100, 40), "end_turn"),
     ),
     # -- Anthropic
     "anthropic: refusal": Written(
         "anthropic",
         message(stop="refusal", stop_details=REFUSED),
-        Said("That is against the rules.", (), USED, "refusal"),
+        Decoded("That is against the rules.", (), USED, "refusal"),
     ),
     "anthropic: refusal after text": Written(
-        "anthropic", message(text("To begin with"), stop="refusal"), Said("To begin with", (), USED, "refusal")
+        "anthropic", message(text("To begin with"), stop="refusal"), Decoded("To begin with", (), USED, "refusal")
     ),
     "anthropic: thoughts and a call": Written(
         "anthropic",
         message(SIGNED, HIDDEN, text("Let me see."), use(), stop="tool_use"),
-        Said("Let me see.", (WEATHER,), USED, "tool_use", "They ask for Oslo.", ("RXFRQkNr", "RW13S0Fo")),
+        Decoded("Let me see.", (WEATHER,), USED, "tool_use", "They ask for Oslo.", ("RXFRQkNr", "RW13S0Fo")),
     ),
     "anthropic: a thought left out": Written(
         "anthropic",
         message({**SIGNED, "thinking": ""}, text("Cold.")),
-        Said("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
+        Decoded("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
     ),
     "anthropic: calls and text": Written(
         "anthropic",
         message(use(), text("And now:"), use({}, "toolu_2", "clock"), stop="tool_use"),
-        Said("And now:", (WEATHER, CLOCK), USED, "tool_use"),
+        Decoded("And now:", (WEATHER, CLOCK), USED, "tool_use"),
     ),
     "anthropic: stop sequence": Written(
         "anthropic",
         message(text("Cold."), stop="stop_sequence", stop_sequence="END"),
-        Said("Cold.", (), USED, "stop_sequence"),
+        Decoded("Cold.", (), USED, "stop_sequence"),
     ),
     "anthropic: max tokens": Written(
-        "anthropic", message(text("It is fo"), stop="max_tokens"), Said("It is fo", (), USED, "max_tokens")
+        "anthropic", message(text("It is fo"), stop="max_tokens"), Decoded("It is fo", (), USED, "max_tokens")
     ),
     "anthropic: pause": Written(
-        "anthropic", message(text("I go on."), stop="pause_turn"), Said("I go on.", (), USED, "pause")
+        "anthropic", message(text("I go on."), stop="pause_turn"), Decoded("I go on.", (), USED, "pause")
     ),
     "anthropic: cached": Written(
         "anthropic",
         message(text("Cold."), usage={"cache_read_input_tokens": 80, "cache_creation_input_tokens": 11}),
-        Said("Cold.", (), (100, 7), "end_turn"),
+        Decoded("Cold.", (), (100, 7), "end_turn"),
     ),
     # -- Gemini
     "gemini: prompt blocked": Written(
         "gemini",
         {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}},
-        Said("", (), (9, 0), "content_filter"),
+        Decoded("", (), (9, 0), "content_filter"),
     ),
     "gemini: answer blocked": Written(
-        "gemini", gemini(stop="SAFETY", candidatesTokenCount=0), Said("", (), (9, 0), "content_filter")
+        "gemini", gemini(stop="SAFETY", candidatesTokenCount=0), Decoded("", (), (9, 0), "content_filter")
     ),
     "gemini: blocked after text": Written(
-        "gemini", gemini({"text": "To begin with"}, stop="SAFETY"), Said("To begin with", (), USED, "content_filter")
+        "gemini", gemini({"text": "To begin with"}, stop="SAFETY"), Decoded("To begin with", (), USED, "content_filter")
     ),
     "gemini: thoughts and calls": Written(
         "gemini",
         gemini(THOUGHT, {**GEMINI_CALL, "thoughtSignature": "RXFRQkNr"}, GEMINI_CALL, thoughtsTokenCount=30),
-        Said("", (WEATHER, WEATHER), (9, 37), "tool_use", "They ask for Oslo.", ("RXFRQkNr",)),
+        Decoded("", (WEATHER, WEATHER), (9, 37), "tool_use", "They ask for Oslo.", ("RXFRQkNr",)),
     ),
     "gemini: a signature alone": Written(
         "gemini",
         gemini({"text": "Cold."}, {"text": "", "thoughtSignature": "RXFRQkNr"}),
-        Said("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
+        Decoded("Cold.", (), USED, "end_turn", "", ("RXFRQkNr",)),
     ),
     "gemini: text and a call": Written(
-        "gemini", gemini({"text": "Let me see."}, GEMINI_CALL), Said("Let me see.", (WEATHER,), USED, "tool_use")
+        "gemini", gemini({"text": "Let me see."}, GEMINI_CALL), Decoded("Let me see.", (WEATHER,), USED, "tool_use")
     ),
     "gemini: max tokens": Written(
-        "gemini", gemini({"text": "It is fo"}, stop="MAX_TOKENS"), Said("It is fo", (), USED, "max_tokens")
+        "gemini", gemini({"text": "It is fo"}, stop="MAX_TOKENS"), Decoded("It is fo", (), USED, "max_tokens")
     ),
     "gemini: all on thoughts": Written(
         "gemini",
         gemini(stop="MAX_TOKENS", candidatesTokenCount=0, thoughtsTokenCount=30),
-        Said("", (), (9, 30), "max_tokens"),
+        Decoded("", (), (9, 30), "max_tokens"),
     ),
     "gemini: a call it could not write": Written(
         "gemini",
         gemini(stop="MALFORMED_FUNCTION_CALL", candidatesTokenCount=0),
-        Said("", (), (9, 0), "error"),
+        Decoded("", (), (9, 0), "error"),
     ),
     "gemini: cached": Written(
         "gemini",
         gemini({"text": "Cold."}, promptTokenCount=100, cachedContentTokenCount=80),
-        Said("Cold.", (), (100, 7), "end_turn"),
+        Decoded("Cold.", (), (100, 7), "end_turn"),
     ),
     # -- Mistral
     "mistral: calls at once": Written(
-        "mistral", chat({"tool_calls": MISTRAL_CALLS}, "tool_calls"), Said("", (WEATHER, CLOCK), USED, "tool_use")
+        "mistral", chat({"tool_calls": MISTRAL_CALLS}, "tool_calls"), Decoded("", (WEATHER, CLOCK), USED, "tool_use")
     ),
     "mistral: a thought and text": Written(
         "mistral",
         chat({"content": [thoughts("They ask."), text("Cold.")]}, "stop"),
-        Said("Cold.", (), USED, "end_turn", "They ask."),
+        Decoded("Cold.", (), USED, "end_turn", "They ask."),
     ),
     "mistral: a thought and calls": Written(
         "mistral",
         chat({"content": [thoughts("They ask.")], "tool_calls": MISTRAL_CALLS}, "tool_calls"),
-        Said("", (WEATHER, CLOCK), USED, "tool_use", "They ask."),
+        Decoded("", (WEATHER, CLOCK), USED, "tool_use", "They ask."),
     ),
     "mistral: max tokens": Written(
-        "mistral", chat({"content": "It is fo"}, "length"), Said("It is fo", (), USED, "max_tokens")
+        "mistral", chat({"content": "It is fo"}, "length"), Decoded("It is fo", (), USED, "max_tokens")
     ),
     "mistral: context full": Written(
-        "mistral", chat({"content": "It is fo"}, "model_length"), Said("It is fo", (), USED, "max_tokens")
+        "mistral", chat({"content": "It is fo"}, "model_length"), Decoded("It is fo", (), USED, "max_tokens")
     ),
     "mistral: cut in a call": Written(
-        "mistral", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Said("", (CUT,), USED, "max_tokens")
+        "mistral", chat({"tool_calls": [function(CUT_TEXT)]}, "length"), Decoded("", (CUT,), USED, "max_tokens")
     ),
-    "mistral: error": Written("mistral", chat({"content": "It is fo"}, "error"), Said("It is fo", (), USED, "error")),
+    "mistral: error": Written(
+        "mistral", chat({"content": "It is fo"}, "error"), Decoded("It is fo", (), USED, "error")
+    ),
     # -- Ollama
-    "ollama: usage": Written("ollama", ollama({"content": "Cold."}), Said("Cold.", (), USED, "end_turn")),
+    "ollama: usage": Written("ollama", ollama({"content": "Cold."}), Decoded("Cold.", (), USED, "end_turn")),
     "ollama: a thought and text": Written(
         "ollama",
         ollama({"thinking": "They ask.", "content": "Cold."}),
-        Said("Cold.", (), USED, "end_turn", "They ask."),
+        Decoded("Cold.", (), USED, "end_turn", "They ask."),
     ),
     "ollama: a thought and calls": Written(
         "ollama",
         ollama({"thinking": "They ask.", "tool_calls": [OLLAMA_CALL, {**OLLAMA_CALL, "id": "call_2"}]}),
-        Said("", (WEATHER, WEATHER), USED, "tool_use", "They ask."),
+        Decoded("", (WEATHER, WEATHER), USED, "tool_use", "They ask."),
     ),
     "ollama: max tokens": Written(
-        "ollama", ollama({"content": "It is fo"}, "length"), Said("It is fo", (), USED, "max_tokens")
+        "ollama", ollama({"content": "It is fo"}, "length"), Decoded("It is fo", (), USED, "max_tokens")
     ),
     "ollama: the prompt was cached": Written(
-        "ollama", ollama({"content": "Cold."}, prompt_eval_count=0), Said("Cold.", (), (0, 7), "end_turn")
+        "ollama", ollama({"content": "Cold."}, prompt_eval_count=0), Decoded("Cold.", (), (0, 7), "end_turn")
     ),
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
-from sdks.said import PROMPT, Failed, Said, arguments
+from sdks.decoded import PROMPT, Decoded, Failed, arguments
 
 MESSAGES: Any = [{"role": "user", "content": PROMPT}]
 ENCRYPTED: Any = {"model": "gpt-4o", "input": MESSAGES, "store": False, "include": ["reasoning.encrypted_content"]}
@@ -50,17 +50,17 @@ class Official(ABC):
             return True
         return False
 
-    def ask(self, url: str, *, stream: bool) -> Said:
+    def ask(self, url: str, *, stream: bool) -> Decoded:
         """What the SDK makes of the server's answer."""
         return self._streamed(url) if stream else self._whole(url)
 
     def failure(self, url: str, *, stream: bool) -> Exception:
         """The error that the SDK raises."""
         try:
-            said = self.ask(url, stream=stream)
+            decoded = self.ask(url, stream=stream)
         except Exception as error:
             return error
-        raise AssertionError(f"{self.package} took this for an answer: {said}")
+        raise AssertionError(f"{self.package} took this for an answer: {decoded}")
 
     def meaning(self, error: Exception) -> Failed:
         """What an error of the SDK is in toolcast's words."""
@@ -77,10 +77,10 @@ class Official(ABC):
         return "tool_use" if stop in ("end_turn", "other") and tuple(calls) else stop
 
     @abstractmethod
-    def _whole(self, url: str) -> Said: ...
+    def _whole(self, url: str) -> Decoded: ...
 
     @abstractmethod
-    def _streamed(self, url: str) -> Said: ...
+    def _streamed(self, url: str) -> Decoded: ...
 
 
 class OpenAIChat(Official):
@@ -108,11 +108,11 @@ class OpenAIChat(Official):
 
         return OpenAI(base_url=url, api_key="any", max_retries=0)
 
-    def _whole(self, url: str) -> Said:
+    def _whole(self, url: str) -> Decoded:
         with self._client(url) as client:
-            return self._said(client.chat.completions.create(model="gpt-4o", messages=MESSAGES))
+            return self._decoded(client.chat.completions.create(model="gpt-4o", messages=MESSAGES))
 
-    def _streamed(self, url: str) -> Said:
+    def _streamed(self, url: str) -> Decoded:
         """The completion, also where the SDK refuses to call it final: its error holds it."""
         from openai import ContentFilterFinishReasonError, LengthFinishReasonError
 
@@ -122,15 +122,15 @@ class OpenAIChat(Official):
             client.chat.completions.stream(model="gpt-4o", messages=MESSAGES, stream_options=options) as stream,
         ):
             try:
-                return self._said(stream.get_final_completion())
+                return self._decoded(stream.get_final_completion())
             except (ContentFilterFinishReasonError, LengthFinishReasonError) as error:
-                return self._said(error.completion)
+                return self._decoded(error.completion)
 
-    def _said(self, completion: Any) -> Said:
+    def _decoded(self, completion: Any) -> Decoded:
         choice, usage = completion.choices[0], completion.usage
         message = choice.message
         calls = [call.function for call in message.tool_calls or ()]
-        return Said(
+        return Decoded(
             text=(message.content or "") + (message.refusal or ""),
             calls=tuple((call.name, arguments(call.arguments)) for call in calls),
             usage=(usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0),
@@ -148,27 +148,27 @@ class OpenAIResponses(OpenAIChat):
         "content_filter": "content_filter",
     }
 
-    def _whole(self, url: str) -> Said:
+    def _whole(self, url: str) -> Decoded:
         with self._client(url) as client:
-            return self._said(client.responses.create(**ENCRYPTED))
+            return self._decoded(client.responses.create(**ENCRYPTED))
 
-    def _streamed(self, url: str) -> Said:
+    def _streamed(self, url: str) -> Decoded:
         """The response that the last event holds. An error comes as an event, which the caller has to look for."""
         with self._client(url) as client:
             for event in client.responses.create(**ENCRYPTED, stream=True):
                 if event.type in ("response.completed", "response.incomplete"):
-                    return self._said(event.response)
+                    return self._decoded(event.response)
                 if event.type == "error":
                     raise SaidInAStream(event.message)
         raise SaidInAStream("no last event")
 
-    def _said(self, response: Any) -> Said:
+    def _decoded(self, response: Any) -> Decoded:
         parts = [part for item in response.output if item.type == "message" for part in item.content]
         refused = any(part.type == "refusal" for part in parts)
         calls = [item for item in response.output if item.type == "function_call"]
         thoughts = [item for item in response.output if item.type == "reasoning"]
         told = response.incomplete_details.reason if response.incomplete_details else response.status
-        return Said(
+        return Decoded(
             text="".join(part.refusal if part.type == "refusal" else part.text for part in parts),
             calls=tuple((call.name, arguments(call.arguments)) for call in calls),
             usage=(response.usage.input_tokens, response.usage.output_tokens),
@@ -201,25 +201,25 @@ class Anthropic(Official):
 
         return Client(base_url=url, api_key="any", max_retries=0)
 
-    def _whole(self, url: str) -> Said:
+    def _whole(self, url: str) -> Decoded:
         with self._client(url) as client:
-            return self._said(client.messages.create(model="claude-sonnet-4-6", max_tokens=1000, messages=MESSAGES))
+            return self._decoded(client.messages.create(model="claude-sonnet-4-6", max_tokens=1000, messages=MESSAGES))
 
-    def _streamed(self, url: str) -> Said:
+    def _streamed(self, url: str) -> Decoded:
         model = "claude-sonnet-4-6"
         with (
             self._client(url) as client,
             client.messages.stream(model=model, max_tokens=1000, messages=MESSAGES) as stream,
         ):
-            return self._said(stream.get_final_message())
+            return self._decoded(stream.get_final_message())
 
-    def _said(self, message: Any) -> Said:
+    def _decoded(self, message: Any) -> Decoded:
         blocks, usage = message.content, message.usage
         calls = [block for block in blocks if block.type == "tool_use"]
         cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
         explained = getattr(message.stop_details, "explanation", None) or ""
         kept = {"thinking": "signature", "redacted_thinking": "data"}
-        return Said(
+        return Decoded(
             text="".join(block.text for block in blocks if block.type == "text") or explained,
             calls=tuple((call.name, call.input) for call in calls),
             usage=(usage.input_tokens + cached, usage.output_tokens),
@@ -240,19 +240,19 @@ class Gemini(Official):
         "MALFORMED_FUNCTION_CALL": "error",
     }
 
-    def _ask(self, url: str, method: str, read: Callable[[Any], list[Any]]) -> Said:
+    def _ask(self, url: str, method: str, read: Callable[[Any], list[Any]]) -> Decoded:
         from google import genai
 
         with genai.Client(api_key="any", http_options={"base_url": url, "api_version": "v1beta"}) as client:
-            return self._said(read(getattr(client.models, method)(model="gemini-2.5-pro", contents=PROMPT)))
+            return self._decoded(read(getattr(client.models, method)(model="gemini-2.5-pro", contents=PROMPT)))
 
-    def _whole(self, url: str) -> Said:
+    def _whole(self, url: str) -> Decoded:
         return self._ask(url, "generate_content", lambda answer: [answer])
 
-    def _streamed(self, url: str) -> Said:
+    def _streamed(self, url: str) -> Decoded:
         return self._ask(url, "generate_content_stream", list)
 
-    def _said(self, chunks: list[Any]) -> Said:
+    def _decoded(self, chunks: list[Any]) -> Decoded:
         candidates = [chunk.candidates[0] for chunk in chunks if chunk.candidates]
         parts = [part for one in candidates if one.content for part in one.content.parts or ()]
         calls = [part.function_call for part in parts if part.function_call]
@@ -260,7 +260,7 @@ class Gemini(Official):
         stops += [chunk.prompt_feedback.block_reason.value for chunk in chunks if chunk.prompt_feedback]
         usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         signatures = [part.thought_signature for part in parts if part.thought_signature]
-        return Said(
+        return Decoded(
             text="".join(part.text for part in parts if part.text and not part.thought),
             calls=tuple((call.name, call.args) for call in calls),
             usage=self._tokens(usages[-1]) if usages else (0, 0),
@@ -285,13 +285,13 @@ class Mistral(Official):
 
         return Client(api_key="any", server_url=url.removesuffix("/v1"))
 
-    def _whole(self, url: str) -> Said:
+    def _whole(self, url: str) -> Decoded:
         with self._client(url) as client:
             answer = client.chat.complete(model="mistral-large-latest", messages=MESSAGES)
             choice = answer.choices[0]
-            return self._said([choice.message], choice.finish_reason, answer.usage)
+            return self._decoded([choice.message], choice.finish_reason, answer.usage)
 
-    def _streamed(self, url: str) -> Said:
+    def _streamed(self, url: str) -> Decoded:
         with (
             self._client(url) as client,
             client.chat.stream(model="mistral-large-latest", messages=MESSAGES) as stream,
@@ -300,11 +300,11 @@ class Mistral(Official):
         choices = [choice for chunk in chunks for choice in chunk.choices]
         usages = [chunk.usage for chunk in chunks if chunk.usage]
         stops = [choice.finish_reason for choice in choices if choice.finish_reason]
-        return self._said(
+        return self._decoded(
             [choice.delta for choice in choices], stops[-1] if stops else None, usages[-1] if usages else None
         )
 
-    def _said(self, messages: list[Any], stop: Any, usage: Any) -> Said:
+    def _decoded(self, messages: list[Any], stop: Any, usage: Any) -> Decoded:
         contents = [message.content for message in messages if message.content]
         texts = [content for content in contents if isinstance(content, str)]
         thoughts = [part for content in contents if isinstance(content, list) for part in content]
@@ -313,7 +313,7 @@ class Mistral(Official):
             if call.id != "null":  # the SDK's word for an id that did not come: more of the call before
                 calls.append(("", ""))
             calls[-1] = calls[-1][0] + call.function.name, calls[-1][1] + call.function.arguments
-        return Said(
+        return Decoded(
             text="".join(texts + [part.text for part in thoughts if part.type == "text"]),
             calls=tuple((name, arguments(text)) for name, text in calls),
             usage=(usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0),
@@ -328,20 +328,20 @@ class Ollama(Official):
     package = "ollama"
     stops: ClassVar = {"stop": "end_turn", "length": "max_tokens"}
 
-    def _whole(self, url: str) -> Said:
-        return self._said(lambda client: [client.chat(model="llama3.2", messages=MESSAGES)], url)
+    def _whole(self, url: str) -> Decoded:
+        return self._decoded(lambda client: [client.chat(model="llama3.2", messages=MESSAGES)], url)
 
-    def _streamed(self, url: str) -> Said:
-        return self._said(lambda client: list(client.chat(model="llama3.2", messages=MESSAGES, stream=True)), url)
+    def _streamed(self, url: str) -> Decoded:
+        return self._decoded(lambda client: list(client.chat(model="llama3.2", messages=MESSAGES, stream=True)), url)
 
-    def _said(self, asked: Callable[[Any], list[Any]], url: str) -> Said:
+    def _decoded(self, asked: Callable[[Any], list[Any]], url: str) -> Decoded:
         from ollama import Client
 
         with Client(host=url) as client:
             chunks = asked(client)
         messages, last = [chunk.message for chunk in chunks], chunks[-1]
         calls = [call.function for message in messages for call in message.tool_calls or ()]
-        return Said(
+        return Decoded(
             text="".join(message.content or "" for message in messages),
             calls=tuple((call.name, dict(call.arguments)) for call in calls),
             usage=(last.prompt_eval_count or 0, last.eval_count or 0),

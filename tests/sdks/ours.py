@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import toolcast
-from sdks.said import PROMPT, Said, arguments
+from sdks.decoded import PROMPT, Decoded, arguments
 from support.sync_and_async import Async, Face
 from toolcast import ChatResponse, LLMError, ThinkingPart
 from toolcast.accumulator import Accumulator
@@ -32,31 +32,31 @@ def clock() -> str:
     return "noon"
 
 
-def ask(protocol: str, url: str, *, stream: bool) -> Said:
+def ask(protocol: str, url: str, *, stream: bool) -> Decoded:
     """What toolcast makes of the server's answer."""
     make, model = LLMS[protocol]
     with make(model, base_url=url, api_key="any", max_retries=0) as llm:
         if not stream:
-            return _said(SYNC.chat(llm, PROMPT, tools=[weather, clock]))
+            return _decoded(SYNC.chat(llm, PROMPT, tools=[weather, clock]))
         folded = Accumulator()
         for event in ASYNC.events(llm, PROMPT, tools=[weather, clock]):
             folded.apply(event)
-        return _said(folded.response())
+        return _decoded(folded.response())
 
 
 def failure(protocol: str, url: str, *, stream: bool) -> LLMError:
     """The error that toolcast raises."""
     try:
-        said = ask(protocol, url, stream=stream)
+        decoded = ask(protocol, url, stream=stream)
     except LLMError as error:
         return error
-    raise AssertionError(f"toolcast took this for an answer: {said}")
+    raise AssertionError(f"toolcast took this for an answer: {decoded}")
 
 
-def _said(response: ChatResponse) -> Said:
+def _decoded(response: ChatResponse) -> Decoded:
     message, usage = response.message, response.usage
     thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
-    return Said(
+    return Decoded(
         text=response.text,
         calls=tuple((call.name, arguments(call.arguments)) for call in message.tool_calls),
         usage=(usage.input_tokens, usage.output_tokens),

@@ -24,4 +24,4 @@ def test_both_read_it_alike(name: str, stream: bool) -> None:
         server.answer(body)
         url = at_loopback(server, written.at)
         theirs, mine = SDKS[written.at].ask(url, stream=stream), ours.ask(written.at, url, stream=stream)
-    assert theirs == mine == written.said
+    assert theirs == mine == written.decoded

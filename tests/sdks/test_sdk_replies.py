@@ -9,8 +9,8 @@ import pytest
 
 from sdks import ours
 from sdks.addresses import at_llmock
+from sdks.decoded import Decoded
 from sdks.official import SDKS
-from sdks.said import Said
 from servers.aimock_server import Aimock
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ FIXTURES = {
 }
 
 
-def alike(said: Said) -> Said:
-    """`said` with the beginning of what is kept: aimock encrypts a thought anew each time."""
-    return replace(said, kept=tuple(kept[:20] for kept in said.kept))
+def alike(decoded: Decoded) -> Decoded:
+    """`decoded` with the beginning of what is kept: aimock encrypts a thought anew each time."""
+    return replace(decoded, kept=tuple(kept[:20] for kept in decoded.kept))
 
 
 @pytest.mark.gate("G15")

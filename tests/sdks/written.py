@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sdks.said import Said
+from sdks.decoded import Decoded
 
 Answer = dict[str, Any]
 
@@ -21,7 +21,7 @@ class Written:
 
     at: str
     answer: Answer
-    said: Said
+    decoded: Decoded
 
     @property
     def kind(self) -> str:
@@ -169,9 +169,11 @@ def _mistral(answer: Answer) -> Iterator[Any]:
 def _ollama(answer: Answer) -> Iterator[Any]:
     message = answer["message"]
     about = {name: answer[name] for name in ("model", "created_at")} | {"done": False}
-    said: list[Answer] = [{name: piece} for name in ("thinking", "content") for piece in pieces(message.get(name, ""))]
-    said += [{"tool_calls": [call]} for call in message.get("tool_calls", ())]
-    for part in said:
+    decoded: list[Answer] = [
+        {name: piece} for name in ("thinking", "content") for piece in pieces(message.get(name, ""))
+    ]
+    decoded += [{"tool_calls": [call]} for call in message.get("tool_calls", ())]
+    for part in decoded:
         yield {**about, "message": {"role": "assistant", "content": "", **part}}
     yield {**answer, "message": {"role": "assistant", "content": ""}}
 

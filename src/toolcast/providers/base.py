@@ -51,7 +51,7 @@ class RequestInput:
 
 
 class RequestOptions(NamedTuple):
-    """A `RequestInput` without its messages: what the requests of one program have in common."""
+    """A `RequestInput` without its messages: the common part of the requests of one program."""
 
     model: str
     tools: tuple[ToolSpec, ...]

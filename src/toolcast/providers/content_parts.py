@@ -1,5 +1,6 @@
-"""Message parts as requests need them: bytes as base64, system messages, tool call arguments and ids, unsupported
-parts.
+"""Message parts as requests need them.
+
+The bytes of a part as base64, system messages, the arguments and ids of tool calls, and unsupported parts.
 """
 
 from __future__ import annotations

@@ -196,9 +196,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         return True
 
     def _sniffed(self, data: bytes) -> bytes:
-        """Return the part of the body for the event parser, once the first byte that is not white space decides the
-        format.
-        """
+        """Return the part of the body for the event parser, once its first byte that is not white space is there."""
         if self._streamed or (not self._head and data.startswith(b"data:")):
             self._streamed = True
             self._head += data[:START]
@@ -260,7 +258,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             chunk, odd = from_json(payload), False
         except ValueError:
             chunk, odd = None, True
-        if odd:  # out here, so that what it raises has no context
+        if odd:  # outside of the handler, so that its exceptions have no context
             chunk = self._odd(payload, out)
         if name == "error":
             raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
@@ -285,8 +283,9 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             self._more = self._again(type(event))
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
-        """Return the object in an event that is no valid JSON, repaired if possible; append the end or a `RawEvent`
-        otherwise.
+        """Return the object in an event that is no valid JSON, repaired if possible, or None.
+
+        The end marker ends the response; any other text becomes a `RawEvent`.
         """
         if is_done(payload):
             self._end(out)

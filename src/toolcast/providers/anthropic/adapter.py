@@ -418,8 +418,9 @@ _FEATURES = (
 
 @lru_cache(64)
 def features_of(model: str) -> tuple[Capabilities, ModelFeatures]:
-    """Return the capabilities and features of a model. Cloud platforms prepend a prefix to its name, and write `@`
-    before its date.
+    """Return the capabilities and features of a model.
+
+    Cloud platforms prepend a prefix to its name, and write `@` before its date.
     """
     name = model[max(0, model.find("claude-")) :].replace("@", "-")
     ways = next((ways for models, ways in _FEATURES if re.match(models, name)), ModelFeatures())

@@ -30,33 +30,33 @@ class ModelRule:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """One service's dialect.
+    """A row of the services table: the protocol of one service.
 
-    Where it is: `name` as errors and responses give it; `base_url`, and `path` behind it. Both may have holes for
-    environment variables: `{A}`, `{A|B}` the first that is set, `{A=this}` with a default; and `{model}` in `path`.
-    `url_env`: variables that replace `base_url`; `header_env`: header name -> variable.
+    Endpoint: `name` in errors and responses; `base_url`, and `path` after it. Both may have variables: `{A}`, `{A|B}`
+    for the first environment variable that is set, `{A=this}` with a default; and `{model}` in `path`. `url_env`:
+    environment variables that replace `base_url`; `header_env`: header name -> environment variable.
 
-    Who asks: `key_env`, the variables of the key (the first that is set); `key_header`, the header it goes into, after
-    `Bearer` if that is `authorization`; `bearer_env`, variables of a token that is sent as `Bearer` where there is no
-    key. `needs_key`: it answers no one without.
+    Credentials: `key_env`, the environment variables of the key (the first that is set); `key_header`, the header of
+    the key, which follows `Bearer` if that is `authorization`; `bearer_env`, environment variables of a token that is
+    sent as `Bearer` if there is no key. `needs_key`: requests without a key are rejected.
 
-    What it takes: `max_tokens_field`; `one_system`, only one system message, at the start;
-    `most_stops`, so many stop sequences at most; `tools`; `forced` tools as `tool_choice`, an `"object"` naming the
-    tool, `"required"` with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking`
-    (where not, its models may think unless told not to, and are told so where a tool is forced); `parallel_flag`, it
-    knows `parallel_tool_calls`; `stream_options`; `thinking_in`, how thinking is asked for; `image_urls`, `audio`,
-    `documents`; `drops`, settings that it does not know; `rules`, fields that some of its models reject;
-    `valid_arguments`, it parses the arguments of earlier calls and fails where they are no JSON; `id_limit`, the
-    longest tool call id; `strict`, it knows `strict` of a tool.
+    Requests: `max_tokens_field`; `one_system`, only one system message, at the start; `most_stops`, the most stop
+    sequences; `tools`; `forced`, required tools as `tool_choice`: an `"object"` with the name of the tool, `"required"`
+    with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
+    may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
+    `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
+    `documents`; `drops`, unsupported settings; `rules`, fields that some of its models reject; `valid_arguments`, it
+    parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the longest tool call id; `strict`,
+    support of `strict` tools.
 
-    What it holds text to: `response_format` is `"json_schema"` where every model's text can be held to a schema,
-    `"json_object"` where to JSON at most, None where that depends on the model or is not known. `schema_in_text`: of a
-    Responses request it reads the schema in `text.format`, where it belongs, and not in `response_format`.
+    Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
+    `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
+    Responses request it reads the schema in `text.format`, as documented, and not in `response_format`.
 
-    What it must get back: `thinking_back`, the field in which thoughts belonging to tool calls are returned;
-    `thoughts_required`, where tools are used it fails on an answer without them, whoever gave it; `signed_calls`, what
-    else came with a tool call, as there may be a Gemini model behind it. What it sends: `think_tags`, thoughts in the
-    text between `<think>` and `</think>`.
+    History: `thinking_back`, the field in which thoughts of tool calls are returned; `thoughts_required`, with tools it
+    fails on an assistant message without thoughts, of whichever model; `signed_calls`, additional data of a tool call
+    is returned, as there may be a Gemini model behind the service. `think_tags`: thoughts are in the text between
+    `<think>` and `</think>`.
     """
 
     name: str

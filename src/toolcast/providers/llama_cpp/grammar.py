@@ -1,5 +1,4 @@
-"""The grammar of tool calls: a model whose output is constrained by it can write nothing but a call of one of the
-tools.
+"""The grammar of tool calls, which constrains a model to write nothing but a call of one of the tools.
 
 llama.cpp does not obey `tool_choice`, so llguidance enforces the call while tokens are sampled. A schema that it does
 not support is silently not enforced, and an unconstrained small model repeats itself without end; so Pydantic's schema

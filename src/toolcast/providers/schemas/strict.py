@@ -216,8 +216,9 @@ class _Rewriting:
         return made
 
     def _kept(self, body: Mapping[str, Any]) -> Schema:
-        """Return the supported keywords of `body`, without its structure; the rest as text. Constraints need a type
-        beside them.
+        """Return the supported keywords of `body`, without its structure; the rest as text.
+
+        Constraints need a type beside them.
         """
         keeps = self._dialect.keeps if "type" in body else _TEXT
         made = {key: value for key, value in body.items() if key in keeps and keeps[key](value)}

@@ -1,9 +1,9 @@
-"""Tool calls of protocols in which each call has an id or index, a start and an end (Anthropic, Google, Responses,
-Ollama).
+"""Tool calls of protocols in which each call has an id or index, a start and an end.
 
-Each call becomes one `ToolCallStart`, its `ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is
-the provider's; an id that is empty or repeated is replaced by `call_N`, counted over all messages. Chat-completions
-services are less consistent: see by_index.py.
+Such are those of Anthropic, Google, Ollama and OpenAI's Responses. Each call becomes one `ToolCallStart`, its
+`ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is the provider's; an id that is empty or
+repeated is replaced by `call_N`, counted over all messages. Chat-completions services are less consistent: see
+by_index.py.
 """
 
 from __future__ import annotations

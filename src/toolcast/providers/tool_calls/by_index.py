@@ -90,8 +90,9 @@ class ToolCalls:
         self._entry(_Entry({"index": 0, "function": function}), out)
 
     def finish(self, out: list[Event], *, cut: bool = False) -> bool:
-        """End all calls. Return True if there was one. `cut`: the model was stopped by a limit, so one may be
-        incomplete.
+        """End all calls. Return True if there was one.
+
+        `cut`: the model was stopped by a limit, so a call may be incomplete.
         """
         before = len(out)
         for call in self._calls:

@@ -104,8 +104,9 @@ def with_object_root(form: CallFormat) -> CallFormat:
 
 
 def schema_call_format(options: RequestInput | RequestOptions) -> CallFormat | None:
-    """Return the format of a response that the provider constrains to a schema; None for other modes and optional
-    calls.
+    """Return the format of a response that the provider constrains to a schema; None in other modes.
+
+    None also if no call is required.
     """
     form = call_format(options) if options.mode == "json_schema" else None
     return with_object_root(form) if form is not None and form.forced else None
@@ -234,7 +235,7 @@ class JSONTextFilter:
         if self._damaged:
             # Raised at the end: the events before it have not been returned yet.
             self.failure = MalformedEvent(
-                "an event in the middle of the answer could not be read, so the arguments may lack a piece. "
+                "an event in the middle of the response could not be read, so the arguments may lack a piece. "
                 "Send the request again."
             )
             return

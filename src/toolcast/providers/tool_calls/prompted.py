@@ -1,5 +1,4 @@
-"""Prompted tool calls, for models without tool support: the prompt describes the tools, and the text is parsed for
-calls.
+"""Prompted tool calls, for models without tool support: the prompt describes the tools, the text is parsed.
 
 The description goes into the system message; calls and results of the history become plain text (`messages_as_text`).
 `PromptedCalls` finds the JSON object after prose and code fences, but not in thoughts, and emits its text as it

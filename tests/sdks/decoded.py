@@ -13,7 +13,7 @@ PROMPT = "What is the weather like, and what is the time?"
 
 
 @dataclass(frozen=True)
-class Said:
+class Decoded:
     """One answer. `kept` is what has to be sent back as it came: signatures, encrypted thoughts."""
 
     text: str = ""
