@@ -94,12 +94,12 @@ def dialect(name: str) -> Iterator[Sequence[str]]:
         yield "headers", ", ".join(f"`{header}` from `{name}`" for header, name in service.header_env.items())
     yield "a forced tool", _forced(service)
     if service.tools and not service.parallel_flag:
-        yield "one call only", "emulated: the service cannot be told, so further calls are dropped"
-    yield "text held to a schema", _HELD[service.response_format]
+        yield "one call only", "emulated: further calls are dropped, because the service has no setting for it"
+    yield "text constrained to a schema", _HELD[service.response_format]
     yield "thinking", _thinking(service)
     yield "besides text", ", ".join(_content(service))
     if service.one_system:
-        yield "system messages", "joined, where several stand at the start; a later one is said by the user"
+        yield "system messages", "joined, where several stand at the start; a later one becomes a user message"
     if service.max_tokens_field != "max_tokens":
         yield "`max_tokens`", f"sent as `{service.max_tokens_field}`"
     if service.drops or service.rules:
@@ -137,14 +137,14 @@ _FORCED = {
 
 def _forced(service: ServiceSpec) -> str:
     if not service.tools:
-        return "the service takes no tools: its text is held to a schema instead"
+        return "the service takes no tools: its text is constrained to a schema instead"
     while_thinking = f"; while it thinks, {_ALONE}" if not service.forced_while_thinking else ""
     return _FORCED[service.forced] + while_thinking
 
 
 _HELD = {
     "json_schema": "by the service",
-    "json_object": "emulated: the service holds it to JSON, and is told the schema in words",
+    "json_object": "emulated: the service constrains it to JSON, and the prompt contains the schema",
     None: "depends on the model",
 }
 _ASKED = {

@@ -79,7 +79,7 @@ def test_knows_nothing_before_it_has_learned_and_after_it_forgot() -> None:
         (event("abcd").replace(b"abcd", b"\\ud800"), "\ufffd"),  # it had to be repaired
     ],
 )
-def test_learns_only_what_is_certain(data: bytes, arguments: str) -> None:
+def test_only_a_certain_position_is_learned(data: bytes, arguments: str) -> None:
     envelope = Envelope()
     envelope.learn(data, "arguments", arguments)
     assert envelope.text(data) is None
@@ -425,7 +425,7 @@ def sse(name: str, newline: bytes = b"\n", blanks: int = 0, /, **payload: Any) -
 
 
 class Sent(NamedTuple):
-    """How a service sends an answer: its first event, one with more text, others, and the last ones."""
+    """The events of a response: its first event, one with more text, others, and the last ones."""
 
     wire: ProviderAdapter
     begun: Callable[[int], bytes]
@@ -591,7 +591,7 @@ def grew(event: Event) -> bool:
     return isinstance(event, (TextDelta, ToolCallDelta))
 
 
-def test_what_stands_in_the_middle_of_a_line_is_no_event() -> None:
+def test_text_in_the_middle_of_a_line_is_no_event() -> None:
     """Nor is it one to the envelope, though it looks like the last one."""
     texts = ['{"a', '":"', "b"]
     pieces = [start(), *map(event, texts), b"da", event("not this"), event("c"), DONE]

@@ -1,4 +1,4 @@
-"""What all wires share: a request's terms, what is made of them once, and JSON members."""
+"""The base of all adapters: the cache by options, and JSON members."""
 
 from __future__ import annotations
 
@@ -28,50 +28,52 @@ class Counted:
         return object()
 
 
-def said(text: str = "Hi", **about: Any) -> RequestInput:
+def request_input(text: str = "Hi", **about: Any) -> RequestInput:
     return RequestInput(
         **{"model": "m", "messages": (user(text),), "tools": (F,), "tool_choice": NamedTool("f"), **about}
     )
 
 
 @pytest.mark.parametrize(
-    ("conversation", "settings"),
+    ("input_", "settings"),
     [
-        pytest.param(said("other words"), Settings(), id="words"),
-        pytest.param(said(), Settings(timeout=3), id="timeout"),
-        pytest.param(said(), Settings(extra={"x": 1}), id="extra"),
-        pytest.param(said(tools=(ToolSpec("f", "Does f.", {"type": "object"}),)), Settings(), id="an equal tool"),
+        pytest.param(request_input("other words"), Settings(), id="words"),
+        pytest.param(request_input(), Settings(timeout=3), id="timeout"),
+        pytest.param(request_input(), Settings(extra={"x": 1}), id="extra"),
+        pytest.param(
+            request_input(tools=(ToolSpec("f", "Does f.", {"type": "object"}),)), Settings(), id="an equal tool"
+        ),
     ],
 )
-def test_what_is_made_once(conversation: RequestInput, settings: Settings) -> None:
+def test_equal_options_share_one_result(input_: RequestInput, settings: Settings) -> None:
     counted = Counted()
-    first = counted.of(said(), Settings())
-    assert counted.of(conversation, settings) is first
-    assert counted.asked == [(said().options, Settings())]
+    first = counted.of(request_input(), Settings())
+    assert counted.of(input_, settings) is first
+    assert counted.asked == [(request_input().options, Settings())]
 
 
 @pytest.mark.parametrize(
-    ("conversation", "settings"),
+    ("input_", "settings"),
     [
-        pytest.param(said(model="n"), Settings(), id="model"),
-        pytest.param(said(stream=False), Settings(), id="stream"),
-        pytest.param(said(parallel=True), Settings(), id="parallel"),
-        pytest.param(said(tool_choice="auto"), Settings(), id="choice"),
-        pytest.param(said(tools=()), Settings(), id="no tools"),
-        pytest.param(said(tools=(ToolSpec("f", "Does f.", {}),)), Settings(), id="another schema"),
-        pytest.param(said(), Settings(temperature=0.5), id="settings"),
+        pytest.param(request_input(model="n"), Settings(), id="model"),
+        pytest.param(request_input(stream=False), Settings(), id="stream"),
+        pytest.param(request_input(parallel=True), Settings(), id="parallel"),
+        pytest.param(request_input(tool_choice="auto"), Settings(), id="choice"),
+        pytest.param(request_input(tools=()), Settings(), id="no tools"),
+        pytest.param(request_input(tools=(ToolSpec("f", "Does f.", {}),)), Settings(), id="another schema"),
+        pytest.param(request_input(), Settings(temperature=0.5), id="settings"),
     ],
 )
-def test_what_is_made_anew(conversation: RequestInput, settings: Settings) -> None:
+def test_other_options_have_a_result_of_their_own(input_: RequestInput, settings: Settings) -> None:
     counted = Counted()
-    first = counted.of(said(), Settings())
-    assert counted.of(conversation, settings) is not first
+    first = counted.of(request_input(), Settings())
+    assert counted.of(input_, settings) is not first
     assert len(counted.asked) == 2
 
 
 def test_to_think_is_not_a_budget_of_one_token() -> None:
     counted = Counted()
-    made = [counted.of(said(), Settings(thinking=thinking)) for thinking in (True, 1)]
+    made = [counted.of(request_input(), Settings(thinking=thinking)) for thinking in (True, 1)]
     assert made[0] is not made[1]
     assert [settings.thinking for _, settings in counted.asked] == [True, 1]
 
@@ -79,17 +81,19 @@ def test_to_think_is_not_a_budget_of_one_token() -> None:
 @pytest.mark.parametrize("nothing", [0, -1, "none"])
 def test_to_think_of_nothing_is_not_to_think(nothing: int | str) -> None:
     counted = Counted()
-    assert counted.of(said(), Settings(thinking=nothing)) is counted.of(said(), Settings(thinking=False))
+    assert counted.of(request_input(), Settings(thinking=nothing)) is counted.of(
+        request_input(), Settings(thinking=False)
+    )
 
 
 def test_a_choice_that_can_be_changed_is_not_remembered() -> None:
     counted = Counted()
     choice = {"type": "any"}
-    first = counted.of(said(tool_choice=choice), Settings())
-    assert counted.of(said(tool_choice=choice), Settings()) is not first
+    first = counted.of(request_input(tool_choice=choice), Settings())
+    assert counted.of(request_input(tool_choice=choice), Settings()) is not first
 
 
-def test_tools_are_told_apart_by_all_that_they_are() -> None:
+def test_tools_are_compared_by_all_fields() -> None:
     same, other = ToolSpec("f", "Does f.", {"type": "object"}), ToolSpec("f", "Does f.", {"type": "array"})
     assert {F, same} == {F}
     assert {F, other} == {F, other} and len({F, other}) == 2
@@ -100,6 +104,6 @@ def test_a_member_of_an_object() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])
-def test_what_json_cannot_hold(value: object) -> None:
+def test_values_without_json_are_refused(value: object) -> None:
     with pytest.raises(BadRequest, match="cannot be encoded as JSON"):
         json_member("x", value)

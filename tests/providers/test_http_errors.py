@@ -86,7 +86,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("status", "body", "kind"), WORDS)
-def test_words_that_say_more_than_the_status(status: int, body: Any, kind: type[LLMError]) -> None:
+def test_messages_more_specific_than_the_status(status: int, body: Any, kind: type[LLMError]) -> None:
     assert type(error(status, body)) is kind
 
 
@@ -171,7 +171,7 @@ def test_html_is_shown_escaped_and_short() -> None:
     assert error(502, b" ").message.startswith("the service failed (502): no message.")
 
 
-def test_a_web_page_is_told_by_its_title() -> None:
+def test_a_web_page_is_shown_by_its_title() -> None:
     page = b"<!DOCTYPE html>\n<head><style>p{}</style><TITLE lang=en>api.acme | 520: sk-secret &amp; more</TITLE>"
     assert "(520): text/html: api.acme | 520: [key] &amp; more." in error(520, page, content_type="text/html").message
 
@@ -205,7 +205,7 @@ def test_short_secrets_do_not_eat_the_text() -> None:
     assert ErrorSource("a", secrets=(Secret("a"), Secret(""))).mask("a key") == "a key"
 
 
-def test_what_to_try() -> None:
+def test_the_advice() -> None:
     assert "ACME_KEY or OTHER_KEY" in error(401).message
     assert "'m-1'" in error(404).message
     assert "Check the model's name and base_url=" in http_error(404, {}, b"", ErrorSource("a")).message
@@ -216,7 +216,7 @@ def test_what_to_try() -> None:
 @pytest.mark.parametrize(
     ("word", "status", "retryable"), [("true", 400, True), ("False", 500, False), ("x", 500, True)]
 )
-def test_the_service_may_say_whether_to_retry(word: str, status: int, retryable: bool) -> None:
+def test_the_retry_header_of_the_service(word: str, status: int, retryable: bool) -> None:
     assert error(status, x_should_retry=word).retryable is retryable
 
 
@@ -541,7 +541,7 @@ def test_a_wait_in_the_headers_beats_one_in_the_body(headers: dict[str, str], wa
     assert caught.value.rate_limits == {"x-ratelimit-remaining-tokens": "0"}
 
 
-def test_what_the_service_says_of_retries_is_obeyed() -> None:
+def test_the_retry_header_overrides_the_status() -> None:
     network = ReplayNetwork(Recorded([b""], 500, {"x-should-retry": "false"}))
     with pytest.raises(ServerError) as caught:
         OpenAI("m-1", api_key="sk-secret", network=network).chat("Hi")

@@ -48,7 +48,7 @@ def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
 
 
 @every_row
-def test_a_row_adds_to_what_is_usual(row: ModelRow) -> None:
+def test_a_row_adds_to_the_defaults(row: ModelRow) -> None:
     told = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     for name in FACTS:
         own, others = getattr(row.facts, name), getattr(provider_defaults(row.provider), name)
@@ -105,7 +105,7 @@ def test_everything_ends_each_provider_with_its_other_models() -> None:
         assert known.known == (models != "*")
 
 
-def test_who_knows_better_is_believed() -> None:
+def test_corrections_override_the_table() -> None:
     known = model_capabilities("openai", "gpt-4o")
     assert known.corrected(None) is known
     told = known.corrected(Capabilities(json_schema=False, context_window=10))
@@ -121,6 +121,6 @@ def test_an_llm_knows_its_model() -> None:
     assert LLMMetadata("m").capabilities == Capabilities()
 
 
-def test_an_llm_is_told_about_its_model() -> None:
+def test_capabilities_override_the_table() -> None:
     told = Ollama("my-own", capabilities=Capabilities(tools=True, context_window=8_192)).metadata
     assert (told.capabilities.tools, told.capabilities.json_schema, told.context_window) == (True, True, 8_192)

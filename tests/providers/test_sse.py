@@ -179,7 +179,7 @@ def test_a_line_over_the_limit() -> None:
         (b"event: b\ndata: a\n\n", False),
     ],
 )
-def test_tells_how_lines_end(data: bytes, crlf: bool) -> None:
+def test_crlf_line_ends_are_detected(data: bytes, crlf: bool) -> None:
     machine = ServerSentEvents()
     machine.feed(data)
     assert machine.crlf is crlf
@@ -188,7 +188,7 @@ def test_tells_how_lines_end(data: bytes, crlf: bool) -> None:
 @pytest.mark.parametrize(
     ("data", "between"), [(b"", False), (b"{}\n", True), (b"{}\r\n", True), (b"{}\r", False), (b"{}\n{", False)]
 )
-def test_tells_whether_a_line_has_ended_and_no_other_begun(data: bytes, between: bool) -> None:
+def test_between_two_lines(data: bytes, between: bool) -> None:
     machine = JSONLines()
     machine.feed(data)
     assert machine.between is between

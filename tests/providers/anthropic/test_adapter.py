@@ -77,7 +77,7 @@ def notes(settings: Settings, **about: Any) -> tuple[str, ...]:
     return AnthropicAdapter().request(conversation, settings).notes
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def messages_of(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text} for text in texts]
 
 
@@ -97,7 +97,7 @@ def test_a_whole_request() -> None:
         "model": BUDGET,
         "max_tokens": 16_384,
         "system": "Be terse.",
-        "messages": [{"role": "user", "content": said("Hi")}],
+        "messages": [{"role": "user", "content": messages_of("Hi")}],
         "stream": True,
         "tools": [{"name": "f", "description": "Does f.", "input_schema": {"type": "object"}}],
         "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
@@ -154,7 +154,7 @@ PARTS = [
 @pytest.mark.parametrize(("part", "sent"), PARTS)
 def test_media(part: Any, sent: dict[str, Any]) -> None:
     (message,) = body(user("Look", part))["messages"]
-    assert message == {"role": "user", "content": [*said("Look"), sent]}
+    assert message == {"role": "user", "content": [*messages_of("Look"), sent]}
 
 
 REFUSED = [
@@ -190,9 +190,9 @@ def test_turns_alternate_and_results_come_first() -> None:
     name, id = legal_name("my tool"), legal_name("functions.f:0")
     assert sent["tools"] == [{"name": name, "input_schema": {"type": "object"}}]
     assert sent["messages"] == [
-        {"role": "user", "content": said("a", "b")},
+        {"role": "user", "content": messages_of("a", "b")},
         {"role": "assistant", "content": [
-            *said("c"),
+            *messages_of("c"),
             {"type": "tool_use", "id": id, "name": name, "input": {"a": 1}},
             {"type": "tool_use", "id": "b", "name": "f", "input": {"malformed": "[1]"}},
         ]},
@@ -200,7 +200,7 @@ def test_turns_alternate_and_results_come_first() -> None:
             {"type": "tool_result", "tool_use_id": id, "content": "4"},
             {"type": "tool_result", "tool_use_id": "b", "is_error": True,
              "content": [{"type": "image", "source": PNG}]},
-            *said("before", "d", "e"),
+            *messages_of("before", "d", "e"),
         ]},
     ]  # fmt: skip
 
@@ -219,19 +219,19 @@ def test_no_two_calls_go_by_one_id() -> None:
 
 def test_results_with_text_and_images() -> None:
     (message,) = body(user(ToolResultPart("b", "See", images=(IMAGE,))))["messages"]
-    assert message["content"][0]["content"] == [*said("See"), {"type": "image", "source": PNG}]
+    assert message["content"][0]["content"] == [*messages_of("See"), {"type": "image", "source": PNG}]
 
 
 def test_the_system_prompt() -> None:
-    assert body(system("a"), system(" ", "b"), user("c"))["system"] == said("a", "b")
+    assert body(system("a"), system(" ", "b"), user("c"))["system"] == messages_of("a", "b")
     assert body(system("a"), user("c"))["system"] == "a"
     assert "system" not in body(system(""), user("c"))
 
 
 def test_an_answer_to_go_on_from_ends_in_no_blank() -> None:
     messages = body(user("Hi"), assistant("One: \n"))["messages"]
-    assert messages[1] == {"role": "assistant", "content": said("One:")}
-    assert body(assistant("Hi "), user("x"))["messages"][0]["content"] == said("Hi ")
+    assert messages[1] == {"role": "assistant", "content": messages_of("One:")}
+    assert body(assistant("Hi "), user("x"))["messages"][0]["content"] == messages_of("Hi ")
     assert body(user("Hi"), assistant(ToolCallPart("x", "f")))["messages"][1]["content"][0]["type"] == "tool_use"
 
 
@@ -250,7 +250,7 @@ def test_thoughts_go_back_as_they_came() -> None:
         {"type": "thinking", "thinking": "Hm ", "signature": signature},
         {"type": "redacted_thinking", "data": "Emw=="},
         {"type": "thinking", "thinking": "", "signature": signature},
-        *said("Hi"),
+        *messages_of("Hi"),
     ]
 
 
@@ -428,7 +428,7 @@ def test_extra_adds_to_thinking_and_the_output() -> None:
 CITY = ToolSpec("city", "A city.", {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
 
 
-def test_an_answer_held_to_the_schema_of_one_tool() -> None:
+def test_a_response_constrained_to_the_schema_of_one_tool() -> None:
     about: dict[str, Any] = {"tools": (CITY, F), "tool_choice": NamedTool("city"), "mode": "json_schema"}
     found = body(system("Be terse."), user("Hi"), **about, settings=Settings(thinking=True))
     assert found["output_config"] == {
@@ -457,7 +457,7 @@ def test_a_choice_of_schemas_is_a_list_of_calls() -> None:
     assert [event.arguments for event in events if isinstance(event, ToolCallDone)] == ['{"name":"Oslo"}']
 
 
-def test_tools_are_told_again_where_the_history_holds_calls() -> None:
+def test_tools_are_defined_again_if_the_history_has_calls() -> None:
     call = ToolCallPart("x", "city")
     about: dict[str, Any] = {"tools": (CITY,), "tool_choice": NamedTool("city"), "mode": "json_schema"}
     found = body(user("Hi"), assistant(call), tool_result(call, "No", is_error=True), **about)
@@ -465,18 +465,18 @@ def test_tools_are_told_again_where_the_history_holds_calls() -> None:
     assert found["tool_choice"] == {"type": "none"}
 
 
-def test_what_is_not_forced_is_not_held_to_a_schema() -> None:
+def test_an_optional_call_is_not_constrained_to_a_schema() -> None:
     about: dict[str, Any] = {"tools": (F,), "tool_choice": "auto", "mode": "json_schema"}
     assert "output_config" not in body(**about)
     assert decode(stream(*text("{}"), *end()), **about)[1] == TextDelta("{}")
 
 
-def test_requests_share_what_is_the_same_and_nothing_else() -> None:
+def test_requests_share_only_their_equal_parts() -> None:
     wire = AnthropicAdapter()
     talks = [RequestInput(BUDGET, (system(word), user(word)), (F,), NamedTool("f")) for word in ("One", "Two", "One")]
     first, second, third = (json.loads(wire.request(talk, Settings()).body) for talk in talks)
     assert first == third
-    assert second == first | {"system": "Two", "messages": [{"role": "user", "content": said("Two")}]}
+    assert second == first | {"system": "Two", "messages": [{"role": "user", "content": messages_of("Two")}]}
 
 
 def test_errors_name_the_service_and_hide_the_key() -> None:

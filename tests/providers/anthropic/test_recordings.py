@@ -200,7 +200,7 @@ def recorded_whole(path: Path) -> Any:
 
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
-def test_a_whole_answer_gives_what_it_says(path: Path) -> None:
+def test_a_complete_response_has_the_recorded_content(path: Path) -> None:
     recorded = recorded_whole(path)
     response = CLAUDE.response(json.dumps(recorded).encode())
     blocks = [block for block in recorded["content"] if block["type"] in ("text", "thinking", "tool_use")]
@@ -238,7 +238,7 @@ def test_a_stream_and_its_twin(path: Path) -> None:
 
 @needs_shared
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
-def test_a_stream_said_whole_gives_the_same_response(path: Path) -> None:
+def test_a_stream_as_one_document_gives_the_same_response(path: Path) -> None:
     """The message that the official SDK would make of the stream, read as one document."""
     for body in answers_in(path):
         streamed, whole = CLAUDE.response(body), CLAUDE.response(json.dumps(joined(body)).encode())
@@ -274,7 +274,7 @@ def is_whole(body: bytes) -> bool:
 
 
 def merged(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The blocks, texts without citations joined, since where one of them ends says nothing."""
+    """The blocks, texts without citations joined, since their boundaries have no meaning."""
     text = ""
     for block in blocks:
         block = {name: value for name, value in block.items() if name != "citations" or value}

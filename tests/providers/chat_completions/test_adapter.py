@@ -193,7 +193,7 @@ def test_tool_calls_and_results() -> None:
     assert "extra_content" not in body(*said)["messages"][0]["tool_calls"][0]  # another service's
 
 
-def test_a_user_message_of_results_alone_says_nothing_more() -> None:
+def test_a_user_message_of_results_alone_has_no_other_content() -> None:
     messages = body(user(ToolResultPart("x", "4")), user())["messages"]
     assert messages == [{"role": "tool", "tool_call_id": "x", "content": "4"}, {"role": "user", "content": ""}]
 
@@ -307,9 +307,7 @@ def test_forced_tools_while_thinking() -> None:
 
 @pytest.mark.parametrize(("service", "told"), [(DEEPSEEK, {"thinking": {"type": "disabled"}}),
                                                (QWEN, {"enable_thinking": False}), (OPENROUTER, {})])  # fmt: skip
-def test_a_model_that_may_think_is_told_not_to_where_a_tool_is_forced(
-    service: ServiceSpec, told: dict[str, Any]
-) -> None:
+def test_thinking_is_disabled_if_a_tool_is_forced(service: ServiceSpec, told: dict[str, Any]) -> None:
     free, forced = (body(service=service, tools=(F,), tool_choice=choice) for choice in ("auto", "required"))
     assert {name: value for name, value in forced.items() if name not in free} == told
     assert "tool_choice" in forced
@@ -435,7 +433,7 @@ def test_thinking_that_cannot_be_asked_for() -> None:
     assert notes(mute, Settings(thinking=True)) == ("thinking",)
 
 
-def test_requests_share_what_is_the_same_and_nothing_else() -> None:
+def test_requests_share_only_their_equal_parts() -> None:
     wire = OpenAIChatAdapter(OPENAI, api_key=Secret("sk-1"))
     one, two = (RequestInput("gpt-4o", (user(text),), (F,), NamedTool("f")) for text in ("One", "Two"))
     extra = Settings(extra={"messages": [], "temperature": 2, "user": "me"})

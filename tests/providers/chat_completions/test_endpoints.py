@@ -18,7 +18,7 @@ ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AWS_REGION": "eu-west-1"}
 
 
 @every_service
-def test_an_address_needs_no_more_than_was_said(service: ServiceSpec) -> None:
+def test_the_url_of_every_service(service: ServiceSpec) -> None:
     found = service_url(service, None, "m", ENVIRON)
     assert re.fullmatch(r"https?://[^{}]+/chat/completions(\?[^{}]+)?", found)
     assert service_url(service, found, "m", {}) == found
@@ -63,7 +63,7 @@ def test_an_address(service: str, base_url: str | None, environ: dict[str, str],
         ("bedrock", "no base URL for bedrock: set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
     ],
 )
-def test_an_address_that_nobody_told(service: str, words: str) -> None:
+def test_a_url_without_its_variables_is_an_error(service: str, words: str) -> None:
     with pytest.raises(UnsupportedLLMError) as raised:
         service_url(SERVICES[service], None, "m", {"AWS_REGION": ""})
     assert words in str(raised.value)

@@ -113,7 +113,7 @@ def test_thoughts_that_the_completion_does_not_count() -> None:
 
 
 @needs_shared
-def test_reasoning_details_are_kept_for_the_next_turn() -> None:
+def test_reasoning_details_are_stored_for_the_next_turn() -> None:
     thought = CHAT.response(CHAT.named("openrouter_streaming_reasoning")).message.parts[0]
     assert thought.type == "thinking"
     assert thought.text.startswith("This is a simple arithmetic question. ")
@@ -169,7 +169,7 @@ OURS = (*SETTINGS, "messages", "model", "stream", "stream_options", "tools", "to
 
 
 def conversation_of(body: dict[str, Any]) -> RequestInput:
-    """What a recorded body says, in messages and tools."""
+    """The messages and tools of a recorded body."""
     functions = [tool["function"] for tool in body.get("tools", ()) if tool["type"] == "function"]
     tools = [ToolSpec(one["name"], one.get("description", ""), one["parameters"]) for one in functions]
     choice = body.get("tool_choice")
@@ -195,7 +195,7 @@ def read_part(part: dict[str, Any]) -> Part:
 
 
 def settings_of(body: dict[str, Any], service: ServiceSpec) -> Settings:
-    """What a recorded body sets; what toolcast has no word for goes in by `extra`."""
+    """The settings of a recorded body; those unknown to toolcast as `extra`."""
     extra = {name: value for name, value in body.items() if name not in OURS}
     if any(tool["type"] != "function" for tool in body.get("tools", ())):
         extra["tools"] = body["tools"]

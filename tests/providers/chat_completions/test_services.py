@@ -29,7 +29,7 @@ ENVIRON = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/", "AWS_REGION"
 
 
 def wire(service: ServiceSpec) -> OpenAIChatAdapter:
-    """The wire of a service, where this environment says that it is."""
+    """An adapter of a service with the URL of this environment."""
     return OpenAIChatAdapter(service, api_key=Secret("k"), base_url=service_url(service, None, "m", ENVIRON))
 
 

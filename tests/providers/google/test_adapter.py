@@ -397,7 +397,7 @@ def test_json_schema_mode_with_one_tool() -> None:
     assert found.keys() == {"contents", "generationConfig"}
 
 
-def test_json_schema_mode_with_a_choice_tells_what_the_tools_are() -> None:
+def test_json_schema_mode_with_a_choice_describes_the_tools() -> None:
     found = body(tools=(F, G), tool_choice="required", mode="json_schema")
     assert found["generationConfig"]["responseJsonSchema"]["properties"].keys() == {"calls"}
     assert "Does f." in found["systemInstruction"]["parts"][0]["text"]
@@ -603,7 +603,7 @@ ROUND_TRIPS = [
 
 
 @pytest.mark.parametrize("parts", ROUND_TRIPS)
-def test_what_came_goes_back(parts: list[dict[str, Any]]) -> None:
+def test_received_parts_are_sent_back(parts: list[dict[str, Any]]) -> None:
     said = message_of(decode(stream(*[line(part) for part in parts], line(finish="STOP"))))
     assert contents(user("x"), said, model=GEMINI_3)[1]["parts"] == parts
 
@@ -666,7 +666,7 @@ def test_the_next_call_ends_the_one_before_it() -> None:
     assert [call.arguments for call in message_of(events).tool_calls] == [WHOLE, "{}", DONE]
 
 
-def test_a_piece_of_no_call_says_nothing() -> None:
+def test_a_fragment_of_no_call_is_ignored() -> None:
     assert decode(stream(*PIECES[1:], line(finish="STOP"))) == [Finish("end_turn", None, "STOP")]
 
 
@@ -693,7 +693,7 @@ def test_paths() -> None:
     assert json.loads(spelled(("$[0]", 1), ("$[1].a", 2))) == [1, {"a": 2}]
 
 
-def test_values_that_say_nothing() -> None:
+def test_values_without_content() -> None:
     assert PathsToJSON().more([{"jsonPath": "$.a"}, {"stringValue": "x"}, {"jsonPath": 4, "boolValue": True}, 7]) == ""
 
 

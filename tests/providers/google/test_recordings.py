@@ -26,7 +26,7 @@ FILES = [path for path in recordings("gemini") if path.name != LIVE]
 
 
 def calls_over(chunks: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """Calls come in one piece, but for those that say that they go on."""
+    """Calls come in one piece, except those marked as continued."""
     over = 0
     for chunk in chunks:
         for candidate in chunk.get("candidates", ()):
@@ -197,7 +197,7 @@ SETTINGS = {"temperature": "temperature"}
 
 
 def read_request(body: dict[str, Any]) -> tuple[tuple[Message, ...], tuple[ToolSpec, ...], Settings]:
-    """The messages, tools and settings that say what a recorded body says."""
+    """The messages, tools and settings of a recorded body."""
     instruction = body.get("systemInstruction", {}).get("parts", ())
     messages = [system(part["text"]) for part in instruction]
     for turn in body["contents"]:
@@ -272,7 +272,7 @@ def expected(body: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def again(path: Path) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
-    """What toolcast sends for a recorded request, what it is to send, and the differences that are in it."""
+    """The request that toolcast sends, the recorded one, and their differences."""
     recorded = json.loads(beside(path, "request").read_bytes())
     messages, tools, settings = read_request(recorded)
     model = GEMINI.response(GEMINI.answers[path.name]).model or ""

@@ -194,12 +194,12 @@ ENDLESS: dict[str, Any] = {"type": "object", "properties": {"x": {"$ref": "#/$de
         ({"$ref": "#/$defs/Absent"}, "Absent"),
     ],
 )
-def test_what_cannot_be_written(part: dict[str, Any], words: str) -> None:
+def test_impossible_schemas_are_refused(part: dict[str, Any], words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         parameters_schema({"$defs": {"E": part}, "$ref": "#/$defs/E"})
 
 
-def test_what_may_be_left_out_is_left_out() -> None:
+def test_optional_impossible_properties_are_left_out() -> None:
     node = {"type": "object", "properties": {"x": {"$ref": "#/$defs/E"}}}
     schema = parameters_schema({"$defs": {"E": node}, "$ref": "#/$defs/E"}, SchemaLimits(recursion=1))
     assert schema["$defs"]["d0"]["properties"] == {}

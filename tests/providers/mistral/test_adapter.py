@@ -157,7 +157,7 @@ def test_media(part: Part, given: dict[str, Any]) -> None:
     assert message == {"role": "user", "content": [{"type": "text", "text": "Look"}, given]}
 
 
-def test_what_cannot_be_sent() -> None:
+def test_unsupported_content_is_refused() -> None:
     with pytest.raises(BadRequest, match="ImagePart") as caught:
         image = ImagePart(url="https://x/i.png")
         body(Message("tool", (ToolResultPart("x", "4", images=(image,)),)))
@@ -226,7 +226,7 @@ CHUNK = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "clo
         (assistant(), None),
     ],
 )
-def test_what_the_model_said(message: Message, given: dict[str, Any] | None) -> None:
+def test_assistant_messages(message: Message, given: dict[str, Any] | None) -> None:
     assert body(user("Hi"), message)["messages"][1:] == ([] if given is None else [given])
 
 

@@ -104,7 +104,7 @@ DIFFERENCES = {"parallel_tool_calls": "sent with tools: toolcast says whether it
 
 
 def read_request(body: dict[str, Any]) -> RequestInput:
-    """What a recorded body says, in messages and tools."""
+    """The messages and tools of a recorded body."""
     assert body.keys() <= {"messages", "model", "stream", "tools", "tool_choice"}
     tools = [
         ToolSpec(tool["function"]["name"], tool["function"].get("description", ""), tool["function"]["parameters"])

@@ -191,7 +191,7 @@ def test_settings() -> None:
         _body(settings=Settings(extra={"x": object()}))
 
 
-def test_requests_share_what_is_the_same_and_nothing_else() -> None:
+def test_requests_share_only_their_equal_parts() -> None:
     forced: dict[str, Any] = {"tools": (ALBUM,), "tool_choice": NamedTool("album")}
     extra = Settings(seed=1, extra={"options": {"num_ctx": 1, "seed": 2}, "keep_alive": 0})
     one = _body(user("One"), **forced, settings=Settings(seed=1))
@@ -396,13 +396,13 @@ def test_what_follows_the_last_line_is_passed_over() -> None:
         (b'{"message": {"tool_calls": [}}\n' + END, MalformedEvent, "tool call could not be read"),
     ],
 )
-def test_what_ends_in_an_error(body: bytes, kind: type[LLMError], words: str) -> None:
+def test_invalid_bodies_raise(body: bytes, kind: type[LLMError], words: str) -> None:
     got, message = _answer(body)
     assert got is kind
     assert words in message
 
 
-def test_an_error_comes_after_what_came_before_it_and_again() -> None:
+def test_an_error_is_raised_after_the_events_before_it_and_again() -> None:
     decoder = WIRE.decoder(RequestInput("qwen3", ()))
     assert not decoder.failed
     assert decoder.feed(_line({"content": "a"}) + b'\n{"error":"boom"}\n') == [TextDelta("a")]

@@ -206,7 +206,7 @@ def test_tool_calls_and_results() -> None:
     ]  # fmt: skip
 
 
-def test_what_says_nothing() -> None:
+def test_items_without_content() -> None:
     assert body(user(ToolResultPart("x", "4")), user(), assistant(), assistant(""))["input"] == [
         {"type": "function_call_output", "call_id": "x", "output": "4"},
         {"role": "user", "content": ""},
@@ -252,7 +252,7 @@ THOUGHTS = [
 
 
 @pytest.mark.parametrize(("parts", "kinds"), THOUGHTS)
-def test_thoughts_go_back_before_what_they_led_to(parts: tuple[Any, ...], kinds: list[str]) -> None:
+def test_thoughts_go_back_before_the_items_they_led_to(parts: tuple[Any, ...], kinds: list[str]) -> None:
     assert [item.get("id") or item["type"] for item in body(assistant(*parts))["input"]] == kinds
 
 
@@ -276,7 +276,7 @@ def test_an_empty_id_does_not_go_back() -> None:
     assert item == {"type": "reasoning", "summary": [], "encrypted_content": "gAAA1="}
 
 
-def test_what_a_text_was_meant_to_be_goes_back_with_it() -> None:
+def test_the_phase_of_a_text_goes_back_with_it() -> None:
     commentary, final = body(assistant(thought(1), PHASE, "One moment.", "Hi"))["input"][1:]
     assert (commentary["phase"], commentary["content"][0]["text"]) == ("commentary", "One moment.")
     assert "phase" not in final
@@ -314,7 +314,7 @@ def test_forced_tools_while_thinking() -> None:
     assert len(thinking["tools"]) == 1
 
 
-def test_a_schema_that_cannot_be_strict_says_so() -> None:
+def test_a_schema_that_cannot_be_strict_is_noted() -> None:
     sent = body(tools=(F, G))["tools"]
     assert [tool["strict"] for tool in sent] == [True, False]
     assert sent[1]["parameters"] == G.parameters
@@ -325,7 +325,7 @@ def test_a_schema_that_cannot_be_strict_says_so() -> None:
     assert notes(GENERIC, Settings(), tools=(F, G)) == ()
 
 
-def test_text_that_is_held_to_a_schema() -> None:
+def test_text_constrained_to_a_schema() -> None:
     about: dict[str, Any] = {"tools": (F,), "tool_choice": NamedTool("f"), "mode": "json_schema"}
     sent = body(**about, settings=Settings(extra={"text": {"verbosity": "low"}}))
     assert "tools" not in sent
@@ -340,14 +340,14 @@ def test_a_service_that_looks_for_the_schema_elsewhere() -> None:
     assert "text" not in sent
 
 
-def test_text_that_is_held_to_several_schemas() -> None:
+def test_text_constrained_to_several_schemas() -> None:
     sent = body(tools=(F, G), tool_choice="required", mode="json_schema", parallel=True)["text"]["format"]
     assert sent["name"].startswith("f_my_tool_")
     assert sent["description"] == "f: Does f.\nmy tool: Does g."
     assert (sent["strict"], sent["schema"]["required"]) == (False, ["calls"])
 
 
-def test_text_is_not_held_where_a_tool_may_be_called_or_not() -> None:
+def test_text_is_not_constrained_if_a_call_is_optional() -> None:
     sent = body(tools=(F,), tool_choice="auto", mode="json_schema")
     assert "text" not in sent
     assert len(sent["tools"]) == 1
@@ -397,7 +397,7 @@ def test_thinking(service: ServiceSpec, thinking: Any, sent: Any) -> None:
     assert notes(service, settings) == (("thinking",) if service.name == "mute" else ())
 
 
-def test_extra_adds_to_what_is_asked_of_the_thinking() -> None:
+def test_extra_adds_to_the_thinking_settings() -> None:
     settings = Settings(thinking="low", extra={"reasoning": {"summary": "detailed"}, "include": []})
     sent = body(settings=settings)
     assert sent["reasoning"] == {"effort": "low", "summary": "detailed"}
@@ -474,7 +474,7 @@ def sse(*payloads: Any) -> bytes:
     return "".join(events).encode()
 
 
-def said(kind: str, place: Any = None, **more: Any) -> dict[str, Any]:
+def event_of(kind: str, place: Any = None, **more: Any) -> dict[str, Any]:
     """One event; `place` is the item's."""
     return {"type": f"response.{kind}", **({} if place is None else {"output_index": place}), **more}
 
@@ -493,15 +493,15 @@ def reasoning(*summary: str, **more: Any) -> dict[str, Any]:
 
 
 def added(item: dict[str, Any], place: int | None = 0) -> dict[str, Any]:
-    return said("output_item.added", place, item=item)
+    return event_of("output_item.added", place, item=item)
 
 
 def ended(item: dict[str, Any], place: int | None = 0) -> dict[str, Any]:
-    return said("output_item.done", place, item=item)
+    return event_of("output_item.done", place, item=item)
 
 
 def more(delta: Any, place: Any = 0, kind: str = "output_text", **about: Any) -> dict[str, Any]:
-    return said(f"{kind}.delta", place, delta=delta, **about)
+    return event_of(f"{kind}.delta", place, delta=delta, **about)
 
 
 def args(delta: Any, place: int | None = 0, **about: Any) -> dict[str, Any]:
@@ -509,17 +509,17 @@ def args(delta: Any, place: int | None = 0, **about: Any) -> dict[str, Any]:
 
 
 def args_done(arguments: Any, place: int | None = 0, **about: Any) -> dict[str, Any]:
-    return said("function_call_arguments.done", place, arguments=arguments, **about)
+    return event_of("function_call_arguments.done", place, arguments=arguments, **about)
 
 
 def text(whole: str, place: int = 0) -> list[dict[str, Any]]:
     """All events of a message."""
     return [
         added(message(), place),
-        said("content_part.added", place, part={"type": "output_text", "text": ""}),
+        event_of("content_part.added", place, part={"type": "output_text", "text": ""}),
         more(whole, place),
-        said("output_text.done", place, text=whole),
-        said("content_part.done", place, part={"type": "output_text", "text": whole}),
+        event_of("output_text.done", place, text=whole),
+        event_of("content_part.done", place, part={"type": "output_text", "text": whole}),
         ended(message(whole), place),
     ]
 
@@ -536,10 +536,10 @@ def one_call(*deltas: str, place: int = 0, id: str = "call_A", name: str = "f") 
 
 
 def done(*output: dict[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:
-    return said(status, response={"status": status, "model": "m1", "output": list(output), **more})
+    return event_of(status, response={"status": status, "model": "m1", "output": list(output), **more})
 
 
-CREATED = said("created", response={"status": "in_progress", "model": "m1", "output": [], "usage": None})
+CREATED = event_of("created", response={"status": "in_progress", "model": "m1", "output": [], "usage": None})
 CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
 END = Finish("end_turn", "m1", "completed")
 TOOLS = Finish("tool_use", "m1", "completed")
@@ -552,7 +552,7 @@ DAMAGE = RawEvent(LOST, damaged=True, repeated=True)
 SECRET = reasoning("Hm", encrypted_content="final")
 
 STREAMS = [
-    pytest.param(sse(CREATED, said("in_progress"), *text("Hi"), done()), [TextDelta("Hi"), END], id="text"),
+    pytest.param(sse(CREATED, event_of("in_progress"), *text("Hi"), done()), [TextDelta("Hi"), END], id="text"),
     pytest.param(sse(CREATED, *text("Hi"), done()) + b"data: [DONE]\n\n", [TextDelta("Hi"), END], id="[DONE] after"),
     pytest.param(sse(*text("Hi"), "[DONE]", done()), [TextDelta("Hi"), END], id="[DONE] before"),
     pytest.param(sse(*text("Hi"), done(), *text("no"), done()), [TextDelta("Hi"), END], id="after the end"),
@@ -563,7 +563,7 @@ STREAMS = [
                      ended(message("ac", "bd")), done()),
                  [TextDelta("a"), TextDelta("b"), TextDelta("c"), TextDelta("d"), END], id="several parts"),
     pytest.param(sse(more("Hi"), done()), [TextDelta("Hi"), END], id="nothing but a delta"),
-    pytest.param(sse(said("output_text.done", 0, text="Hi"), ended(message("Hi")), done()), [TextDelta("Hi"), END],
+    pytest.param(sse(event_of("output_text.done", 0, text="Hi"), ended(message("Hi")), done()), [TextDelta("Hi"), END],
                  id="nothing but a whole text"),
     pytest.param(sse(ended(message("Hi")), done(message("Hi"))), [TextDelta("Hi"), END], id="nothing but an item"),
     pytest.param(sse(done(message("Hi"))), [TextDelta("Hi"), END], id="nothing but the answer"),
@@ -575,7 +575,7 @@ STREAMS = [
     pytest.param(sse(added(message(phase="commentary")), more("Hi"), done()),
                  [ThinkingDelta(opaque={"responses": {"type": "message", "phase": "commentary"}}), TextDelta("Hi"),
                   END], id="phase"),
-    pytest.param(sse(added(message()), more("No", kind="refusal"), said("refusal.done", 0, refusal="No."), done()),
+    pytest.param(sse(added(message()), more("No", kind="refusal"), event_of("refusal.done", 0, refusal="No."), done()),
                  [TextDelta("No"), TextDelta("."), Finish("refusal", "m1", "completed")], id="refusal"),
     pytest.param(sse(ended(message(content=[{"type": "refusal", "refusal": "No."}])), done()),
                  [TextDelta("No."), Finish("refusal", "m1", "completed")], id="refusal in one piece"),
@@ -628,10 +628,10 @@ STREAMS = [
     pytest.param(sse(CREATED, *text("Hi"), {"type": "response.completed"}), [TextDelta("Hi"), Finish("end_turn", "m1")],
                  id="the model is told at the beginning"),
     pytest.param(sse(added(reasoning(encrypted_content="partial")),
-                     said("reasoning_summary_part.added", 0, summary_index=0),
+                     event_of("reasoning_summary_part.added", 0, summary_index=0),
                      more("H", kind="reasoning_summary_text", summary_index=0),
                      more("m", kind="reasoning_summary_text", summary_index=0),
-                     said("reasoning_summary_text.done", 0, text="Hm"), ended(SECRET),
+                     event_of("reasoning_summary_text.done", 0, text="Hm"), ended(SECRET),
                      *one_call('{"a"', ":1}", place=1), done()),
                  [ThinkingDelta("H"), ThinkingDelta("m"), ThinkingDelta(opaque={"responses": SECRET}), *CALL, TOOLS],
                  id="thought"),
@@ -645,11 +645,11 @@ STREAMS = [
     pytest.param(sse(added(reasoning()), more("Hm", kind="reasoning_text", content_index=0), *text("Hi", 1),
                      ended(reasoning(content=[{"text": "Hm"}])), done()),
                  [ThinkingDelta("Hm"), TextDelta("Hi"), END], id="a thought that ends late"),
-    pytest.param(sse(added({"type": "web_search_call"}), said("web_search_call.searching", 0),
+    pytest.param(sse(added({"type": "web_search_call"}), event_of("web_search_call.searching", 0),
                      ended({"type": "web_search_call", "id": "ws"}), *text("Hi", 1),
-                     said("output_text.annotation.added", 1), done()),
-                 [RawEvent(said("web_search_call.searching", 0)), RawEvent({"type": "web_search_call", "id": "ws"}),
-                  TextDelta("Hi"), RawEvent(said("output_text.annotation.added", 1)), END], id="what is not ours"),
+                     event_of("output_text.annotation.added", 1), done()),
+                 [RawEvent(event_of("web_search_call.searching", 0)), RawEvent({"type": "web_search_call", "id": "ws"}),
+                  TextDelta("Hi"), RawEvent(event_of("output_text.annotation.added", 1)), END], id="what is not ours"),
     pytest.param(sse({"type": "keepalive"}, {"x": 1}, "noise", "[1]", {"type": ["x"]}, *text("Hi"), done()),
                  [RawEvent({"x": 1}), RawEvent("noise", damaged=True), RawEvent([1], damaged=True),
                   RawEvent({"type": ["x"]}), TextDelta("Hi"), END], id="noise"),
@@ -676,7 +676,7 @@ STREAMS = [
     pytest.param(sse(added(message(), 0), more("Hi"), *one_call('{"a"', ":1}"), done()),
                  [TextDelta("Hi"), *CALL, TOOLS], id="always the same place"),
     # damage
-    pytest.param(sse(added(message()), more("He"), LOST, more("o"), said("output_text.done", 0, text="Hello"),
+    pytest.param(sse(added(message()), more("He"), LOST, more("o"), event_of("output_text.done", 0, text="Hello"),
                      ended(message("Hello")), done()),
                  [TextDelta("He"), DAMAGE, TextDelta("llo"), END], id="damage in text"),
     pytest.param(sse(added(call()), args('{"a"'), LOST, args("}"), args_done(A1), done()),
@@ -805,7 +805,9 @@ def test_a_custom_tool_goes_back_as_it_came() -> None:
 CANCELLED = {"status": "cancelled", "output": []}
 
 
-@pytest.mark.parametrize("sent", [sse(CREATED, said("cancelled", response=CANCELLED)), json.dumps(CANCELLED).encode()])
+@pytest.mark.parametrize(
+    "sent", [sse(CREATED, event_of("cancelled", response=CANCELLED)), json.dumps(CANCELLED).encode()]
+)
 def test_a_response_that_was_cancelled_is_not_sent_again(sent: bytes) -> None:
     with pytest.raises(StreamInterrupted, match="cancelled at the service") as caught:
         read = decoder()
@@ -865,7 +867,7 @@ def test_of_a_list_of_documents_the_first_answer_counts() -> None:
 FAULT = {"type": "insufficient_quota", "code": "insufficient_quota", "message": "no money sk-secret"}
 SLOW = {"code": "rate_limit_exceeded", "message": "slow"}
 BOOM = {"code": "server_error", "message": "boom"}
-FAILED = said("failed", response={"status": "failed", "error": BOOM})
+FAILED = event_of("failed", response={"status": "failed", "error": BOOM})
 FAILURES = [
     pytest.param(b"", MalformedEvent, "is empty", id="nothing"),
     pytest.param(b"<html>", MalformedEvent, "html", id="html"),
@@ -963,14 +965,14 @@ def test_any_json_gives_events_or_one_error(events: list[Any], last: list[Any]) 
     lost=st.integers(0, 12),
     held=st.booleans(),
 )
-def test_whatever_one_event_is_damaged_the_call_is_whole(
+def test_the_call_is_complete_whichever_event_is_damaged(
     arguments: str, cuts: list[int], lost: int, held: bool
 ) -> None:
     ends = sorted({0, *cuts, len(arguments)})
     deltas = [arguments[start:end] for start, end in pairwise(ends)]
     if held:
         item = message(arguments)
-        events = [added(message()), *map(more, deltas), said("output_text.done", 0, text=arguments), ended(item)]
+        events = [added(message()), *map(more, deltas), event_of("output_text.done", 0, text=arguments), ended(item)]
     else:
         item = call(arguments)
         events = one_call(*deltas)

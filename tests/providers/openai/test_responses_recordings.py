@@ -31,7 +31,7 @@ PATHS = recordings("openai-responses")
 
 
 def calls_over(events: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """A call is over when the service says that its arguments are."""
+    """A call is over when its arguments are done."""
     over = 0
     for event in events:
         over += event.get("type") == "response.function_call_arguments.done"
@@ -97,7 +97,7 @@ def test_truncated_at_every_event_border(name: str) -> None:
 
 
 def content(response: ChatResponse) -> list[tuple[str, ...]]:
-    """What is said, without what a service encrypts anew each time it writes it."""
+    """The content, without the data that a service encrypts anew each time."""
     said: list[tuple[str, ...]] = []
     for part in response.message.parts:
         if isinstance(part, ToolCallPart):
@@ -152,7 +152,7 @@ def test_twins_in_one_piece(path: Path) -> None:
 
 
 @needs_shared
-def test_an_error_that_is_told_twice_is_one() -> None:
+def test_an_error_that_arrives_twice_is_one() -> None:
     (path,) = (path for path in PATHS if path.name == FAILED)
     (body,) = answers_in(path)
     for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
@@ -241,7 +241,7 @@ def conversation_of(body: dict[str, Any]) -> RequestInput:
 
 
 def parts_of(item: dict[str, Any]) -> Iterator[Part]:
-    """What an item adds to a message of the model."""
+    """The parts that an item adds to an assistant message."""
     if item.get("type") == "reasoning":
         yield ThinkingPart(opaque={"responses": item})
     elif item.get("type") == "function_call":

@@ -90,7 +90,7 @@ def test_the_kind_of_a_value(value: object, kind: str) -> None:
         (TEXT, False),
     ],
 )
-def test_what_can_be_there_and_say_nothing(schema: dict[str, Any], expected: bool) -> None:
+def test_properties_that_can_be_empty(schema: dict[str, Any], expected: bool) -> None:
     assert can_be_empty(normalize(schema)) is expected
 
 

@@ -238,7 +238,7 @@ def _cases(draw: st.DrawFn, dialect: str) -> tuple[type[BaseModel], Any]:
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "ollama"])
 @given(data=st.data())
-def test_what_fits_the_strict_form_fits_the_type(dialect: str, data: st.DataObject) -> None:
+def test_a_value_of_the_strict_schema_is_valid_for_the_type(dialect: str, data: st.DataObject) -> None:
     model, instance = data.draw(_cases(dialect))
     model.model_validate_json(json.dumps(instance))
 
@@ -277,7 +277,7 @@ def test_the_tag_of_a_union_is_always_written() -> None:
         assert all("kind" in node["required"] for node in tagged)
 
 
-def test_what_contains_itself_is_not_required_by_gemini() -> None:
+def test_a_recursive_property_is_not_required_for_gemini() -> None:
     node = gemini_schema(_model(Node, tree=(FIELDS["expression"], ...)))
     assert node["required"] == ["f0", "tree"]
     left = {"anyOf": [{"$ref": "#/$defs/Expression"}, {"type": "integer"}], "description": "Required."}

@@ -46,7 +46,7 @@ def calls_of(out: list[Event]) -> list[tuple[str, str, str]]:
 
 
 def streamed(out: list[Event], id: str) -> str:
-    """The arguments as the deltas and resets of one call tell them."""
+    """The arguments of the deltas and resets of one call."""
     text = ""
     for event in out:
         if isinstance(event, ToolCallReset) and event.id == id:
@@ -172,7 +172,7 @@ def test_a_known_name_starts_the_call_at_once() -> None:
     assert out[1:] == [ToolCallDelta("x", "{")]
 
 
-def test_snapshots_reset_what_was_streamed() -> None:
+def test_snapshots_reset_the_streamed_arguments() -> None:
     out = read(
         entry(0, "x", "f", "["), entry(0, arguments="[["), entry(0, arguments="[[1"), entry(0, arguments="[[1]]")
     )
@@ -214,7 +214,7 @@ def test_legacy_function_call() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "cut"), [('{"a":1}', False), ('{"a":1', True), ("", True), ('{"a":"x', True)])
-def test_a_limit_marks_what_it_cut(arguments: str, cut: bool) -> None:
+def test_a_limit_marks_the_call_that_it_cut(arguments: str, cut: bool) -> None:
     done = read(entry(0, "x", "f", A), entry(1, "y", "g", arguments), cut=True)[-1]
     assert done == ToolCallDone("y", "g", arguments, truncated=cut)
 
@@ -235,7 +235,7 @@ def test_a_wrapper_without_calls_is_an_unknown_tool(arguments: str) -> None:
     assert calls_of(read(entry(0, "x", "parallel", arguments))) == [("x", "parallel", arguments)]
 
 
-def test_what_must_be_returned_rides_along() -> None:
+def test_opaque_data_is_returned_with_the_call() -> None:
     extra = {"google": {"thought_signature": "s"}}
     done = read(entry(0, "x", "f", A, extra_content=extra), entry(0, arguments=" "))[-1]
     assert done == ToolCallDone("x", "f", A + " ", opaque={"extra_content": extra})

@@ -167,7 +167,7 @@ OFFERED = (ADD, SING)
         ({"type": "tool", "name": "add"}, BARE),
     ],
 )
-def test_what_a_tool_choice_comes_to(choice: ToolChoice, expected: CallFormat | None) -> None:
+def test_the_format_of_a_tool_choice(choice: ToolChoice, expected: CallFormat | None) -> None:
     assert call_format(RequestInput("m", (), OFFERED, choice)) == expected
 
 
@@ -228,7 +228,7 @@ def test_the_schema_of_an_answer(form: CallFormat, schema: dict[str, Any]) -> No
     assert told.endswith(json.dumps(schema))
 
 
-def test_definitions_of_several_tools_are_kept_apart() -> None:
+def test_definitions_of_several_tools_have_prefixes() -> None:
     def tool(name: str, kind: str) -> ToolSpec:
         schema: dict[str, Any] = {
             "type": "object",
@@ -278,7 +278,7 @@ def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopRe
     assert called == ([{"a": 1}] if text != "No." else [])
 
 
-def test_damage_inside_the_answer_ends_in_an_error_after_what_came() -> None:
+def test_damage_inside_the_response_raises_after_the_events_before_it() -> None:
     damaged = RawEvent('{"message":', damaged=True)
     decoder = JSONTextDecoder(
         _Inner(TextDelta('{"a": '), damaged, TextDelta("1}"), Finish("end_turn")), JSONTextCalls(BARE)

@@ -1,4 +1,4 @@
-"""prompted.py: tools told in words, and calls looked for in an answer's text, whole and cut everywhere."""
+"""Prompted tool calls: the description of the tools, and the parser of the calls, on whole and cut text."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_call_of_no_tool_is_one(text: str) -> None:
     assert events(text, EITHER) == call('{"b": 1}', "fish")
 
 
-def test_what_was_read_is_mended_later() -> None:
+def test_invalid_json_is_repaired_later() -> None:
     done = events("It is {'a': 1,}. Bye")[-1]
     assert isinstance(done, ToolCallDone)
     mended = parse_lenient(done.arguments)
@@ -174,7 +174,7 @@ def test_images_of_a_result_are_shown() -> None:
     assert shown == user("plot returned: a chart", image)
 
 
-def test_the_history_is_told_in_words() -> None:
+def test_the_history_becomes_text() -> None:
     one = ToolCallPart("c1", "add", '{"a":1}')
     image = ImagePart(url="https://x/y.png")
     _, *rest = asked(
