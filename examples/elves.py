@@ -24,7 +24,7 @@ with lead.stream("What do I pack for Oslo?") as stream:
         if isinstance(event, ToolProgress) and isinstance(event.data.event, TextDelta):
             print(f"  {event.data.id} says {event.data.event.text!r}")
     print(" ", stream.result().text)
-print("  tokens of both:", lead.transcript.spending.usage.total_tokens)
+print("  tokens of both:", lead.conversation.spending.usage.total_tokens)
 
 print("A model starts several at once:")
 elves = ElfManager(Engine(ScriptedLLM("Done.", "Done.", "Done.")))

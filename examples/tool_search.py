@@ -3,7 +3,7 @@
 import asyncio
 
 from toolcast import CallableTool, LexicalSearch, LLMSearch, assistant, user
-from toolcast.agents.tool_search.search import Asking
+from toolcast.agents.tool_search.search import SearchContext
 from toolcast.testing import ScriptedLLM
 
 TOPICS = ["whales", "invoices", "trains", "weather", "recipes", "songs", "servers", "hotels", "shares", "photos"]
@@ -33,10 +33,10 @@ async def main() -> None:
     talk = []
     for said in ("Translate the lyrics of that song", "And now print them", "Erase last week's pohtos"):
         talk.append(user(said))
-        found = await by_words(talk, tools, Asking())
+        found = await by_words(talk, tools, SearchContext())
         print(f"  {said}: {[each.name for each in found]}")
         talk.append(assistant("Done."))
-    found = await LLMSearch(model)([user("How do I get to Vienna?")], tools, Asking())
+    found = await LLMSearch(model)([user("How do I get to Vienna?")], tools, SearchContext())
     print(f"  How do I get to Vienna? {[each.name for each in found]}")
 
 

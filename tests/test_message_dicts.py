@@ -25,7 +25,7 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.chat.events import QueueMessage, said
+from toolcast.chat.events import QueueMessage, parse_event
 from toolcast.errors import PromptError
 from toolcast.message_dicts import message_from_dict
 from toolcast.prompts import ChatPromptTemplate, PromptTemplate
@@ -177,4 +177,4 @@ def test_engines_and_chats_take_dicts() -> None:
     engine.submit({"role": "user", "content": "4"})
     assert [message.text for message in llm.requests[0].messages] == ["1", "2", "3", "4"]
     assert QueueMessage({"role": "user", "content": "5"}) == QueueMessage("5")
-    assert said({"type": "QUEUE_MESSAGE", "message": {"role": "user", "content": "5"}}) == QueueMessage("5")
+    assert parse_event({"type": "QUEUE_MESSAGE", "message": {"role": "user", "content": "5"}}) == QueueMessage("5")

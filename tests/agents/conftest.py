@@ -1,4 +1,4 @@
-"""Each way to run a turn of an engine, the fixture `turning`, to use elves, `ways`, sessions, `talk`, and `chats`."""
+"""Each way to run a turn of an engine, the fixture `turning`, to use elves, `ways`, and sessions, `talk`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.chat_drivers import CHAT_FACES, CHAT_NAMES, ChatFace
 from support.engines import TURNINGS, Turning
 from support.sessions import NAMES, TALKS, Door, Talk
 from support.subagents import PATIENCE, Gate, Ways
@@ -45,17 +44,6 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
         yield face
     for thread in threading.enumerate():
         if thread.name.startswith(("session ", "tool ")):
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
-
-
-@pytest.fixture(params=CHAT_FACES, ids=CHAT_NAMES)
-def chats(request: pytest.FixtureRequest) -> Iterator[ChatFace]:
-    """Each way to use a chat machine in turn. Afterwards no work goes on."""
-    with request.param().running() as face:
-        yield face
-    for thread in threading.enumerate():
-        if thread.name.startswith(("chat ", "tool ")):
             thread.join(PATIENCE)
             assert not thread.is_alive()
 

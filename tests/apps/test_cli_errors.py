@@ -37,7 +37,7 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
         ("ended after 9 characters; allow more with settings=Settings(max_tokens=...)", "ended after 9 characters"),
         ("it failed. Compare the request, as preview() shows it, with the API reference.", "it failed."),
         ("stopped; raise max_rounds=, or submit() without text to go on from here", "stopped"),
-        ("again; say in the prompt when to stop, or raise max_repeats=", "again; say in the prompt when to stop"),
+        ("again; state in the prompt when to stop, or raise max_repeats=", "again; state in the prompt when to stop"),
         ("go on with it (--resume, resume=True), or not", "go on with it (--resume), or not"),
         (FileNotFoundError(2, "No such file", "x"), "No such file: 'x'"),
         ("nothing of that", "nothing of that"),

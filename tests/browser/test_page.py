@@ -304,9 +304,9 @@ def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
         name = work.context.model or ""
         if name not in gates:
             raise ToolcastError(f"there is no model {name}")
-        work.tell(ModelLoadProgress(42.0))
+        work.emit(ModelLoadProgress(42.0))
         await gates[name].passed()
-        work.tell(ModelLoadSuccess())
+        work.emit(ModelLoadSuccess())
 
     gates["test:held"].open()
     with served(HeldLLM(text("Here I am.")), perform={"load_model": load}) as chat:

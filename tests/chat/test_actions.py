@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.engines import call, results
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.chat import actions as actions
 from toolcast.chat.actions import ContextBuilder, Effect
 from toolcast.chat.context import ChatContext, ChatError, Streamed
@@ -39,13 +39,13 @@ def test_results_stand_in_the_order_of_their_calls(order: str) -> None:
     for id in order:
         actions.append_tool_response_message(draft, ToolCallSuccess(ToolResultPart(id, id.upper())))
     assert [result.content for result in results(draft.context.messages)] == ["A", "B", "C"]
-    assert faults(draft.context.messages) == []
+    assert find_problems(draft.context.messages) == []
 
 
 def test_calls_are_closed_in_words_that_say_which_had_begun() -> None:
     draft = ContextBuilder(ChatContext(CALLED, running=("b",)))
     actions.close_calls(draft, Interrupt())
-    begun = [result.content == actions.BROKEN_OFF for result in results(draft.context.messages)]
+    begun = [result.content == actions.INTERRUPTED for result in results(draft.context.messages)]
     assert begun == [False, True, False]
     assert all(result.is_error for result in results(draft.context.messages))
 
@@ -90,4 +90,4 @@ def test_an_answer_of_thoughts_alone_is_none() -> None:
 
 
 def test_the_model_reads_that_the_user_changed_his_mind() -> None:
-    assert actions.denied("too dear") == "permission denied: too dear"
+    assert actions.denial_text("too dear") == "permission denied: too dear"

@@ -114,7 +114,7 @@ WHOLE: list[Event] = [
 def streamed(events: list[Event]) -> Streamed:
     made = Streamed()
     for event in events:
-        made = made.added(event)
+        made = made.with_event(event)
     return made
 
 
@@ -141,14 +141,14 @@ def test_answers_are_equal_that_say_the_same() -> None:
 
 def test_an_answer_is_its_own_whatever_follows_it() -> None:
     one = streamed([TextDelta("One")])
-    two, three = one.added(TextDelta(" two")), one.added(TextDelta(" three"))
-    four = two.added(TextDelta(" four"))
+    two, three = one.with_event(TextDelta(" two")), one.with_event(TextDelta(" three"))
+    four = two.with_event(TextDelta(" four"))
     assert [each.text for each in (one, two, three, four)] == ["One", "One two", "One three", "One two four"]
 
 
 def test_nothing_streamed_stays_so() -> None:
     """Every chat begins with it; what one of them streams is none of the others' business."""
-    made = [NOTHING_STREAMED.added(TextDelta(str(number))) for number in range(3)]
+    made = [NOTHING_STREAMED.with_event(TextDelta(str(number))) for number in range(3)]
     assert [each.text for each in made] == ["0", "1", "2"]
     assert vars_of(NOTHING_STREAMED) == ([], 0)
 
@@ -165,7 +165,7 @@ def test_chats_in_several_threads_do_not_hear_each_other() -> None:
         ready.wait(30)
         answer = NOTHING_STREAMED
         for _ in range(200):
-            answer = answer.added(TextDelta(str(number)))
+            answer = answer.with_event(TextDelta(str(number)))
         texts[number] = answer.text
 
     threads = [threading.Thread(target=stream, args=(number,)) for number in range(4)]
@@ -180,7 +180,7 @@ def test_to_add_a_piece_costs_the_same_at_any_length() -> None:
     answer = streamed([TextDelta("x")])
     longer = answer
     for _ in range(1000):
-        longer = longer.added(TextDelta("x"))
+        longer = longer.with_event(TextDelta("x"))
     assert longer._events is answer._events
     assert (len(longer), len(answer)) == (1001, 1)
 

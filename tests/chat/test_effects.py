@@ -20,7 +20,7 @@ from support.loopback import HOLD, Loopback, head
 from toolcast import OpenAI
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.tool_search.search import LLMSearch
 from toolcast.approvals import PermissionRequest
@@ -183,8 +183,8 @@ def test_a_turn_with_a_tool_that_somebody_allows(chats: ChatFace, tools: Tools) 
     ]
     assert not any(change.ignored for change in heard)
     assert chat.context.usage == Usage(20, 10)
-    assert (engine.transcript.spending.usage, engine.transcript.spending.tool_calls) == (Usage(20, 10), 1)
-    assert faults(chat.context.messages) == []
+    assert (engine.conversation.spending.usage, engine.conversation.spending.tool_calls) == (Usage(20, 10), 1)
+    assert find_problems(chat.context.messages) == []
     assert [asked.messages for asked in asked_of(chat)] == [chat.context.messages[:1], chat.context.messages[:3]]
 
 
@@ -221,7 +221,7 @@ def test_an_answer_that_was_cut_off_is_kept_and_its_calls_do_not_run(chats: Chat
     chats.until(chat, "ready")
     assert (chat.context.stop_reason, tools.done) == ("max_tokens", [])
     assert "stopped before its end" in contents(chat)["a"]
-    assert faults(chat.context.messages) == []
+    assert find_problems(chat.context.messages) == []
 
 
 # Tools.
@@ -278,7 +278,7 @@ def test_calls_are_decided_one_by_one(chats: ChatFace, tools: Tools) -> None:
     assert list(told) == ["a", "b", "c"]
     assert told["a"] == "permission denied: not that one"
     assert "changed the arguments" in told["c"] and told["c"].endswith("written 7")
-    assert faults(asked_of(chat)[1].messages) == []
+    assert find_problems(asked_of(chat)[1].messages) == []
 
 
 def test_a_call_is_allowed_after_a_restart(chats: ChatFace, tools: Tools) -> None:
@@ -416,7 +416,7 @@ def test_calls_that_nobody_was_asked_about_do_not_run(chats: ChatFace, tools: To
     chats.call(other.restore, data)
     chats.dispatch(other, RetryToolCall())
     chats.until(other, "ready")
-    assert contents(other) == {"a": "permission denied: nobody was asked about it"}
+    assert contents(other) == {"a": "permission denied: no approval was given for it"}
     assert tools.done == []
 
 
@@ -467,7 +467,7 @@ def test_a_model_chooses_the_tools(chats: ChatFace) -> None:
     chat, _ = begin(chats, engine, search=LLMSearch(chooses))
     chats.until(chat, "ready")
     assert [tool.name for tool in answers.requests[0].tools] == ["paint_3"]
-    assert engine.transcript.spending.usage == Usage(20, 10)
+    assert engine.conversation.spending.usage == Usage(20, 10)
 
 
 def test_a_search_that_fails_can_be_made_again(chats: ChatFace) -> None:
@@ -679,7 +679,7 @@ def test_what_was_shortened_once_is_sent_so_from_then_on(chats: ChatFace, tools:
     assert [len(messages) for messages in short] == [len(short[0]), len(short[0]) + 2, len(short[0]) + 4]
     assert short[2][: len(short[0])] == short[0]
     assert short[2][len(short[0]) :] == chat.context.messages[7:11]
-    assert all(faults(messages) == [] for messages in (chat.context.messages, *short))
+    assert all(find_problems(messages) == [] for messages in (chat.context.messages, *short))
     assert list(contents(chat)) == ["a", "a-2"]
 
 
@@ -813,8 +813,8 @@ def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
     async def parrot(work: StageTask) -> None:
         from toolcast.chat.events import GenerationSuccess
 
-        work.tell(GenerationSuccess())
-        work.tell(StreamComplete(assistant(work.context.messages[-1].text)))
+        work.emit(GenerationSuccess())
+        work.emit(StreamComplete(assistant(work.context.messages[-1].text)))
 
     chat, _ = begin(chats, engine_of(), "Polly.", perform={"generate": parrot})
     chats.until(chat, "ready")
@@ -824,7 +824,7 @@ def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
 def test_what_waits_for_an_event_loop_is_told_so_where_there_is_none() -> None:
     async def suspends(work: StageTask) -> None:
         await anyio.lowlevel.checkpoint()
-        work.tell(ModelLoadSuccess())
+        work.emit(ModelLoadSuccess())
 
     with ChatMachine(engine_of(), perform={"load_model": suspends}) as chat:
         chat.dispatch("LOAD_MODEL")
@@ -841,7 +841,7 @@ def test_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch, caplog: pytes
         chat.dispatch("LOAD_MODEL")
         assert chat.state == "load_failed"
         assert chat.context.last_error is not None and "can't start new thread" in chat.context.last_error.message
-        assert not chat._works
+        assert not chat._tasks
 
 
 class Leave(BaseException):
@@ -931,7 +931,7 @@ def test_nothing_of_a_chat_is_left_over(chats: ChatFace) -> None:
 
     chat, _ = begin(chats, engine_of("Hi."))
     chats.until(chat, "ready")
-    assert not chat._works
+    assert not chat._tasks
     chats.close(chat)
     chats.opened.remove(chat)
     gone = weakref.ref(chat)

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from toolcast.approvals import PermissionRequest
 from toolcast.chat import events
 from toolcast.chat.events import (
-    SAID,
+    USER_EVENTS,
     ApproveToolCall,
     ChatEvent,
     Interrupt,
@@ -31,8 +31,8 @@ from toolcast.chat.events import (
     ToolSearchFailure,
     ToolSearchSuccess,
     WorkEvent,
-    said,
-    told,
+    event_to_dict,
+    parse_event,
 )
 from toolcast.errors import RateLimited
 from toolcast.events import Failover, Finish, TextDelta, UsageReport
@@ -53,7 +53,7 @@ def test_types_are_those_of_the_specification() -> None:
 
 
 def test_what_people_say_carries_no_number_of_work() -> None:
-    assert not any(issubclass(kind, WorkEvent) for kind in SAID.values())
+    assert not any(issubclass(kind, WorkEvent) for kind in USER_EVENTS.values())
     assert ToolSearchSuccess(("look",), run=3).run == 3
 
 
@@ -77,13 +77,13 @@ def test_text_is_what_the_user_says() -> None:
     ],
 )
 def test_only_what_a_user_says_is_queued(message: Any) -> None:
-    with pytest.raises(ValueError, match="only what a user says"):
+    with pytest.raises(ValueError, match="only user messages"):
         QueueMessage(message)
 
 
 @pytest.mark.parametrize("message", ["", " \n", Message("user"), Message("user", (ThinkingPart("Hm."),))])
 def test_nothing_cannot_be_queued(message: Any) -> None:
-    with pytest.raises(ValueError, match="an empty message cannot be queued: say something"):
+    with pytest.raises(ValueError, match="an empty message cannot be queued: pass some text"):
         QueueMessage(message)
 
 
@@ -112,34 +112,34 @@ PICTURE = user("What is this?", ImagePart(data=b"png", media_type="image/png"))
     ],
 )
 def test_people_say_events_as_plain_data(data: Any, event: ChatEvent) -> None:
-    assert said(data) == event
+    assert parse_event(data) == event
 
 
-@pytest.mark.parametrize("kind", SAID.values(), ids=SAID)
+@pytest.mark.parametrize("kind", USER_EVENTS.values(), ids=USER_EVENTS)
 def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None:
     values = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
     values |= dict.fromkeys(("call_id", "reason", "fingerprint"), "x")
     own = {field.name: values[field.name] for field in fields(kind)}
     if kind is ApproveToolCall:
         own |= {"for_session": False}
-    assert said({"type": kind.type, **own}) == kind(**own)
+    assert parse_event({"type": kind.type, **own}) == kind(**own)
 
 
 @pytest.mark.parametrize(
     "data, words",
     [
-        ("STREAM_CHUNK", "nothing that can be said.*LOAD_MODEL, QUEUE_MESSAGE"),
-        ({"type": "TOOL_CALL_SUCCESS", "result": "42"}, "nothing that can be said"),
-        ({"type": "WORK_EVENT", "run": 1}, "nothing that can be said"),
-        ("", "nothing that can be said"),
-        ({}, "None is nothing"),
-        ({"type": ["STOP"]}, "nothing that can be said"),
+        ("STREAM_CHUNK", "no event of a user.*LOAD_MODEL, QUEUE_MESSAGE"),
+        ({"type": "TOOL_CALL_SUCCESS", "result": "42"}, "no event of a user"),
+        ({"type": "WORK_EVENT", "run": 1}, "no event of a user"),
+        ("", "no event of a user"),
+        ({}, "None is no event"),
+        ({"type": ["STOP"]}, "no event of a user"),
         ({"type": "INTERRUPT", "run": 1}, "does not take run=1; it takes: nothing"),
         ({"type": "LOAD_MODEL", "model_id": 5}, "does not take model_id=5"),
         ({"type": "QUEUE_MESSAGE"}, "QUEUE_MESSAGE is not whole; it takes: message"),
         ({"type": "QUEUE_MESSAGE", "message": ["Hello."]}, "does not take"),
         ({"type": "QUEUE_MESSAGE", "message": ""}, "an empty message"),
-        ({"type": "QUEUE_MESSAGE", "message": assistant("Hello.").to_dict()}, "only what a user says"),
+        ({"type": "QUEUE_MESSAGE", "message": assistant("Hello.").to_dict()}, "only user messages"),
         ({"type": "QUEUE_MESSAGE", "message": {"role": "user", "parts": "Hello"}}, "parts"),
         ({"type": "QUEUE_MESSAGE", "message": {}}, "role"),
         ({"type": "APPROVE_TOOL_CALL", "for_session": 1}, "does not take for_session=1"),
@@ -149,21 +149,23 @@ def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None
 )
 def test_anything_else_is_refused_in_words(data: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        said(data)
+        parse_event(data)
 
 
 @given(
     st.dictionaries(
         st.sampled_from(["type", "message", "model_id", "call_id", "arguments", "for_session", "reason", "run"]),
-        st.one_of(st.none(), st.booleans(), st.text(max_size=3), st.sampled_from([*SAID, "STREAM_CHUNK"]), st.just({})),
+        st.one_of(
+            st.none(), st.booleans(), st.text(max_size=3), st.sampled_from([*USER_EVENTS, "STREAM_CHUNK"]), st.just({})
+        ),
     )
 )
 def test_whatever_is_said_is_an_event_or_refused(data: Any) -> None:
     try:
-        event = said(data)
+        event = parse_event(data)
     except ValueError:
         return
-    assert type(event) is SAID[data["type"]]
+    assert type(event) is USER_EVENTS[data["type"]]
 
 
 @dataclass
@@ -245,19 +247,19 @@ CIRCLE.append(CIRCLE)
     ],
 )
 def test_events_are_told_as_plain_data(event: ChatEvent, data: Any) -> None:
-    assert json.loads(json.dumps(told(event), allow_nan=False)) == data
+    assert json.loads(json.dumps(event_to_dict(event), allow_nan=False)) == data
 
 
 @pytest.mark.parametrize(
     "data", [{"self": CIRCLE}, "\ud800", {1, 2}, object(), b"\xff", user("Hello."), {"a": Usage(1)}]
 )
 def test_whatever_a_tool_says_of_itself_can_be_told(data: Any) -> None:
-    assert json.dumps(told(ToolCallProgress("a", data)), allow_nan=False)
+    assert json.dumps(event_to_dict(ToolCallProgress("a", data)), allow_nan=False)
 
 
 @pytest.mark.parametrize("piece", [UsageReport(Usage(1, 2)), Failover("a", "b", RateLimited("slow down"))])
 def test_whatever_a_model_streams_can_be_told(piece: Any) -> None:
-    content = json.loads(json.dumps(told(StreamChunk(piece))))["content"]
+    content = json.loads(json.dumps(event_to_dict(StreamChunk(piece))))["content"]
     assert content["type"] == type(piece).__name__
 
 

@@ -82,7 +82,7 @@ def test_calls_that_all_have_a_result_are_not_tried_again() -> None:
     ],
 )
 def test_a_word_is_about_the_calls_that_it_names(event: Any, ids: str) -> None:
-    assert "".join(request.call_id for request in guards.meant(ASKED, event)) == ids
+    assert "".join(request.call_id for request in guards.matching_requests(ASKED, event)) == ids
     assert guards.is_pending(ASKED, event) == bool(ids)
 
 

@@ -12,9 +12,9 @@ from support.chat_drivers import PATIENCE, Act, Chat, ChatFace, Stage
 from support.chats import CALL, ROADS, answer
 from support.engines import call, results
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
-from toolcast.chat.actions import BROKEN_OFF, ContextBuilder
+from toolcast.chat.actions import INTERRUPTED, ContextBuilder
 from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -95,7 +95,7 @@ class Play:
         """The work that was ordered, having told `events`."""
         act = self.stage.act(order)
         if events:
-            act.tell(*events)
+            act.emit(*events)
         return act
 
     def to(self, state: ChatState) -> Act | None:
@@ -110,7 +110,7 @@ class Play:
         for event in ROADS[state]:
             if type(event) in acts:
                 act = act or self.stage.act(acts[type(event)][0])
-                act.tell(event)
+                act.emit(event)
                 act = act if isinstance(event, GenerationSuccess) else None
             elif isinstance(event, StreamComplete):
                 assert act is not None
@@ -177,7 +177,7 @@ def test_c5_what_is_queued_anywhere_is_said_when_it_is_ready(play: Play, state: 
         play.do(Stop())
     act = play.act("search_tools")
     assert (play.state, play.texts[-1], play.context.queue) == ("searching_tools", "More.", ())
-    assert faults(act.work.context.messages) == []
+    assert find_problems(act.work.context.messages) == []
 
 
 def test_c6_a_message_in_ready_begins_a_turn(play: Play) -> None:
@@ -207,7 +207,7 @@ def test_c8_c9_a_stage_fails_and_only_that_is_tried_again_once(
 ) -> None:
     act = play.to(state)
     assert act is not None
-    act.tell(failure("slow down") if told else RateLimited("slow down"))
+    act.emit(failure("slow down") if told else RateLimited("slow down"))
     play.face.until(play.chat, "ready")
     error = play.context.last_error
     assert error is not None and (error.stage, error.retryable) == (stage, True)
@@ -265,19 +265,19 @@ def test_c12_c13_c15_work_is_cancelled_and_what_it_gives_late_changes_nothing(
     play.do(stop)
     assert act.cancelled
     before, heard = play.context, len(play.heard)
-    act.work.tell(LATE[state])
+    act.work.emit(LATE[state])
     assert play.context is before and len(play.heard) == heard
     if isinstance(stop, LoadModel):
         assert (play.state, play.context.model) == ("loading_model", "other")
         play.act("load_model", ModelLoadSuccess())
-    assert faults(play.context.messages) == []
+    assert find_problems(play.context.messages) == []
 
 
 def test_c13_an_interrupted_tool_may_have_had_its_effect(play: Play) -> None:
     act = play.to("calling_tool")
     assert act is not None
     assert play.do(Interrupt()).state == "searching_tools"
-    assert results(play.context.messages)[0].content == BROKEN_OFF
+    assert results(play.context.messages)[0].content == INTERRUPTED
     assert act.cancelled
     play.act("search_tools")
 
@@ -285,7 +285,7 @@ def test_c13_an_interrupted_tool_may_have_had_its_effect(play: Play) -> None:
 def test_c14_what_was_written_before_it_broke_off_is_kept_and_marked(play: Play) -> None:
     act = play.to("streaming_response")
     assert act is not None
-    act.tell(StreamChunk("Half an "), StreamChunk("answer"), StreamError("reset"))
+    act.emit(StreamChunk("Half an "), StreamChunk("answer"), StreamError("reset"))
     assert (play.state, play.texts, play.context.interrupted) == ("ready", ["Hello.", "Half an answer"], (1,))
     assert play.context.last_error == ChatError("stream", "reset")
 
@@ -339,11 +339,11 @@ def test_c18_a_chat_is_written_down_in_any_state_and_another_goes_on_with_it(cha
     act = first.to(state)
     if state == "streaming_response":
         assert act is not None
-        act.tell(StreamChunk("Half"))
+        act.emit(StreamChunk("Half"))
     data = json.loads(json.dumps(first.chat.snapshot()))
     play = Play(chats)
     chats.call(play.chat.restore, data)
-    assert faults(play.context.messages) == [] or state == "waiting_for_tool_approval"
+    assert find_problems(play.context.messages) == [] or state == "waiting_for_tool_approval"
     assert play.stage.is_empty
     goes_on: dict[str, tuple[ChatState, list[ChatEvent], str]] = {
         "idle": ("idle", [LoadModel()], "load_model"),
@@ -390,7 +390,7 @@ def test_people_say_events_as_plain_data(play: Play, data: Any) -> None:
 
 @pytest.mark.parametrize("data", ["MODEL_LOAD_SUCCESS", {"type": "STREAM_CHUNK", "content": "x"}, {}, "no such event"])
 def test_what_people_cannot_say_is_refused(play: Play, data: Any) -> None:
-    with pytest.raises(ValueError, match="nothing that can be said"):
+    with pytest.raises(ValueError, match="no event of a user"):
         play.face.dispatch(play.chat, data)
     assert play.heard == []
 
@@ -548,13 +548,13 @@ def test_whether_it_may_succeed_another_time_is_for_the_error_to_say(play: Play)
 def test_work_that_is_cancelled_fails_in_silence(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     act = play.to("searching_tools")
     assert act is not None
-    gone = act.work.tell
+    gone = act.work.emit
 
     def late(event: Any) -> None:
         gone(event)
         raise LookupError("nobody hears this")
 
-    act.work.tell = late
+    act.work.emit = late
     play.do(Interrupt())
     assert act.cancelled
     assert (play.state, play.context.last_error, caplog.text) == ("ready", None, "")
@@ -574,7 +574,7 @@ def test_the_first_of_several_states_is_given(play: Play) -> None:
     reached: list[Any] = []
     waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat, "streaming_response", "ready")))
     waits.start()
-    act.tell(ToolSearchFailure("no"))
+    act.emit(ToolSearchFailure("no"))
     waits.join(PATIENCE)
     assert reached == ["ready"]
 
@@ -585,7 +585,7 @@ def test_nothing_goes_on_but_for_a_person(play: Play) -> None:
     reached: list[Any] = []
     waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat)))
     waits.start()
-    act.tell(ModelLoadSuccess())
+    act.emit(ModelLoadSuccess())
     waits.join(PATIENCE)
     assert reached == ["ready"]
 
@@ -636,7 +636,7 @@ def test_a_chat_that_is_closed_ends_what_goes_on_and_takes_no_more(play: Play) -
     heard = len(play.heard)
     play.face.close(play.chat)
     assert act.cancelled
-    act.work.tell(ToolSearchSuccess())
+    act.work.emit(ToolSearchSuccess())
     assert len(play.heard) == heard
     for use in (
         lambda: play.face.dispatch(play.chat, Interrupt()),
@@ -657,7 +657,7 @@ def test_a_listener_may_close_the_chat_in_the_thread_of_its_work() -> None:
     chat.subscribe(lambda change: chat.close() if isinstance(change.event, ModelLoadSuccess) else None)
     chat.dispatch(LoadModel())
     act = stage.act("load_model")
-    act.tell(ModelLoadSuccess())
+    act.emit(ModelLoadSuccess())
     assert act.cancelled
 
 
@@ -680,7 +680,7 @@ def test_what_was_on_its_way_when_the_chat_was_closed_is_not_heard(play: Play) -
     act = play.to("loading_model")
     assert act is not None
     play.face.close(play.chat)
-    play.face.call(play.chat._hear, act.work, ModelLoadSuccess())
+    play.face.call(play.chat._on_work_event, act.work, ModelLoadSuccess())
     assert play.state == "loading_model"
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.chats import ROADS
 from support.engines import call, results
 from support.example_counts import examples
-from toolcast.agents.engine.history import faults, unanswered
+from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.approvals import PermissionRequest, fingerprint
 from toolcast.chat.actions import Effect
 from toolcast.chat.context import STATES, ChatContext, ChatState
@@ -45,8 +45,8 @@ from toolcast.chat.events import (
     ToolCallSuccess,
     ToolSearchFailure,
     ToolSearchSuccess,
-    said,
-    told,
+    event_to_dict,
+    parse_event,
 )
 from toolcast.chat.transitions import Transition, transition
 from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, UsageReport
@@ -157,7 +157,7 @@ class ChatMachineModel(RuleBasedStateMachine):
             assert step.path[-1] == step.state
         self.state, self.context = step.state, step.context
         self.watch(context, step)
-        json.dumps(told(event), allow_nan=False)
+        json.dumps(event_to_dict(event), allow_nan=False)
         return step
 
     def watch(self, before: ChatContext, step: Transition) -> None:
@@ -210,15 +210,15 @@ class ChatMachineModel(RuleBasedStateMachine):
     @rule(event=st.one_of(*WORK.values()), run=RUNS)
     def any_work(self, event: Any, run: int | None) -> None:
         """Work tells something, in whatever state."""
-        self.tell(event, run)
+        self.emit(event, run)
 
     @precondition(lambda self: self.state in WORK)
     @rule(data=st.data(), run=RUNS)
     def its_work(self, data: st.DataObject, run: int | None) -> None:
         """The work that goes on tells something."""
-        self.tell(data.draw(WORK[self.state]), run)
+        self.emit(data.draw(WORK[self.state]), run)
 
-    def tell(self, event: Any, run: int | None) -> None:
+    def emit(self, event: Any, run: int | None) -> None:
         values = {name: getattr(event, name) for name in event.__dataclass_fields__ if name not in ("type", "_")}
         values["run"] = None if run is None else self.context.run + run
         step = self.happens(type(event)(**values))
@@ -247,7 +247,7 @@ class ChatMachineModel(RuleBasedStateMachine):
             "always": some | {"for_session": True},
             "reject": some | {"type": "REJECT_TOOL_CALL", "reason": "no"},
         }
-        assert self.happens(said(words[kind])).ignored == (bound is False)
+        assert self.happens(parse_event(words[kind])).ignored == (bound is False)
 
     @rule(
         event=st.builds(ApproveToolCall, st.none() | IDS, st.none() | ARGUMENTS)
@@ -280,13 +280,13 @@ class ChatMachineModel(RuleBasedStateMachine):
 
     @invariant()
     def the_history_is_sound(self) -> None:
-        messages, calls = self.context.messages, unanswered(self.context.messages)
+        messages, calls = self.context.messages, unanswered_calls(self.context.messages)
         closed = [*messages, *(user_less(call) for call in calls)]
         if not calls:
-            assert faults(messages) == []
+            assert find_problems(messages) == []
         else:
             assert self.state in OPEN or self.context.retry == "tool_call"
-            assert [fault for fault in faults(closed) if "are followed by" not in fault] == []
+            assert [fault for fault in find_problems(closed) if "are followed by" not in fault] == []
 
     @invariant()
     def each_call_has_one_result(self) -> None:
@@ -294,13 +294,13 @@ class ChatMachineModel(RuleBasedStateMachine):
         calls = [made.id for message in messages for made in message.tool_calls]
         given = Counter(result.call_id for result in results(messages))
         assert len(set(calls)) == len(calls)
-        assert set(given) | {made.id for made in unanswered(messages)} == set(calls)
+        assert set(given) | {made.id for made in unanswered_calls(messages)} == set(calls)
         assert set(given.values()) <= {1}
 
     @invariant()
     def calls_are_somewhere(self) -> None:
         context = self.context
-        calls = {made.id for made in unanswered(context.messages)}
+        calls = {made.id for made in unanswered_calls(context.messages)}
         waiting = {request.call_id for request in context.pending}
         running = set(context.running)
         assert len(context.pending) == len(waiting) and len(context.running) == len(running)

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.chat_drivers import PATIENCE, Act, Async, ChatFace, Stage
 from support.engines import call
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults, unanswered
+from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.chat.context import ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -45,7 +45,7 @@ from toolcast.chat.events import (
     ToolSearchFailure,
     ToolSearchSuccess,
 )
-from toolcast.chat.machine import RESTS, ChatChange
+from toolcast.chat.machine import RESTING_STATES, ChatChange
 from toolcast.chat.transitions import transition
 from toolcast.errors import RateLimited
 from toolcast.messages import assistant
@@ -165,11 +165,11 @@ class Running(RuleBasedStateMachine):
         if isinstance(event, LAST) or (isinstance(event, ToolCallSuccess) and last):
             act.end(event)
         elif isinstance(event, (ToolCallFailure, StreamError)):
-            act.tell(event)
+            act.emit(event)
             act.work.cancellation.cancel()
             assert act.ended.wait(PATIENCE)
         else:
-            act.tell(event)
+            act.emit(event)
         self.take_up(before)
 
     @precondition(lambda self: self.chat.state == "streaming_response")
@@ -185,7 +185,7 @@ class Running(RuleBasedStateMachine):
     def work_raises(self) -> None:
         (act,) = self.going_on
         before = self.chat.context.run
-        act.tell(RateLimited("slow down"))
+        act.emit(RateLimited("slow down"))
         assert act.work.job is not None and act.work.job.wait(PATIENCE)
         self.take_up(before)
 
@@ -197,7 +197,7 @@ class Running(RuleBasedStateMachine):
         event = data.draw(st.sampled_from([event for events in TELLS.values() for event in events]))
         now = self.model
         if act.work.cancellation.cancelled or act.work.run != self.chat.context.run:
-            self.face.call(act.work.tell, event)
+            self.face.call(act.work.emit, event)
             assert self.model == now
 
     @rule()
@@ -224,7 +224,7 @@ class Running(RuleBasedStateMachine):
     @invariant()
     def only_the_work_goes_on_that_the_state_is_about(self) -> None:
         going_on = self.going_on
-        assert len(going_on) == (self.chat.state not in RESTS)
+        assert len(going_on) == (self.chat.state not in RESTING_STATES)
         assert all(act.work.run == self.chat.context.run for act in going_on)
         assert self.stage.is_empty
 
@@ -240,7 +240,7 @@ class Running(RuleBasedStateMachine):
     @invariant()
     def the_history_is_sound(self) -> None:
         messages = self.chat.context.messages
-        assert unanswered(messages) or faults(messages) == []
+        assert unanswered_calls(messages) or find_problems(messages) == []
 
     def teardown(self) -> None:
         self.stack.close()

@@ -10,10 +10,10 @@ import pytest
 
 from support.chats import BUSY, CALL, GENERATING, LOADED, ROADS, SEARCHING, STREAMING, WAITING, Walker, answer, orders
 from support.engines import call, results
-from toolcast.agents.engine.history import CUT_OFF, GONE_ON, faults, unanswered
+from toolcast.agents.engine.history import CUT_OFF, SUPERSEDED, find_problems, unanswered_calls
 from toolcast.approvals import PermissionRequest
 from toolcast.chat import actions as chat_actions, events, guards
-from toolcast.chat.actions import BROKEN_OFF, Effect
+from toolcast.chat.actions import INTERRUPTED, Effect
 from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -124,7 +124,7 @@ def test_c5_what_is_queued_while_tools_are_used_is_kept(state: ChatState) -> Non
     assert (walker.state, [message.text for message in walker.context.queue]) == (state, ["More.", "And more."])
     walker.go(Stop())
     assert (walker.state, walker.texts) == ("searching_tools", ["Hello.", "", "More.", "And more."])
-    assert faults(walker.context.messages) == []
+    assert find_problems(walker.context.messages) == []
 
 
 def test_c6_a_message_in_ready_begins_a_turn() -> None:
@@ -179,7 +179,7 @@ def test_c10_a_call_waits_is_approved_and_answered() -> None:
 @pytest.mark.parametrize(
     "event, said",
     [
-        (RejectToolCall(), "permission denied: the user said no"),
+        (RejectToolCall(), "permission denied: the user denied it"),
         (RejectToolCall("a", "too dear"), "permission denied: too dear"),
         (Interrupt(), "permission denied: the user interrupted"),
     ],
@@ -223,7 +223,7 @@ def test_c13_an_interrupted_tool_is_as_one_rejected_and_its_late_result_is_not_h
     run = walker.context.run
     step = walker.go(Interrupt())
     assert (walker.state, step.effects) == ("searching_tools", (Effect("cancel", run), Effect("search_tools", run + 1)))
-    assert contents(walker) == {"a": BROKEN_OFF}
+    assert contents(walker) == {"a": INTERRUPTED}
     assert walker.ignores(ToolCallSuccess("late", run=run))
     assert walker.ignores(given("a"))
 
@@ -257,7 +257,7 @@ def test_c15_another_model_takes_over_in_every_state(state: ChatState) -> None:
     assert (walker.state, walker.context.model, walker.context.load_progress) == ("loading_model", "other", 0)
     assert walker.ignores(ModelLoadSuccess(run=run))
     walker.go(ModelLoadSuccess(run=run + 1))
-    assert (walker.state, faults(walker.context.messages)) == ("ready", [])
+    assert (walker.state, find_problems(walker.context.messages)) == ("ready", [])
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_c17_the_whole_way_and_the_next_round() -> None:
         *("search_tools", "generate"),
     ]
     assert [effect.run for effect in walker.effects] == [1, 2, 3, 4, 5, 6]
-    assert (walker.context.stop_reason, faults(walker.context.messages)) == ("end_turn", [])
+    assert (walker.context.stop_reason, find_problems(walker.context.messages)) == ("end_turn", [])
 
 
 def test_c18_a_chat_that_waits_is_written_down_read_again_and_goes_on() -> None:
@@ -346,7 +346,7 @@ def test_c18_a_limit_ends_turns_that_only_use_tools(last: ChatEvent) -> None:
     assert (walker.state, walker.context.rounds) == ("ready", 2)
     error = walker.context.last_error
     assert error is not None and error.stage == "tool_search" and "2 times" in error.message
-    assert faults(walker.context.messages) == [] and unanswered(walker.context.messages) == ()
+    assert find_problems(walker.context.messages) == [] and unanswered_calls(walker.context.messages) == ()
     walker.go(RetryToolSearch())
     assert (walker.state, walker.context.rounds) == ("searching_tools", 0)
 
@@ -363,7 +363,7 @@ def test_calls_are_approved_one_by_one() -> None:
     assert (walker.context.running, [said.call_id for said in walker.context.answers]) == (("a",), ["b", "a"])
     walker.go(given("a", "one"))
     assert (walker.state, list(contents(walker).items())) == ("searching_tools", [("a", "one"), ("b", "two")])
-    assert (walker.context.rounds, faults(walker.context.messages)) == (1, [])
+    assert (walker.context.rounds, find_problems(walker.context.messages)) == (1, [])
 
 
 def test_calls_are_approved_together_and_answered_in_any_order() -> None:
@@ -444,7 +444,7 @@ def test_the_last_that_waited_is_rejected_while_others_run() -> None:
 
 def test_an_interrupt_closes_what_was_allowed_and_has_not_begun() -> None:
     walker = Walker(*STREAMING, BOTH, ApproveToolCall("a"), ApproveToolCall("b"), Interrupt())
-    assert contents(walker) == {"a": BROKEN_OFF, "b": "permission denied: the user interrupted"}
+    assert contents(walker) == {"a": INTERRUPTED, "b": "permission denied: the user interrupted"}
 
 
 def test_calls_are_rejected_one_by_one_with_a_reason() -> None:
@@ -517,7 +517,7 @@ def test_a_result_of_no_call_that_runs_is_ignored(id: str) -> None:
 def test_an_interrupt_closes_all_calls_those_that_had_begun_and_the_others() -> None:
     walker = Walker(*STREAMING, StreamComplete(answer(A, B, C)), ApproveToolCall("b"), Interrupt())
     denied = "permission denied: the user interrupted"
-    assert list(contents(walker).items()) == [("a", denied), ("b", BROKEN_OFF), ("c", denied)]
+    assert list(contents(walker).items()) == [("a", denied), ("b", INTERRUPTED), ("c", denied)]
     assert (walker.context.running, walker.context.pending, walker.context.answers) == ((), (), ())
 
 
@@ -525,7 +525,7 @@ def test_of_calls_some_of_which_failed_only_those_run_again() -> None:
     walker = Walker(*STREAMING, StreamComplete(answer(A, B, C)), RejectToolCall("c"), ApproveToolCall())
     walker.go(given("b"), ToolCallFailure("out of reach"))
     assert (walker.state, walker.context.running) == ("ready", ("a",))
-    assert [left.id for left in unanswered(walker.context.messages)] == ["a"]
+    assert [left.id for left in unanswered_calls(walker.context.messages)] == ["a"]
     walker.go(RetryToolCall())
     assert (walker.context.running, walker.context.answers) == (("a",), (asked(A)[0].allow(), asked(B)[0].allow()))
     walker.go(given("a", "here"))
@@ -536,8 +536,8 @@ def test_calls_that_failed_are_answered_when_the_user_goes_on() -> None:
     walker = Walker(
         *STREAMING, BOTH, ApproveToolCall("a"), ToolCallFailure("out of reach"), QueueMessage("Never mind.")
     )
-    assert contents(walker) == {"a": "The tool failed: out of reach", "b": GONE_ON}
-    assert (walker.state, faults(walker.context.messages)) == ("searching_tools", [])
+    assert contents(walker) == {"a": "The tool failed: out of reach", "b": SUPERSEDED}
+    assert (walker.state, find_problems(walker.context.messages)) == ("searching_tools", [])
     assert walker.context.last_error is None
 
 
@@ -570,19 +570,19 @@ def test_calls_get_ids_of_their_own() -> None:
     assert len(set(ids)) == 4 and "a" not in ids and all(ids)
     assert walker.context.pending == asked(*walker.context.messages[-1].tool_calls)
     walker.go(ApproveToolCall(), *map(given, ids))
-    assert (walker.state, faults(walker.context.messages)) == ("searching_tools", [])
+    assert (walker.state, find_problems(walker.context.messages)) == ("searching_tools", [])
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "[1]", '{"cut', "null"])
 def test_arguments_are_objects(arguments: str) -> None:
     walker = Walker(*STREAMING, StreamComplete(answer(call("a", "look", arguments))), RejectToolCall())
-    assert faults(walker.context.messages) == []
+    assert find_problems(walker.context.messages) == []
 
 
 def test_stopped_calls_are_closed_and_the_turn_can_go_on() -> None:
     for state in ("waiting_for_tool_approval", "calling_tool"):
         walker = Walker.at(state, Stop())
-        assert (walker.state, unanswered(walker.context.messages)) == ("ready", ())
+        assert (walker.state, unanswered_calls(walker.context.messages)) == ("ready", ())
         assert all(walker.ignores(retry) for retry in RETRIES[1:])
         walker.go(RetryToolSearch())
 
@@ -602,7 +602,7 @@ def test_an_interruption_in_every_state(event: ChatEvent, state: ChatState) -> N
     target = "load_failed" if state == "loading_model" else "searching_tools" if state in goes_on else "ready"
     assert step.state == target
     assert ("cancel" in orders(step.effects)) == (state in BUSY)
-    assert faults(walker.context.messages) == []
+    assert find_problems(walker.context.messages) == []
 
 
 def test_a_model_that_nobody_waits_for_can_be_loaded_again() -> None:
@@ -627,7 +627,7 @@ def test_what_waits_is_said_after_a_failure(
     walker = Walker(*road, QueueMessage("Go on."))
     step = walker.go(failure("it broke"))
     assert (step.path, walker.context.last_error) == (("ready", "searching_tools"), None)
-    assert (walker.texts[-1], faults(walker.context.messages)) == ("Go on.", [])
+    assert (walker.texts[-1], find_problems(walker.context.messages)) == ("Go on.", [])
 
 
 @pytest.mark.parametrize("state", BUSY)
@@ -662,9 +662,9 @@ def test_every_action_and_guard_is_used(room: Any, kind: str) -> None:
     used = {each for row in rows for each in (row.actions if kind == "actions" else (row.guard,))}
     own = [each for each in vars(room).values() if inspect.isfunction(each) and each.__module__ == room.__name__]
     taken = [
-        each for each in own if list(inspect.signature(each).parameters) in (["draft", "event"], ["context", "event"])
+        each for each in own if list(inspect.signature(each).parameters) in (["builder", "event"], ["context", "event"])
     ]
-    helps = {"answer_of", "meant", "still_pending"}
+    helps = {"final_message", "matching_requests", "still_pending"}
     assert {each.__name__ for each in taken if not each.__name__.startswith("_")} - helps == {
         each.__name__ for each in used if each is not None
     }

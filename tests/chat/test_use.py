@@ -17,7 +17,7 @@ from support.chat_drivers import PATIENCE, ChatFace, Stage
 from support.engines import call, results
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.async_support.background_jobs import BackgroundJob
 from toolcast.chat.context import ChatContext, Streamed
@@ -72,9 +72,9 @@ def test_who_dispatches_from_a_thread_is_told_how() -> None:
 def test_work_tells_from_any_thread(chats: ChatFace) -> None:
     async def search(work: StageTask) -> None:
         if work.concurrent:
-            await anyio.to_thread.run_sync(work.tell, ToolSearchSuccess())
+            await anyio.to_thread.run_sync(work.emit, ToolSearchSuccess())
         else:
-            thread = threading.Thread(target=work.tell, args=(ToolSearchSuccess(),))
+            thread = threading.Thread(target=work.emit, args=(ToolSearchSuccess(),))
             thread.start()
             thread.join(PATIENCE)
 
@@ -100,7 +100,7 @@ def test_what_a_thread_tells_a_loop_that_is_closed_is_not_heard(backend: Any) ->
         return chat
 
     chat = anyio.run(main, backend=backend)
-    thread = threading.Thread(target=works[0].tell, args=(ToolSearchSuccess(),))
+    thread = threading.Thread(target=works[0].emit, args=(ToolSearchSuccess(),))
     thread.start()
     thread.join(PATIENCE)
     assert chat.state == "searching_tools"
@@ -240,7 +240,7 @@ def test_work_that_was_restored_over_is_not_taken_for_what_follows_it(chats: Cha
     chats.dispatch(chat, QueueMessage("Two."))
     new = stage.act("search_tools")
     assert old.work.run == new.work.run and old.cancelled
-    chats.call(chat._hear, old.work, ToolSearchSuccess(run=old.work.run))
+    chats.call(chat._on_work_event, old.work, ToolSearchSuccess(run=old.work.run))
     assert chat.state == "searching_tools"
     assert old.work.job is not None and old.work.job.wait(PATIENCE)
     chats.dispatch(chat, Interrupt())
@@ -297,7 +297,7 @@ def test_a_chat_goes_on_with_an_odd_snapshot(chats: ChatFace, odd: dict[str, Any
         chats.dispatch(chat, event)
         chats.until(chat)
     assert chat.context.messages[-1].text == "Fine."
-    assert [faults(asked) for asked in requests_of(engine)] == [[]] * len(requests_of(engine))
+    assert [find_problems(asked) for asked in requests_of(engine)] == [[]] * len(requests_of(engine))
 
 
 def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: ChatFace) -> None:
@@ -407,7 +407,7 @@ def test_seconds_are_counted_while_something_is_done(chats: ChatFace) -> None:
     chats.until(chat, "ready")
     error = chat.context.last_error
     assert error is not None and "the budget of 10 seconds is used up (14.0 spent)" in error.message
-    assert (len(requests_of(engine)), engine.transcript.spending.seconds()) == (2, 14)
+    assert (len(requests_of(engine)), engine.conversation.spending.seconds()) == (2, 14)
 
 
 class Narrow(ScriptedLLM):
@@ -448,8 +448,8 @@ def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatFace, at: int | N
     assert chat.context.last_error is None
     assert len(summed) == 2, summed
     assert llm.refused == (2 if at is None else 0)
-    assert [faults(asked) for asked in requests_of(engine)] == [[]] * 12
-    assert faults(chat.context.messages) == [] and len(chat.context.messages) == 24
+    assert [find_problems(asked) for asked in requests_of(engine)] == [[]] * 12
+    assert find_problems(chat.context.messages) == [] and len(chat.context.messages) == 24
     ids = [result.call_id for result in results(chat.context.messages)]
     assert ids == ["call_0", "call_0-2", "call_0-3", "call_0-4", "call_0-5", "call_0-6"]
 
@@ -470,19 +470,19 @@ def test_who_looks_at_the_text_after_each_piece_folds_each_piece_once(monkeypatc
     monkeypatch.setattr(Accumulator, "apply", counted)
     streamed = [Streamed()]
     for number in range(50):
-        streamed.append(streamed[-1].added(TextDelta(f"{number} ")))
+        streamed.append(streamed[-1].with_event(TextDelta(f"{number} ")))
         assert streamed[-1].text.endswith(f"{number} ")
     assert len(folded) == 50
     texts = [each.text for each in reversed(streamed)]
     assert texts == ["".join(f"{number} " for number in range(length)) for length in reversed(range(51))]
-    branch = streamed[10].added(TextDelta("x"))
+    branch = streamed[10].with_event(TextDelta("x"))
     assert (branch.text, streamed[11].text) == (streamed[10].text + "x", streamed[10].text + "10 ")
 
 
 def test_several_threads_look_at_an_answer() -> None:
     streamed = [Streamed()]
     for _ in range(300):
-        streamed.append(streamed[-1].added(TextDelta("word ")))
+        streamed.append(streamed[-1].with_event(TextDelta("word ")))
     wrong: list[int] = []
 
     def read() -> None:

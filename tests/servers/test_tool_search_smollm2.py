@@ -15,7 +15,7 @@ import pytest
 
 from support.labelled_tools import TOOLS
 from toolcast import LlamaCpp, Settings, user
-from toolcast.agents.tool_search.search import Asking, LLMSearch
+from toolcast.agents.tool_search.search import LLMSearch, SearchContext
 from toolcast.async_support import sync_driver
 from toolcast.llms.local.server import ServerOptions
 from toolcast.usage import Usage
@@ -36,8 +36,8 @@ def llm(smollm2: Path) -> Iterator[LlamaCpp]:
 
 def test_it_names_tools_that_are_there_on_both_faces(llm: LlamaCpp) -> None:
     search, costs = LLMSearch(limit=2, threshold=0, fallback=False, settings=EXACT), list[Usage]()
-    found = sync_driver.run(search(SAID, SOME, Asking(llm, paid=costs.append)))
-    again = anyio.run(search, SAID, SOME, Asking(llm, concurrent=True, paid=costs.append))
+    found = sync_driver.run(search(SAID, SOME, SearchContext(llm, paid=costs.append)))
+    again = anyio.run(search, SAID, SOME, SearchContext(llm, concurrent=True, paid=costs.append))
     assert found == again
     assert 1 <= len(found) <= 2 and set(found) <= set(SOME)
     assert costs[0] == costs[1] and costs[0].output_tokens > 20
@@ -46,6 +46,6 @@ def test_it_names_tools_that_are_there_on_both_faces(llm: LlamaCpp) -> None:
 def test_cut_off_it_leaves_the_choice_to_the_words(llm: LlamaCpp, caplog: pytest.LogCaptureFixture) -> None:
     search = LLMSearch(limit=2, settings=EXACT.with_(max_tokens=5))
     with caplog.at_level(logging.WARNING, "toolcast"):
-        found = sync_driver.run(search(SAID, SOME, Asking(llm)))
+        found = sync_driver.run(search(SAID, SOME, SearchContext(llm)))
     assert [tool.name for tool in found] == ["get_current_weather"]
     assert "max_tokens" in caplog.text

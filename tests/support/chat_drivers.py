@@ -124,7 +124,7 @@ class Act:
         """Whether it was cancelled, and has ended."""
         return self.work.cancellation.cancelled and self.ended.wait(PATIENCE)
 
-    def tell(self, *events: Any) -> None:
+    def emit(self, *events: Any) -> None:
         """Have the work tell these; an error is raised in it. Comes back when all is told."""
         told = threading.Event()
         self._lines.put((events, told))
@@ -132,7 +132,7 @@ class Act:
 
     def end(self, *events: Any) -> None:
         """Have the work tell these, and end."""
-        self.tell(*events)
+        self.emit(*events)
         self._lines.put(None)
         assert self.ended.wait(PATIENCE)
 
@@ -144,7 +144,7 @@ class Act:
                     for event in events:
                         if isinstance(event, BaseException):
                             raise event
-                        self.work.tell(event)
+                        self.work.emit(event)
                 finally:
                     told.set()
         finally:

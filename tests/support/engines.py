@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults, unanswered
+from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, user
 from toolcast.states import TURN
 from toolcast.turn import Turn
@@ -138,8 +138,8 @@ def results(messages: Any) -> list[ToolResultPart]:
 def check(engine: Engine) -> None:
     """What holds of an engine between turns, whatever has happened to it."""
     assert engine.state == "idle"
-    assert faults(engine.history) == []
-    assert unanswered(engine.history) == ()
+    assert find_problems(engine.history) == []
+    assert unanswered_calls(engine.history) == ()
     walked(engine)
 
 
@@ -154,5 +154,5 @@ def walked(engine: Engine) -> None:
 def sound_requests(requests: Any) -> Iterator[tuple[Message, ...]]:
     """The messages of each request, every one of which a service would take."""
     for asked in requests:
-        assert faults((user("before"), *asked.messages)) == []
+        assert find_problems((user("before"), *asked.messages)) == []
         yield asked.messages

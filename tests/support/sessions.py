@@ -16,7 +16,7 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.sessions.session import Session
 from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart
@@ -195,4 +195,4 @@ def call(id: str, name: str, arguments: str = "{}") -> ToolCallPart:
 
 def sound(engine: Engine) -> None:
     """The history is one that every service takes."""
-    assert faults(engine.history) == []
+    assert find_problems(engine.history) == []

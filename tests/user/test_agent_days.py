@@ -391,7 +391,7 @@ def test_an_agent_that_asks_another() -> None:
             scout = Engine(llm, [look], instructions="You are a scout.")
             engine = Engine(llm, [scout.as_tool("ask_scout")])
             print(engine.submit("How is Oslo?").text, roles(engine), roles(scout))
-            print(engine.transcript.spending.usage.total_tokens)
+            print(engine.conversation.spending.usage.total_tokens)
             """,
             server,
             opening=OPENING,

@@ -1,7 +1,7 @@
-"""What a chat knows: one frozen value, which can be written down as JSON and read again.
+"""`ChatContext`: the data of a chat besides its state, as one frozen, JSON-serialisable value.
 
-The state of a chat is a word, and everything else is here: what was said and what waits to be said, the model, the
-answer that is being written, the calls that wait for a word, what failed last and may be tried again.
+It has the messages, the queue, the model, the partial answer, the calls that wait for an approval, and the last error
+with the stage that can be retried.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from ..accumulator import Accumulator
-from ..agents.engine.history import unanswered
+from ..agents.engine.history import unanswered_calls
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart
@@ -31,14 +31,14 @@ ChatState: TypeAlias = Literal[
 STATES: Final[tuple[ChatState, ...]] = get_args(ChatState)
 
 Stage: TypeAlias = Literal["model_load", "tool_search", "generation", "stream", "tool_call"]
-"""What can fail, and be tried again."""
+"""The stages that can fail and be retried."""
 
 MAX_ROUNDS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class ChatError:
-    """What failed last: the stage, in words why, and whether the same may succeed another time."""
+    """The last error: the stage, a message, and whether a retry may succeed."""
 
     stage: Stage
     message: str
@@ -46,11 +46,11 @@ class ChatError:
 
 
 class Streamed:
-    """The events of an answer that is being written. Like a tuple, but to add one costs the same at any length.
+    """The events of a partial answer. Like a tuple, but appending costs the same at any length.
 
-    Those that follow each other share one list, of which each sees its own beginning, and what is folded of it, so that
-    whoever looks at the message after each piece folds each piece once. Two are equal if they make the same message, in
-    however many pieces it came.
+    Successive values share one list, of which each sees its own beginning, and the accumulated message, so that a
+    reader of the message after each chunk applies each chunk once. Two are equal if they make the same message, in
+    however many chunks.
     """
 
     __slots__ = ("_events", "_folded", "_length")
@@ -58,12 +58,12 @@ class Streamed:
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self._events = list(events)
         self._length = len(self._events)
-        self._folded: list[tuple[int, Accumulator]] = []  # the one that somebody works with is taken out meanwhile
+        self._folded: list[tuple[int, Accumulator]] = []  # taken out while a thread uses it
 
-    def added(self, event: Event) -> Streamed:
-        """These events and one more."""
+    def with_event(self, event: Event) -> Streamed:
+        """Return these events and one more."""
         longer = object.__new__(Streamed)
-        # The first begins a list of its own: nothing streamed is one value, which all chats begin with.
+        # The first event begins a new list: NOTHING_STREAMED is one value, which all chats share.
         last = 0 < self._length == len(self._events)
         longer._events = self._events if last else self._events[: self._length]
         longer._folded = self._folded if last else []
@@ -87,7 +87,7 @@ class Streamed:
 
     @property
     def text(self) -> str:
-        """Its text so far."""
+        """The text so far."""
         return self.message.text
 
     def __iter__(self) -> Iterator[Event]:
@@ -111,14 +111,14 @@ NOTHING_STREAMED: Final = Streamed()
 
 @dataclass(frozen=True, slots=True)
 class ChatContext:
-    """What a chat knows.
+    """The data of a chat.
 
-    `messages` were said, `queue` waits to be said as soon as the chat is ready. `interrupted` are places of messages
-    that were broken off. `streamed` is the answer that is being written. `tools` are those that the search has found.
-    `pending` calls wait for a person's word; `running` are the ids of those that run, with the `answers` that let
-    them; `remembered` are the rules that hold for the session. `last_error` is what failed last, and `retry` the
-    stage that a RETRY_* event starts anew. `load_progress` is in percent. `rounds` counts how often tools were used
-    in this turn, of at most `max_rounds`. `run` numbers the work that was started.
+    `messages` is the history, `queue` waits until the chat is ready. `interrupted` are indexes of incomplete messages.
+    `streamed` is the partial answer. `tools` are those that the search found. `pending` calls wait for an approval;
+    `running` are the ids of those that run, with the `answers` that allowed them; `remembered` are the rules for the
+    session. `last_error` is the last failure, and `retry` the stage that a RETRY_* event repeats. `load_progress` is in
+    percent. `rounds` counts the rounds of tool calls in this turn, of at most `max_rounds`. `run` is the number of the
+    last work.
     """
 
     messages: tuple[Message, ...] = ()
@@ -141,20 +141,20 @@ class ChatContext:
     run: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data."""
-        return {field.name: _written(getattr(self, field.name)) for field in fields(self)}
+        """Return JSON-serialisable data."""
+        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
-        """The context that `to_dict` made `data` from."""
-        return cls(**{name: _READ.get(name, _as_it_is)(value) for name, value in data.items()})
+        """Return the context with the data of `to_dict`."""
+        return cls(**{name: _READERS.get(name, _unchanged)(value) for name, value in data.items()})
 
 
 def read_snapshot(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
-    """The state and the context that a snapshot tells. Raises `ValueError` for what is none.
+    """Return the state and the context of a snapshot. Raises `ValueError` if it is invalid.
 
-    Only calls that have no result wait or run. Where they do not fit the state, the state is `calling_tool`, which is
-    stopped: then each gets a result.
+    Calls that have a result neither wait nor run. If the calls do not fit the state, the state is `calling_tool`, which
+    is stopped: then each gets a result.
     """
     try:
         version, state = data.get("version"), data.get("state")
@@ -163,7 +163,7 @@ def read_snapshot(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
         context = ChatContext.from_dict(data["context"])
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"this snapshot of a chat is damaged: {type(error).__name__}: {error}") from error
-    left = {call.id for call in unanswered(context.messages)}
+    left = {call.id for call in unanswered_calls(context.messages)}
     pending = tuple([request for request in context.pending if request.call_id in left])
     context = replace(context, pending=pending, running=tuple([id for id in context.running if id in left]))
     rests = state in ("idle", "loading_model", "load_failed", "ready") and context.retry in (None, "tool_call")
@@ -172,18 +172,18 @@ def read_snapshot(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
 
 
 def differences(before: ChatContext, after: ChatContext) -> dict[str, Any]:
-    """What has changed, as JSON-ready data: of `messages` those from the place `from` on; of `streamed` nothing.
+    """Return the changed fields as JSON-serialisable data; of `messages` those from the index `from` on.
 
-    The pieces of an answer are events of their own, so that each of them is told once.
+    `streamed` is left out: the chunks of an answer are events of their own, so each is emitted once.
     """
     changed = {
-        field.name: _written(getattr(after, field.name))
+        field.name: _to_plain(getattr(after, field.name))
         for field in fields(after)
         if field.name not in ("messages", "streamed") and getattr(after, field.name) is not getattr(before, field.name)
     }
     if after.messages is not before.messages:
         same = _common(before.messages, after.messages)
-        changed["messages"] = {"from": same, "messages": _written(after.messages[same:])}
+        changed["messages"] = {"from": same, "messages": _to_plain(after.messages[same:])}
     return changed
 
 
@@ -192,17 +192,17 @@ def _common(before: Sequence[Message], after: Sequence[Message]) -> int:
     return next((at for at, (old, new) in enumerate(pairs) if old is not new), min(len(before), len(after)))
 
 
-def _written(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Streamed):
         return value.message.to_dict()
     if isinstance(value, tuple):
-        return [_written(each) for each in cast("Sequence[Any]", value)]
+        return [_to_plain(each) for each in cast("Sequence[Any]", value)]
     if isinstance(value, ChatError):
         return {"stage": value.stage, "message": value.message, "retryable": value.retryable}
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -215,7 +215,7 @@ def _error(data: Mapping[str, Any] | None) -> ChatError | None:
 
 
 def _streamed(data: Mapping[str, Any]) -> Streamed:
-    """The answer as it was written down: in as few pieces as it has parts."""
+    """Return a partial answer from stored data, with one event for each part."""
     events: list[Event] = []
     for part in Message.from_dict(data).parts:
         match part:
@@ -231,7 +231,7 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
     return Streamed(events) if events else NOTHING_STREAMED
 
 
-_READ: Final[Mapping[str, Any]] = {
+_READERS: Final[Mapping[str, Any]] = {
     "messages": _each(Message.from_dict),
     "queue": _each(Message.from_dict),
     "interrupted": tuple,

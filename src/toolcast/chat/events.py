@@ -1,9 +1,8 @@
-"""What can happen to a chat: the events that chat_transitions.py knows.
+"""The events of the chat machine (transitions.py).
 
-An event is a frozen value, and its `type` is its class's name in UPPER_CASE, as in `QUEUE_MESSAGE`. Some are said by
-people, by whatever shows the chat to them; `said` makes those of plain data. The others are told by the work that the
-machine has started. They may carry the number of that `run`: what comes late, from work that was given up meanwhile,
-is known by it.
+An event is a frozen value, and its `type` is its class's name in UPPER_CASE, as in `QUEUE_MESSAGE`. Some come from
+users, through a UI; `parse_event` makes those from plain data. The others are emitted by the machine's work. They may
+carry the number of their `run`, by which late events of abandoned work are recognised.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Final, cast
 
-from ..agents.engine.history import says_something
+from ..agents.engine.history import has_content
 from ..approvals import PermissionRequest
 from ..events import Event, StopReason
 from ..message_dicts import message_from_dict
@@ -23,7 +22,7 @@ from ..usage import NO_USAGE, Usage
 
 @dataclass(frozen=True, slots=True)
 class ChatEvent:
-    """Something that happens to a chat."""
+    """An event of a chat."""
 
     type: ClassVar[str] = "CHAT_EVENT"
 
@@ -31,16 +30,16 @@ class ChatEvent:
         cls.type = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
 
 
-# What people say.
+# Events of users.
 
-_SAID: Final = (TextPart, ImagePart, AudioPart, DocumentPart)
+_USER_PARTS: Final = (TextPart, ImagePart, AudioPart, DocumentPart)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadModel(ChatEvent):
-    """Another model is to answer from now on: its name, as `toolcast.llm` takes it. None: the chat's own.
+    """A user requests another model by its name, as `toolcast.llm` takes it. None: the chat's own.
 
-    Work that goes on is given up.
+    Current work is cancelled.
     """
 
     model_id: str | None = None
@@ -48,7 +47,7 @@ class LoadModel(ChatEvent):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage(ChatEvent):
-    """The user says something. It begins a turn as soon as the chat is `ready`."""
+    """A user sends a message. It begins a turn as soon as the chat is `ready`."""
 
     message: Message
 
@@ -56,29 +55,29 @@ class QueueMessage(ChatEvent):
         if isinstance(message, Mapping):
             message = message_from_dict(message)
         message = user(message) if isinstance(message, str) else message
-        if not says_something(message):
-            raise ValueError("an empty message cannot be queued: say something")
-        if message.role != "user" or not all(isinstance(part, _SAID) for part in message.parts):
-            raise ValueError(f"only what a user says can be queued, not {message.parts!r:.60} by {message.role!r}")
+        if not has_content(message):
+            raise ValueError("an empty message cannot be queued: pass some text")
+        if message.role != "user" or not all(isinstance(part, _USER_PARTS) for part in message.parts):
+            raise ValueError(f"only user messages can be queued, not {message.parts!r:.60} by {message.role!r}")
         object.__setattr__(self, "message", message)
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt(ChatEvent):
-    """What is going on is to stop. Of tool calls, that is a rejection: the model is told, and goes on."""
+    """A user stops the current work. For tool calls it is a rejection, which the model reads before it continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop(ChatEvent):
-    """The whole turn is to stop, whatever is going on."""
+    """A user stops the whole turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApproveToolCall(ChatEvent):
-    """A call that waits may run; without a `call_id`, all that wait.
+    """A user allows a pending call; without a `call_id`, all of them.
 
-    `arguments` (JSON text) take the place of the model's; `for_session` allows the calls like it that follow. With a
-    `fingerprint` it is an answer to a `PermissionRequest` with that very one, and to no other.
+    `arguments` (JSON text) replace the model's; `for_session` also allows later calls like it. With a `fingerprint` it
+    answers only the `PermissionRequest` with the same one.
     """
 
     call_id: str | None = None
@@ -88,12 +87,14 @@ class ApproveToolCall(ChatEvent):
 
     def __post_init__(self) -> None:
         if self.for_session and self.arguments is not None:
-            raise ValueError("what is allowed for the session are the model's calls: leave out either it or arguments=")
+            raise ValueError(
+                "for_session= allows the model's own arguments: leave out either for_session= or arguments="
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class RejectToolCall(ChatEvent):
-    """A call that waits may not run; without a `call_id`, all that wait. The model reads the `reason`."""
+    """A user rejects a pending call; without a `call_id`, all of them. The model reads the `reason`."""
 
     call_id: str | None = None
     reason: str = ""
@@ -102,30 +103,30 @@ class RejectToolCall(ChatEvent):
 
 @dataclass(frozen=True, slots=True)
 class RetryToolSearch(ChatEvent):
-    """The tool search that failed, or was stopped, is to be made again."""
+    """A user repeats the tool search that failed or was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryGeneration(ChatEvent):
-    """The model is to be asked again, with the same tools."""
+    """A user repeats the model request, with the same tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryToolCall(ChatEvent):
-    """The calls that failed are to be run again."""
+    """A user repeats the calls that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored(ChatEvent):
-    """The chat goes on from a snapshot. It is only told: `restore` brings it about."""
+    """The chat was restored from a snapshot. Only `restore` emits it."""
 
 
-# What work tells.
+# Events of work.
 
 
 @dataclass(frozen=True, slots=True)
 class WorkEvent(ChatEvent):
-    """Something that work tells. Without a `run` it is believed to come from the one that goes on."""
+    """An event of the machine's work. Without a `run` it counts for the current one."""
 
     _: KW_ONLY
     run: int | None = None
@@ -133,19 +134,19 @@ class WorkEvent(ChatEvent):
 
 @dataclass(frozen=True, slots=True)
 class ModelLoadProgress(WorkEvent):
-    """How much of the model is there, in percent."""
+    """The progress of loading, in percent."""
 
     progress: float
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLoadSuccess(WorkEvent):
-    """The model can be asked."""
+    """The model is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure(WorkEvent):
-    """A stage has failed. `retryable`: the same may succeed another time."""
+    """A stage has failed. `retryable`: a retry may succeed."""
 
     error: str = ""
     retryable: bool = True
@@ -158,14 +159,14 @@ class ModelLoadFailure(Failure):
 
 @dataclass(frozen=True, slots=True)
 class ToolSearchSuccess(WorkEvent):
-    """These tools fit the conversation: their names."""
+    """The names of the tools that were found."""
 
     tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSearchFailure(Failure):
-    """The tools could not be looked through."""
+    """The tool search failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,22 +176,22 @@ class GenerationSuccess(WorkEvent):
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailure(Failure):
-    """The model could not be asked, or did not begin to answer."""
+    """The model request failed before the answer began."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk(WorkEvent):
-    """A piece of the answer: an event of its stream, or text."""
+    """A chunk of the answer: an event of its stream, or text."""
 
     content: Event | str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamComplete(WorkEvent):
-    """The answer is whole. Without a `message` it is what its pieces make.
+    """The answer is complete. Without a `message` it is made of its chunks.
 
-    `pending` are those of its calls that somebody must be asked about; None: all of them. Calls in an answer that
-    ended for another `stop_reason` than `tool_use` are not run.
+    `pending` are the approvals that its calls need; None: all of them need one. Calls of an answer with another
+    `stop_reason` than `tool_use` are not run.
     """
 
     message: Message | None = None
@@ -201,12 +202,12 @@ class StreamComplete(WorkEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamError(Failure):
-    """The answer broke off."""
+    """The answer was interrupted by an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress(WorkEvent):
-    """What a running tool says of itself."""
+    """The progress of a running tool."""
 
     call_id: str
     data: Any = None
@@ -214,10 +215,10 @@ class ToolCallProgress(WorkEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallSuccess(WorkEvent):
-    """A call has its result. A text is that of the first that runs.
+    """The result of a call. A text is that of the first running call.
 
-    With the last of the calls that run together come the rules that now hold for the session (`remembered`), and the
-    calls that are still to be asked about (`pending`), where that has changed.
+    The last of the calls that run together brings the rules for the session (`remembered`) and the approvals that are
+    still needed (`pending`), if they have changed.
     """
 
     result: ToolResultPart | str
@@ -227,10 +228,10 @@ class ToolCallSuccess(WorkEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFailure(Failure):
-    """A tool has failed. The calls that have no result by now may be run again."""
+    """A tool has failed. The calls without a result can be repeated."""
 
 
-SAID: Final[Mapping[str, type[ChatEvent]]] = {
+USER_EVENTS: Final[Mapping[str, type[ChatEvent]]] = {
     kind.type: kind
     for kind in (
         LoadModel,
@@ -247,16 +248,16 @@ SAID: Final[Mapping[str, type[ChatEvent]]] = {
 """The events that people bring about, by their types."""
 
 
-def said(data: Mapping[str, Any] | str) -> ChatEvent:
-    """The event that a person has brought about: `{"type": "QUEUE_MESSAGE", "message": "Hello"}`, or its type alone.
+def parse_event(data: Mapping[str, Any] | str) -> ChatEvent:
+    """Return the event of a user: `{"type": "QUEUE_MESSAGE", "message": "Hello"}`, or its type alone.
 
-    Raises `ValueError` for anything else. What only work can tell cannot be said.
+    Raises `ValueError` for anything else, the events of the machine's work included.
     """
     given: dict[str, Any] = {"type": data} if isinstance(data, str) else dict(data)
     name = given.pop("type", None)
-    kind = SAID.get(name) if isinstance(name, str) else None
+    kind = USER_EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ValueError(f"{name!r:.60} is nothing that can be said to a chat, but: {', '.join(SAID)}")
+        raise ValueError(f"{name!r:.60} is no event of a user; expected one of: {', '.join(USER_EVENTS)}")
     wanted = _FIELDS[kind.type]
     takes = f"it takes: {', '.join(wanted) or 'nothing'}"
     for field, value in given.items():
@@ -282,8 +283,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def told(event: ChatEvent) -> dict[str, Any]:
-    """`event` as plain JSON-ready data, for whoever shows the chat. What is none is told by its text."""
+def event_to_dict(event: ChatEvent) -> dict[str, Any]:
+    """Return `event` as JSON-serialisable data; values that are not serialisable as their text."""
     return {"type": event.type} | {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
 
 
@@ -297,6 +298,6 @@ def _plain(value: Any) -> Any:
     named = {"type": type(value).__name__} if is_dataclass(value) else {}
     try:
         data = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null", fallback=str)
-    except ValueError:  # it holds itself
+    except ValueError:  # it contains itself
         return str(value)
     return named | data if named else data

@@ -1,8 +1,8 @@
-"""What the rows of the chat machine (chat_transitions.py) ask: its guards. They look at the context and the event."""
+"""The guards of the chat machine's transition table (transitions.py): conditions on the context and the event."""
 
 from __future__ import annotations
 
-from ..agents.engine.history import unanswered
+from ..agents.engine.history import unanswered_calls
 from ..approvals import PermissionRequest
 from ..messages import Message
 from .context import ChatContext
@@ -10,107 +10,112 @@ from .events import ApproveToolCall, ChatEvent, RejectToolCall, StreamComplete, 
 
 
 def has_queued_messages(context: ChatContext, event: ChatEvent) -> bool:
-    """Whether something waits to be said."""
+    """Return True if messages are queued."""
     return bool(context.queue)
 
 
 def needs_approval(context: ChatContext, event: StreamComplete) -> bool:
-    """Whether the answer has a call that somebody must be asked about."""
+    """Return True if a call of the answer needs an approval."""
     return has_tool_call(context, event) and (event.pending is None or bool(event.pending))
 
 
 def has_tool_call(context: ChatContext, event: StreamComplete) -> bool:
-    """Whether the answer has a call, and all of it."""
-    return bool(answer_of(context, event).tool_calls) and event.stop_reason in (None, "tool_use")
+    """Return True if the answer has complete tool calls."""
+    return bool(final_message(context, event).tool_calls) and event.stop_reason in (None, "tool_use")
 
 
 def can_retry_tool_search(context: ChatContext, event: ChatEvent) -> bool:
-    """Whether the tool search has failed, or was stopped."""
+    """Return True if the tool search has failed or was stopped."""
     return context.retry == "tool_search"
 
 
 def can_retry_generation(context: ChatContext, event: ChatEvent) -> bool:
-    """Whether the answer has failed, or was stopped."""
+    """Return True if the answer has failed or was stopped."""
     return context.retry in ("generation", "stream")
 
 
 def can_retry_tool_call(context: ChatContext, event: ChatEvent) -> bool:
-    """Whether calls have failed, and still have no result."""
+    """Return True if calls have failed and still have no result."""
     return context.retry == "tool_call" and bool(context.running)
 
 
 def is_pending(context: ChatContext, event: ApproveToolCall | RejectToolCall) -> bool:
-    """Whether the word is about calls that wait for one; other arguments are for one call."""
+    """Return True if the decision is about pending calls; edited arguments are for one call."""
     edits = isinstance(event, ApproveToolCall) and event.arguments is not None
-    count = len(meant(context, event))
+    count = len(matching_requests(context, event))
     return count == 1 if edits else count > 0
 
 
 def leaves_pending(context: ChatContext, event: RejectToolCall) -> bool:
-    """Whether others wait besides those that the word is about."""
-    return is_pending(context, event) and len(meant(context, event)) < len(context.pending)
+    """Return True if calls besides those of the decision are pending."""
+    return is_pending(context, event) and len(matching_requests(context, event)) < len(context.pending)
 
 
 def leaves_calls(context: ChatContext, event: RejectToolCall) -> bool:
-    """Whether there are calls that nobody had to be asked about, and that now can run."""
-    return is_pending(context, event) and len(unanswered(context.messages)) > len(context.pending)
+    """Return True if calls that need no approval can run now."""
+    return is_pending(context, event) and len(unanswered_calls(context.messages)) > len(context.pending)
 
 
 def has_rounds_after_word(context: ChatContext, event: RejectToolCall) -> bool:
-    """Whether the word is about calls that wait, and the model may be asked once more in this turn."""
+    """Return True if the decision is about pending calls, and the turn has a round left."""
     return is_pending(context, event) and has_rounds(context, event)
 
 
 def has_rounds(context: ChatContext, event: ChatEvent) -> bool:
-    """Whether the model may be asked once more in this turn."""
+    """Return True if the turn has a round left."""
     return context.rounds < context.max_rounds
 
 
 def is_for_running(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether the result is one of a call that runs, and others run besides it."""
+    """Return True if the result is that of a running call, and others are running too."""
     return is_running(context, event) and len(context.running) > 1
 
 
 def is_last_before_word(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether this was the last that ran, and others wait for a word."""
+    """Return True if the last running call has its result, and others wait for a decision."""
     return is_running(context, event) and bool(still_pending(context, event))
 
 
 def is_last_before_calls(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether this was the last that ran, and others can run now: nobody must be asked, or the word was yes."""
-    left = len(unanswered(context.messages)) - 1
+    """Return True if the last running call has its result, and others can run now."""
+    left = len(unanswered_calls(context.messages)) - 1
     return is_running(context, event) and left > len(still_pending(context, event))
 
 
 def is_last_with_rounds(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether this was the last, and the model may be asked once more in this turn."""
+    """Return True if the last running call has its result, and the turn has a round left."""
     return is_running(context, event) and has_rounds(context, event)
 
 
 def is_running(context: ChatContext, event: ToolCallSuccess) -> bool:
-    """Whether the result is one of a call that runs."""
+    """Return True if the result is that of a running call."""
     return bool(context.running) and (isinstance(event.result, str) or event.result.call_id in context.running)
 
 
-def answer_of(context: ChatContext, event: StreamComplete) -> Message:
-    """The answer as the event gives it, or as its pieces make it."""
+def final_message(context: ChatContext, event: StreamComplete) -> Message:
+    """Return the answer of the event, or the one that its chunks make."""
     return context.streamed.message if event.message is None else event.message
 
 
 def still_pending(context: ChatContext, event: ToolCallSuccess) -> tuple[PermissionRequest, ...]:
-    """The calls that wait for a word after a result; one that runs, or has its own or its word, does not."""
+    """Return the calls that wait for a decision after this result.
+
+    Running calls, and those with a result or a decision, do not wait.
+    """
     if event.pending is None:
         return context.pending
     settled = {*context.running, *(answer.call_id for answer in context.answers)}
-    waiting = {call.id for call in unanswered(context.messages)} - settled
+    waiting = {call.id for call in unanswered_calls(context.messages)} - settled
     return tuple({request.call_id: request for request in event.pending if request.call_id in waiting}.values())
 
 
-def meant(context: ChatContext, event: ApproveToolCall | RejectToolCall) -> tuple[PermissionRequest, ...]:
-    """The calls that a word is about: none if it was given to other arguments."""
+def matching_requests(context: ChatContext, event: ApproveToolCall | RejectToolCall) -> tuple[PermissionRequest, ...]:
+    """Return the pending requests that a decision is about: none if it was given to other arguments."""
     wanted = (event.call_id, event.fingerprint)
     given = [(request, (request.call_id, request.fingerprint)) for request in context.pending]
     fits = [
-        request for request, own in given if all(said in (None, its) for said, its in zip(wanted, own, strict=True))
+        request
+        for request, own in given
+        if all(expected in (None, actual) for expected, actual in zip(wanted, own, strict=True))
     ]
     return tuple(fits)

@@ -1,9 +1,9 @@
-"""`ChatMachine` and `AsyncChatMachine`: a chat that an application's UI binds to.
+"""`ChatMachine` and `AsyncChatMachine`: a chat state machine for an application's UI.
 
-What happens is an event, and what comes of it is said by the table of chat_transitions.py; here that is carried out.
-`dispatch` takes an event, and comes back at once: the work that follows goes on in threads, or in tasks of the event
-loop, and dispatches what comes of it. Events are dealt with one after the other, and whoever has subscribed hears of
-each, in order. So a UI needs two things: to dispatch what its user does, and to show what it hears.
+transitions.py has the table of states and events; the machine carries out its effects. `dispatch` applies an event and
+returns at once: the work that follows runs in threads, or in tasks of the event loop, and dispatches its own events.
+Events are applied one after the other, and each is sent to all listeners, in order. So a UI dispatches what its user
+does, and shows what its listener receives.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..llms.provider_llms import llm
 from ..option_types import require, require_callable
 from .actions import Effect, Order
 from .context import STATES, ChatContext, ChatState, differences, read_snapshot
-from .effects import FAILURES, EngineStages, Perform, StageTask, is_loop_ending
-from .events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, said, told
+from .effects import FAILURE_EVENTS, EngineStages, Perform, StageTask, is_loop_ending
+from .events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, event_to_dict, parse_event
 from .transitions import ACTIONS, Action, transition
 
 logger: Final = logging.getLogger("toolcast")
@@ -40,18 +40,18 @@ logger: Final = logging.getLogger("toolcast")
 GRACE: Final = 1.0
 """Seconds that work which was cancelled has to end."""
 
-OFFERED: Final = 20
+MAX_OFFERED_TOOLS: Final = 20
 """So many tools are offered at once, where no search was given: small models lose their way among more."""
 
-RESTS: Final[tuple[ChatState, ...]] = ("idle", "load_failed", "ready", "waiting_for_tool_approval")
+RESTING_STATES: Final[tuple[ChatState, ...]] = ("idle", "load_failed", "ready", "waiting_for_tool_approval")
 """The states in which nothing goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatChange:
-    """What came of an event: the `context` before and after, the `state`, and the `path` of states that led there.
+    """The effect of an event: the `context` before and after, the `state`, and the `path` of states to it.
 
-    An event that could not happen is `ignored`: then nothing has changed.
+    An event that is impossible in the state is `ignored`: then nothing has changed.
     """
 
     event: ChatEvent
@@ -62,9 +62,9 @@ class ChatChange:
     ignored: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data; of the context what has changed (`differences`)."""
+        """Return JSON-serialisable data; of the context the changed fields (`differences`)."""
         return {
-            "event": told(self.event),
+            "event": event_to_dict(self.event),
             "state": self.state,
             "path": list(self.path),
             "ignored": self.ignored,
@@ -76,25 +76,25 @@ Listener = Callable[[ChatChange], object]
 
 
 class _Wait:
-    """Somebody waits for one of these states to be reached."""
+    """A wait for one of these states."""
 
     def __init__(self, states: tuple[ChatState, ...]) -> None:
         self.states = states
         self.reached: ChatState | None = None
         self.over = False
 
-    def see(self, state: ChatState) -> None:
-        """Note which of the states was reached first."""
+    def observe(self, state: ChatState) -> None:
+        """Store the first of the states that is reached."""
         if self.reached is None and state in self.states:
             self.reached = state
 
     def ended(self) -> bool:
-        """Whether one was reached, or none will be."""
+        """Return True if one was reached, or none will be."""
         return self.over or self.reached is not None
 
 
-class _Chat:
-    """What both chat machines have in common."""
+class _ChatBase:
+    """The common base of both chat machines."""
 
     _concurrent: ClassVar[bool]
 
@@ -109,28 +109,30 @@ class _Chat:
     ) -> None:
         """Create a chat with the model, tools, permissions, limits and history of `engine`.
 
-        The chat waits where the permissions ask for an approval. An engine without `permissions=` runs its tools
-        unasked; in a chat with it, only read-only tools do, and every other call waits.
+        The chat waits for approvals that the permissions require. An engine without `permissions=` runs its tools
+        without asking; in a chat with it, only read-only tools do, and every other call waits.
 
         Args:
             engine: The engine.
             search: Finds the tools that the model is offered.
             llms: Makes the LLM for the name in a LOAD_MODEL event.
             perform: Functions that replace kinds of work: `{"generate": my_generate}`.
-            actions: Functions that replace actions of the transition table, by the names in `ACTIONS`
-                (chat_transitions.py). They take the `Draft` of the next context and the event.
+            actions: Functions that replace actions of the transition table, by the names in `ACTIONS` (transitions.py).
+                They take the `ContextBuilder` of the next context and the event.
 
         Raises:
             ValueError: If `perform` or `actions` has an unknown name.
         """
         require("engine", engine, Engine, "Engine")
-        functions = {"llms": llms, **_named("perform", perform), **_named("actions", actions)}
+        functions = {"llms": llms, **_named_functions("perform", perform), **_named_functions("actions", actions)}
         for name, function in (functions if search is None else {"search": search, **functions}).items():
             require_callable(name, function, "a function")
-        setup = engine.setup
-        permissions = Permissions("auto") if setup.permissions is UNGUARDED else setup.permissions
-        setup = replace(setup, permissions=replace(permissions, approve="later"))
-        core = EngineStages(setup, engine.transcript.spending, search or LexicalSearch(limit=OFFERED), llms)
+        config = engine.config
+        permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions
+        config = replace(config, permissions=replace(permissions, approve="later"))
+        core = EngineStages(
+            config, engine.conversation.spending, search or LexicalSearch(limit=MAX_OFFERED_TOOLS), llms
+        )
         self.engine: Engine = engine
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}
         if unknown := self._perform.keys() - core.performs.keys():
@@ -140,30 +142,30 @@ class _Chat:
             raise ValueError(f"actions= has {', '.join(map(repr, other))}; the actions are {', '.join(ACTIONS)}")
         self._now: tuple[ChatState, ChatContext] = (
             "idle",
-            ChatContext(engine.history, max_rounds=setup.max_rounds),
+            ChatContext(engine.history, max_rounds=config.max_rounds),
         )
         self._lock = RLock()
-        self._events: deque[ChatEvent] = deque()  # what listeners have dispatched
+        self._events: deque[ChatEvent] = deque()  # dispatched by listeners
         self._busy = self._closed = False
         self._listeners: dict[object, Listener] = {}
-        self._works: list[StageTask] = []
+        self._tasks: list[StageTask] = []
         self._waits: list[_Wait] = []
         self._waiters = Waiters()
 
-    # What there is.
+    # State.
 
     @property
     def state(self) -> ChatState:
-        """Where the chat is."""
+        """The current state."""
         return self._now[0]
 
     @property
     def context(self) -> ChatContext:
-        """What the chat knows."""
+        """The current context."""
         return self._now[1]
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have `listener` called after every event, those that are ignored too; gives what ends that.
+        """Call `listener` after every event, ignored ones included; return a function that ends that.
 
         It is called where the event was dispatched, in any thread, and the next event waits for it: be quick.
         """
@@ -177,42 +179,42 @@ class _Chat:
         return end
 
     def snapshot(self) -> dict[str, Any]:
-        """The whole chat, as plain JSON-ready data."""
+        """Return the whole chat as JSON-serialisable data."""
         state, context = self._now
         return {"version": 1, "state": state, "context": context.to_dict()}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Go on with the chat that `snapshot` made `data` from.
+        """Restore the chat from the data of `snapshot`.
 
-        Work that went on then is not begun again by itself: it counts as stopped, and RETRY_* begins it. Whoever has
-        subscribed hears of a `Restored`.
+        Work that was running is not repeated by itself: it counts as stopped, and RETRY_* repeats it. Listeners get a
+        `Restored` event.
         """
         state, context = read_snapshot(data)
         with self._lock:
             self._check()
             self._cancel_all()
-            before, context = self.context, replace(context, max_rounds=self.engine.setup.max_rounds)
+            before, context = self.context, replace(context, max_rounds=self.engine.config.max_rounds)
             self._now = (state, context)
-            self._tell(ChatChange(Restored(), before, context, state, (state,)))
-            if self.state not in RESTS:
-                self._take(Stop())
+            self._notify(ChatChange(Restored(), before, context, state, (state,)))
+            if self.state not in RESTING_STATES:
+                self._dispatch(Stop())
 
-    # What happens.
+    # Events.
 
     def dispatch(self, event: ChatEvent | Mapping[str, Any] | str) -> ChatChange | None:
-        """Have something happen; gives what came of it at once. From any thread.
+        """Apply an event and return the change, from any thread. The work that follows runs in the background.
 
-        Plain data is what a person may say: `{"type": "QUEUE_MESSAGE", "message": "Hello"}`, `"INTERRUPT"`. From
-        within a listener it gives None: the event is dealt with when all have heard of the one before.
+        Plain data is accepted for users' events: `{"type": "QUEUE_MESSAGE", "message": "Hello"}`, `"INTERRUPT"`. From
+        within a listener it returns None: the event is applied when all listeners have received the one before.
         """
         self._check()
         if isinstance(event, ChatEvent):
-            return self._take(event)
+            return self._dispatch(event)
         if not isinstance(event, str) and not hasattr(event, "keys"):
             raise TypeError(f"{event!r:.60} is no event: use QueueMessage('Hello.'), or plain data, as JSON gives it")
-        return self._take(said(event))
+        return self._dispatch(parse_event(event))
 
-    def _take(self, event: ChatEvent) -> ChatChange | None:
+    def _dispatch(self, event: ChatEvent) -> ChatChange | None:
         with self._lock:
             self._check()
             if self._busy:
@@ -229,46 +231,46 @@ class _Chat:
 
     def _apply(self, event: ChatEvent) -> ChatChange:
         state, before = self._now
-        came = transition(state, before, event, self._actions)
-        self._now = (came.state, came.context)
-        if came.ignored:
+        outcome = transition(state, before, event, self._actions)
+        self._now = (outcome.state, outcome.context)
+        if outcome.ignored:
             logger.debug("the chat ignores %s while it is %s", event.type, state)
-        for effect in came.effects:
-            self._carry_out(effect)
-        change = ChatChange(event, before, came.context, came.state, came.path, came.ignored)
-        self._tell(change)
+        for effect in outcome.effects:
+            self._start_effect(effect)
+        change = ChatChange(event, before, outcome.context, outcome.state, outcome.path, outcome.ignored)
+        self._notify(change)
         return change
 
-    def _tell(self, change: ChatChange) -> None:
+    def _notify(self, change: ChatChange) -> None:
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)
             except Exception:  # the user's listener: logged, the chat goes on
-                # A listener is the user's own code: its faults are shown, and are none of the chat's.
+                # A listener is the user's own code: its error is logged, and does not affect the chat.
                 logger.exception("a listener failed on %s", change.event.type)
-        self._reach(change.state)
+        self._notify_waiters(change.state)
 
     # Work.
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _start_effect(self, effect: Effect) -> None:
         if effect.order == "cancel":
             self._cancel(effect.run)
             return
-        work = StageTask(effect.run, self.context, self._hear, concurrent=self._concurrent)
+        work = StageTask(effect.run, self.context, self._on_work_event, concurrent=self._concurrent)
         main = partial(self._do, work, effect.order)
-        self._works.append(work)
+        self._tasks.append(work)
         try:
             work.job = start_job(main, concurrent=self._concurrent, name=f"chat {effect.order}")
         except RuntimeError as error:  # there are no more threads, or the event loop is closed
             self._fail(work, effect.order, error)
-            self._works.remove(work)
+            self._tasks.remove(work)
 
     async def _do(self, work: StageTask, order: Order) -> None:
         try:
-            await work.do(self._perform[order])
+            await work.perform(self._perform[order])
         except Interrupted:
             pass
-        except BaseException as error:  # whatever ends work is told as the failure of its stage
+        except BaseException as error:  # any error of work becomes the failure of its stage
             if self._concurrent and is_loop_ending(error):
                 self._close()  # nothing more can be done in it
             else:
@@ -276,34 +278,34 @@ class _Chat:
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._works.remove(work)
+            self._tasks.remove(work)
 
     def _fail(self, work: StageTask, order: Order, error: BaseException) -> None:
-        """Tell that work has failed. What is no error of ours may be a bug, and is logged with all of it."""
-        begun = order == "generate" and self.state == "streaming_response"
-        kind: type[Failure] = StreamError if begun else FAILURES[order]
+        """Emit the failure of work. An error that is not toolcast's may be a bug, and is logged with its traceback."""
+        streaming = order == "generate" and self.state == "streaming_response"
+        kind: type[Failure] = StreamError if streaming else FAILURE_EVENTS[order]
         known = isinstance(error, (ToolcastError, ImportError))  # an extra that is missing is named by its error
         if not work.cancellation.cancelled and not known:
             logger.error("%s of a chat failed", order, exc_info=error)
-        words = str(error) if known else f"{type(error).__name__}: {error}".removesuffix(": ")
-        work.tell(kind(words or type(error).__name__, retryable=getattr(error, "retryable", not known)))
+        text = str(error) if known else f"{type(error).__name__}: {error}".removesuffix(": ")
+        work.emit(kind(text or type(error).__name__, retryable=getattr(error, "retryable", not known)))
 
-    def _hear(self, work: StageTask, event: WorkEvent) -> None:
-        """Take what work tells. Nobody wants to know it of a chat that is closed, or of what was given up meanwhile."""
+    def _on_work_event(self, work: StageTask, event: WorkEvent) -> None:
+        """Apply an event of work, unless the chat is closed or the work was cancelled."""
         with self._lock:
             if not self._closed and not work.cancellation.cancelled:
-                self._take(event)
+                self._dispatch(event)
 
     def _cancel(self, run: int) -> None:
-        for work in tuple(self._works):
+        for work in tuple(self._tasks):
             if work.run == run:
                 work.cancellation.cancel()
 
     def _cancel_all(self) -> list[BackgroundJob]:
-        works = tuple(self._works)
-        for work in works:
+        tasks = tuple(self._tasks)
+        for work in tasks:
             work.cancellation.cancel()
-        return [work.job for work in works if work.job is not None]
+        return [work.job for work in tasks if work.job is not None]
 
     # Waiting and ending.
 
@@ -311,18 +313,18 @@ class _Chat:
         unknown = set(states).difference(STATES)
         if unknown:
             raise ValueError(f"a chat is never {', '.join(map(str, unknown))}; its states are {', '.join(STATES)}")
-        wait = _Wait(states or RESTS)
+        wait = _Wait(states or RESTING_STATES)
         with self._lock:
             self._check()
             if self._busy:
                 raise IllegalState("a listener cannot wait: nothing happens before it is back", state=self.state)
-            wait.see(self.state)
+            wait.observe(self.state)
             self._waits.append(wait)
         return wait
 
-    def _reach(self, state: ChatState) -> None:
+    def _notify_waiters(self, state: ChatState) -> None:
         for wait in self._waits:
-            wait.see(state)
+            wait.observe(state)
         self._waiters.wake()
 
     def _reached(self, wait: _Wait) -> ChatState:
@@ -331,7 +333,7 @@ class _Chat:
         return wait.reached
 
     def _close(self) -> list[BackgroundJob]:
-        """End what goes on; gives the jobs that must end now. For a listener nothing ends before it is back."""
+        """Cancel all work; return the jobs that must end now. From within a listener, return none."""
         with self._lock:
             self._closed = True
             jobs = self._cancel_all()
@@ -345,19 +347,20 @@ class _Chat:
             raise IllegalState("the chat is closed; restore its snapshot() in another", state="closed")
 
 
-def _named(name: str, functions: Mapping[Any, object] | None) -> dict[str, object]:
+def _named_functions(name: str, functions: Mapping[Any, object] | None) -> dict[str, object]:
     return {f"{name}[{key!r}]": function for key, function in (functions or {}).items()}
 
 
-class ChatMachine(_Chat, Closing):
+class ChatMachine(_ChatBase, Closing):
     """A chat whose work goes on in threads."""
 
     _concurrent = False
 
     def run_until(self, *states: ChatState, timeout: float | None = None) -> ChatState:
-        """Wait until one of `states` is reached, be it for a moment, and give it. `TimeoutError` after so many seconds.
+        """Wait until one of `states` is reached and return it. `TimeoutError` after `timeout` seconds.
 
-        A `ready` that leads on at once does not count. Without `states`: until nothing goes on, but for a person.
+        A state that is left at once counts, except a `ready` that a queued message ends. Without `states`: until no
+        work is running, and the chat waits for a user.
         """
         wait = self._wait_for(states)
         try:
@@ -368,14 +371,14 @@ class ChatMachine(_Chat, Closing):
             self._waits.remove(wait)
 
     def close(self) -> None:
-        """End the chat, and what goes on; waits a while for its end. Harmless when repeated."""
+        """Close the chat, and cancel its work; waits a limited time for its end. Idempotent."""
         until = monotonic() + GRACE
         for job in self._close():
             if job.thread != get_ident():
                 job.wait(max(until - monotonic(), 0))
 
 
-class AsyncChatMachine(_Chat, AsyncClosing):
+class AsyncChatMachine(_ChatBase, AsyncClosing):
     """A chat whose work goes on in tasks of the event loop that `dispatch` is called in.
 
     It is closed where the loop ends while work goes on; its `snapshot` can be restored in another.
@@ -384,7 +387,7 @@ class AsyncChatMachine(_Chat, AsyncClosing):
     _concurrent = True
 
     def dispatch(self, event: ChatEvent | Mapping[str, Any] | str) -> ChatChange | None:
-        """Have something happen; gives what came of it at once. In the event loop: see `ChatMachine.dispatch`."""
+        """Apply an event and return the change, in the event loop: see `ChatMachine.dispatch`."""
         try:
             current_loop()
         except RuntimeError:
@@ -392,9 +395,10 @@ class AsyncChatMachine(_Chat, AsyncClosing):
         return super().dispatch(event)
 
     async def run_until(self, *states: ChatState) -> ChatState:
-        """Wait until one of `states` is reached, be it for a moment, and give it.
+        """Wait until one of `states` is reached and return it.
 
-        A `ready` that leads on at once does not count. Without `states`: until nothing goes on, but for a person.
+        A state that is left at once counts, except a `ready` that a queued message ends. Without `states`: until no
+        work is running, and the chat waits for a user.
         """
         wait = self._wait_for(states)
         try:
@@ -404,7 +408,7 @@ class AsyncChatMachine(_Chat, AsyncClosing):
             self._waits.remove(wait)
 
     async def aclose(self) -> None:
-        """End the chat, and what goes on; waits a while for its end. Harmless when repeated."""
+        """Close the chat, and cancel its work; waits a limited time for its end. Idempotent."""
         jobs = self._close()
         if jobs:
             await join_all(jobs, GRACE)

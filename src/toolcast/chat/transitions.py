@@ -1,4 +1,4 @@
-"""The chat machine: what happens to a chat, in which state, and what is to be done then. Pure: no I/O, no clock.
+"""The transition table of the chat machine. Pure: no I/O, no clock.
 
     idle ──> loading_model ──> ready ──> searching_tools ──> generating_response ──> streaming_response ──> ready
                   │              ^              ^                                            │
@@ -6,10 +6,10 @@
              load_failed         └── (INTERRUPT │, failures)                    waiting_for_tool_approval
                                                 └──────────── calling_tool <─────────────────┘
 
-`TABLE` says it all, and the diagram in the documentation is drawn from it: for each state and each event its rows, of
-which the first whose guard holds is taken. A row has actions, which change the context and order work, and the state
-that follows. What has no row is ignored. Work that is ordered has a number, `run`; what another one tells is ignored,
-so that nothing that comes late can do harm.
+`TABLE` is complete, and the diagram in the documentation is drawn from it: for each state and each event its rows, of
+which the first whose guard is true is taken. A row has actions, which change the context and start work, and the next
+state. An event without a row is ignored. Work has a number, `run`; events of another run are ignored, so late events
+have no effect.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ from .guards import (
 
 
 class Transition(NamedTuple):
-    """What came of an event: the state, the context, what is to be done, and all states on the way."""
+    """The result of an event: the state, the context, the effects, and all states on the way."""
 
     state: ChatState
     context: ChatContext
@@ -111,7 +111,7 @@ class Transition(NamedTuple):
     path: tuple[ChatState, ...] = ()
 
 
-# An event is of the type that the row stands under, so that each function knows the type of its own.
+# The event is of the type that is the row's key, so each function can annotate its own.
 Guard: TypeAlias = Callable[[ChatContext, Any], bool]
 Action: TypeAlias = Callable[[ContextBuilder, Any], None]
 
@@ -119,7 +119,7 @@ _NO_ACTIONS: Final[Mapping[str, Action]] = {}
 
 
 class Row(NamedTuple):
-    """What follows on an event, if `guard` holds: the `actions`, in order, and the state `target`."""
+    """A row of the table: if `guard` is true, the `actions` in order, and the state `target`."""
 
     target: ChatState
     actions: tuple[Action, ...] = ()
@@ -129,7 +129,7 @@ class Row(NamedTuple):
 def transition(
     state: ChatState, context: ChatContext, event: ChatEvent, actions: Mapping[str, Action] = _NO_ACTIONS
 ) -> Transition:
-    """Return what comes of `event`; an event that cannot happen in `state` changes nothing and is `ignored`.
+    """Apply `event`; one that is impossible in `state` changes nothing and is `ignored`.
 
     `actions` replace those of the table, by their names.
     """
@@ -138,13 +138,13 @@ def transition(
     row = _row(TABLE[state].get(type(event), ()), context, event)
     if row is None:
         return Transition(state, context, ignored=True)
-    draft, path = ContextBuilder(context), list[ChatState]()
+    builder, path = ContextBuilder(context), list[ChatState]()
     while row is not None:
-        for act in row.actions:
-            actions.get(act.__name__, act)(draft, event)
+        for action in row.actions:
+            actions.get(action.__name__, action)(builder, event)
         path.append(row.target)
-        row = _row(ALWAYS.get(row.target, ()), draft.context, event)
-    return Transition(path[-1], draft.context, tuple(draft.effects), path=tuple(path))
+        row = _row(ALWAYS.get(row.target, ()), builder.context, event)
+    return Transition(path[-1], builder.context, tuple(builder.effects), path=tuple(path))
 
 
 def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | None:
@@ -154,36 +154,36 @@ def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | N
 Rows: TypeAlias = Mapping[type[ChatEvent], tuple[Row, ...]]
 
 
-def _waits(state: ChatState) -> Rows:
-    """Messages are kept in every state."""
+def _queue_rows(state: ChatState) -> Rows:
+    """Return the row for messages, which are queued in every state."""
     return {QueueMessage: (Row(state, (enqueue,)),)}
 
 
-def _ends(*actions: Action) -> Rows:
-    """What ends the work of a state: the whole turn stops, or another model takes over."""
+def _stop_rows(*actions: Action) -> Rows:
+    """Return the rows that end the work of a state: the turn is stopped, or another model is requested."""
     return {
         Stop: (Row("ready", actions),),
         LoadModel: (Row("loading_model", (*actions, set_model, start_loading)),),
     }
 
 
-_WENT_ON: Final = (Row("searching_tools", (count_round, start_tool_search), has_rounds), Row("ready", (note_limit,)))
-"""The model reads what came of its calls, if there is a round left."""
+_NEXT_ROUND: Final = (Row("searching_tools", (count_round, start_tool_search), has_rounds), Row("ready", (note_limit,)))
+"""The rows by which the model reads the results of its calls, if there is a round left."""
 
 
-def _then_goes_on(*actions: Action) -> tuple[Row, ...]:
-    return tuple([row._replace(actions=(*actions, *row.actions)) for row in _WENT_ON])
+def _then_next_round(*actions: Action) -> tuple[Row, ...]:
+    return tuple([row._replace(actions=(*actions, *row.actions)) for row in _NEXT_ROUND])
 
 
 ALWAYS: Final[Mapping[ChatState, tuple[Row, ...]]] = {
     "ready": (Row("searching_tools", (deliver_queue, start_tool_search), has_queued_messages),),
 }
-"""What follows at once where a state is reached."""
+"""The transitions that follow at once when a state is reached."""
 
 TABLE: Final[Mapping[ChatState, Rows]] = {
     "idle": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
-        **_waits("idle"),
+        **_queue_rows("idle"),
     },
     "loading_model": {
         ModelLoadProgress: (Row("loading_model", (note_progress,)),),
@@ -191,11 +191,11 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ModelLoadFailure: (Row("load_failed", (note_failure,)),),
         LoadModel: (Row("loading_model", (cancel_loading, set_model, start_loading)),),
         Stop: (Row("load_failed", (cancel_loading, can_be_loaded_again)),),
-        **_waits("loading_model"),
+        **_queue_rows("loading_model"),
     },
     "load_failed": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
-        **_waits("load_failed"),
+        **_queue_rows("load_failed"),
     },
     "ready": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
@@ -204,21 +204,21 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
             Row("generating_response", (begin_anew, drop_interrupted, start_generating), can_retry_generation),
         ),
         RetryToolCall: (Row("calling_tool", (begin_anew, call_tool), can_retry_tool_call),),
-        **_waits("ready"),
+        **_queue_rows("ready"),
     },
     "searching_tools": {
         ToolSearchSuccess: (Row("generating_response", (keep_tools, start_generating)),),
         ToolSearchFailure: (Row("ready", (note_failure,)),),
         Interrupt: (Row("ready", (cancel_tool_search, can_search_again)),),
-        **_ends(cancel_tool_search, can_search_again),
-        **_waits("searching_tools"),
+        **_stop_rows(cancel_tool_search, can_search_again),
+        **_queue_rows("searching_tools"),
     },
     "generating_response": {
         GenerationSuccess: (Row("streaming_response"),),
         GenerationFailure: (Row("ready", (note_failure,)),),
         Interrupt: (Row("ready", (cancel_generation, can_generate_again)),),
-        **_ends(cancel_generation, can_generate_again),
-        **_waits("generating_response"),
+        **_stop_rows(cancel_generation, can_generate_again),
+        **_queue_rows("generating_response"),
     },
     "streaming_response": {
         StreamChunk: (Row("streaming_response", (append_chunk,)),),
@@ -229,8 +229,8 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ),
         StreamError: (Row("ready", (keep_partial_text, note_failure, cancel_stream)),),
         Interrupt: (Row("ready", (cancel_stream, keep_partial_text, can_generate_again)),),
-        **_ends(cancel_stream, keep_partial_text, can_generate_again),
-        **_waits("streaming_response"),
+        **_stop_rows(cancel_stream, keep_partial_text, can_generate_again),
+        **_queue_rows("streaming_response"),
     },
     "waiting_for_tool_approval": {
         ApproveToolCall: (Row("calling_tool", (approve, call_tool), is_pending),),
@@ -244,9 +244,9 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
             ),
             Row("ready", (append_tool_rejection_message, note_limit), is_pending),
         ),
-        Interrupt: _then_goes_on(close_calls),
-        **_ends(close_calls, can_search_again),
-        **_waits("waiting_for_tool_approval"),
+        Interrupt: _then_next_round(close_calls),
+        **_stop_rows(close_calls, can_search_again),
+        **_queue_rows("waiting_for_tool_approval"),
     },
     "calling_tool": {
         ToolCallProgress: (Row("calling_tool"),),
@@ -260,22 +260,24 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ToolCallFailure: (Row("ready", (note_failure,)),),
         ApproveToolCall: (Row("calling_tool", (approve,), is_pending),),
         RejectToolCall: (Row("calling_tool", (append_tool_rejection_message,), is_pending),),
-        Interrupt: _then_goes_on(cancel_tool_call, close_calls),
-        **_ends(cancel_tool_call, close_calls, can_search_again),
-        **_waits("calling_tool"),
+        Interrupt: _then_next_round(cancel_tool_call, close_calls),
+        **_stop_rows(cancel_tool_call, close_calls, can_search_again),
+        **_queue_rows("calling_tool"),
     },
 }
-"""What follows on each event in each state."""
+"""The rows for each event in each state."""
 
 
 _ROWS: Final = [row for rows in TABLE.values() for choices in rows.values() for row in choices]
 
-ACTIONS: Final[Mapping[str, Action]] = {act.__name__: act for row in (*_ROWS, *ALWAYS["ready"]) for act in row.actions}
+ACTIONS: Final[Mapping[str, Action]] = {
+    action.__name__: action for row in (*_ROWS, *ALWAYS["ready"]) for action in row.actions
+}
 """The actions by their names."""
 
 
 def diagram() -> Table:
-    """The table as one of states.py, whose events are those of the chat, with their guards."""
+    """Return the table in the form of states.py, with events and guards as labels."""
     moves: dict[str, dict[str, str]] = {}
     for state, rows in TABLE.items():
         own = moves[state] = {}

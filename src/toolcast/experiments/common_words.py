@@ -19,5 +19,5 @@ def is_common(stem: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _stems() -> frozenset[str]:
-    words = stemming.lines_of(Path(__file__).with_name("common_words.txt"))
-    return frozenset(stemming.words(" ".join(words)))
+    words = stemming.read_word_list(Path(__file__).with_name("common_words.txt"))
+    return frozenset(stemming.stems(" ".join(words)))

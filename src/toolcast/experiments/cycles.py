@@ -19,7 +19,7 @@ from importlib.metadata import version
 from math import inf
 from typing import Any, Final, TypeAlias
 
-from ..agents.engine.history import Ids
+from ..agents.engine.history import CallIds
 from ..async_support import sync_driver
 from ..credentials import SecretURL
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
@@ -98,7 +98,7 @@ class CycleOrchestrator:
         self._trace = Trace(CYCLE)
         self._settings = services.llm.merge_settings(services.settings)
         self._options = config.model_options.model_dump(exclude_none=True)
-        self._ids = Ids()
+        self._ids = CallIds()
         self._prompt: tuple[Message, ...] = ()
         self._work_began = 0.0
         self._running = self._stopping = False
@@ -186,7 +186,7 @@ class CycleOrchestrator:
         state = self.run_state
         if not state.is_open:
             self._log("CYCLE_START", state.cycle_number + 1)
-        self._ids = Ids(state.messages)
+        self._ids = CallIds(state.messages)
         cycle = state.cycle
         if cycle.waiting:
             return "calls_left"
@@ -346,7 +346,7 @@ class CycleOrchestrator:
         if first is not None and first.name == FINISH.name and self._choice:
             return reflecting(message, first)
         parts = [
-            replace(part, id=self._ids.of(part.id)) if isinstance(part, ToolCallPart) else part
+            replace(part, id=self._ids.unique(part.id)) if isinstance(part, ToolCallPart) else part
             for part in message.parts
         ]
         return Message(message.role, tuple(parts)) if message.tool_calls else message

@@ -83,7 +83,7 @@ class WordsEmbedder:
 
 def _of_words(text: str) -> list[float]:
     vector = [0.0] * _WIDTH
-    for stem, count in Counter(stemming.words(text)).items():
+    for stem, count in Counter(stemming.stems(text)).items():
         weight = (1 + log(count)) * (min(len(stem), _LONG) / _LONG) ** 2 * (_COMMON_WEIGHT if is_common(stem) else 1)
         for place, part in _directions(stem):
             vector[place] += part * weight

@@ -19,7 +19,7 @@ import pytest
 
 from support.engines import call, check, results
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import TurnCancelled
@@ -115,7 +115,7 @@ class _Model(ScriptedLLM):
         self._world = world
 
     async def _events(self, messages: Sequence[Message], *rest: Any) -> AsyncIterator[Event]:
-        assert faults(messages) == []
+        assert find_problems(messages) == []
         said = next(at for at, message in enumerate(reversed(messages)) if message.role == "user")
         answer = CALLS if said < 6 else "Done."
         self._world.enter("model")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.histories import sound
-from toolcast.agents.engine.compaction import Compaction, compacted, summary_prompt, token_state
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.compaction import Compaction, compact, summary_prompt, token_state
+from toolcast.agents.engine.history import find_problems
 from toolcast.async_support import sync_driver
 from toolcast.errors import ContextTooLong, RateLimited
 from toolcast.events import Finish, TextDelta, UsageReport
@@ -42,12 +42,12 @@ Shorten = Callable[..., Any]
 
 
 def _sync(*given: Any, **options: Any) -> Any:
-    return sync_driver.run(compacted(*given, concurrent=False, **options))
+    return sync_driver.run(compact(*given, concurrent=False, **options))
 
 
 def _async(backend: str) -> Shorten:
     async def main(given: Sequence[Any], options: dict[str, Any]) -> Any:
-        return await compacted(*given, concurrent=True, **options)
+        return await compact(*given, concurrent=True, **options)
 
     return lambda *given, **options: anyio.run(main, given, options, backend=backend)
 
@@ -88,10 +88,15 @@ def test_both_parts_are_sound_and_all_of_it(history: tuple[Message, ...], keep: 
     cut = Compaction(keep=keep).cut(history)
     if cut is None:
         return
-    assert cut.out
-    assert len(cut.out) + len(cut.kept) == len(history)
-    assert faults(cut.out) == faults(cut.kept) == faults(cut.with_summary("So far so good.")) == []
-    assert all(message.role != "system" for message in cut.out)
+    assert cut.removed
+    assert len(cut.removed) + len(cut.kept) == len(history)
+    assert (
+        find_problems(cut.removed)
+        == find_problems(cut.kept)
+        == find_problems(cut.with_summary("So far so good."))
+        == []
+    )
+    assert all(message.role != "system" for message in cut.removed)
     assert cut.kept[-1] is history[-1]
 
 
@@ -176,7 +181,7 @@ def test_an_llm_makes_it_and_is_paid(shorten: Shorten) -> None:
     paid: list[Usage] = []
     answer = [TextDelta("All is well."), UsageReport(Usage(40, 4)), Finish("end_turn")]
     llm = ScriptedLLM(answer)
-    shorter = shorten(HISTORY, Compaction(0, llm), paid=paid.append)
+    shorter = shorten(HISTORY, Compaction(0, llm), on_usage=paid.append)
     assert shorter == (TOLD, summary("All is well."), NOTED, NEW)
     assert paid == [Usage(40, 4)]
     (asked,) = llm.requests

@@ -10,9 +10,9 @@ from hypothesis import given
 
 from support.engines import call, results
 from support.histories import broken, sound
-from toolcast.agents.engine.conversation import BROKEN_OFF, Conversation, is_valid as made_sound
+from toolcast.agents.engine.conversation import INTERRUPTED, Conversation, load_history as made_sound
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults, repaired, unanswered
+from toolcast.agents.engine.history import find_problems, repair, unanswered_calls
 from toolcast.agents.engine.session_state import SessionState
 from toolcast.agents.permissions.permissions import Rule
 from toolcast.errors import BudgetExceeded
@@ -26,54 +26,54 @@ ASKED = (user("Go."), assistant(call("a", "look"), call("b", "look")))
 def test_calls_without_a_result_get_one_that_says_what_is_known() -> None:
     transcript = Conversation(ASKED)
     transcript.started.update({"a", "elsewhere"})
-    transcript.answer_left("not run")
+    transcript.answer_open_calls("not run")
     assert [(one.call_id, one.content, one.is_error) for one in results(transcript.added)] == [
-        ("a", BROKEN_OFF, True),
+        ("a", INTERRUPTED, True),
         ("b", "not run", True),
     ]
     assert transcript.started == {"elsewhere"}
-    assert faults(transcript.history) == []
+    assert find_problems(transcript.history) == []
 
 
 def test_what_is_said_is_taken_back_only_where_nothing_came_of_it() -> None:
     said = (user("Hello?"),)
     transcript = Conversation([user("Hi."), assistant("Hello.")])
     transcript.begin(said)
-    transcript.take_back(said)
+    transcript.rollback(said)
     assert len(transcript.history) == 2
     transcript.begin(said)
     transcript.add(assistant("Yes?"))
-    transcript.take_back(said)
+    transcript.rollback(said)
     assert len(transcript.history) == 4
     transcript.begin(())
-    transcript.take_back(())
+    transcript.rollback(())
     assert len(transcript.history) == 4
 
 
 def test_ids_follow_the_history() -> None:
     transcript = Conversation(ASKED)
-    assert (transcript.ids.of("a"), transcript.ids.of("c")) == ("a-2", "c")
+    assert (transcript.ids.unique("a"), transcript.ids.unique("c")) == ("a-2", "c")
     transcript.rewrite([])
-    assert transcript.ids.of("a") == "a"
+    assert transcript.ids.unique("a") == "a"
 
 
 @given(sound())
 def test_a_sound_history_stays_as_it_is(history: Any) -> None:
-    if faults(history) == []:
+    if find_problems(history) == []:
         assert tuple(made_sound(history)) == history
 
 
 @given(broken)
 def test_any_history_becomes_one_that_can_be_gone_on_with(history: Any) -> None:
     transcript = Conversation(history)
-    left = unanswered(transcript.history)
-    transcript.answer_left("not run")
-    assert faults(transcript.history) == []
+    left = unanswered_calls(transcript.history)
+    transcript.answer_open_calls("not run")
+    assert find_problems(transcript.history) == []
     assert all(
         result.content != "not run" or result.call_id in {each.id for each in left}
         for result in results(transcript.history)
     )
-    assert tuple(repaired(transcript.history, "never said")) == tuple(transcript.history)
+    assert tuple(repair(transcript.history, "never said")) == tuple(transcript.history)
 
 
 def test_a_state_is_all_there_is() -> None:
@@ -96,10 +96,10 @@ def test_what_was_spent_is_remembered_with_what_sub_agents_spent() -> None:
     budget = Budget(tokens=46, tool_calls=5)
     engine = Engine(ScriptedLLM(call("a", "ask_agent", '{"prompt": "?"}'), "42."), [inner], budget=budget)
     engine.submit("Go.")
-    assert (engine.usage.total_tokens, engine.transcript.spending.usage.total_tokens) == (30, 45)
+    assert (engine.usage.total_tokens, engine.conversation.spending.usage.total_tokens) == (30, 45)
     later = Engine(ScriptedLLM("Yes.", "No."), [inner], budget=budget)
     later.restore(json.loads(json.dumps(engine.snapshot())))
-    assert later.transcript.spending.to_dict() == engine.transcript.spending.to_dict()
+    assert later.conversation.spending.to_dict() == engine.conversation.spending.to_dict()
     assert later.submit("Sure?").text == "Yes."
     with pytest.raises(BudgetExceeded):
         later.submit("Really?")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from support.engines import Turning, call, check, results, sequence, sound_requests
 from toolcast import Configs, FallbackLLM, MissingLLMError, Overloaded
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import (
@@ -541,7 +541,7 @@ def test_a_fork_is_made_alike_and_remembers_nothing(turning: Turning) -> None:
 
 
 def test_with_nothing_said_and_no_history_there_is_nothing_to_do() -> None:
-    with pytest.raises(ValueError, match="nothing was said"):
+    with pytest.raises(ValueError, match="no message, and no history"):
         Engine(scripted()).submit()
 
 
@@ -793,10 +793,10 @@ def test_options_that_are_none(options: dict[str, Any]) -> None:
 )
 def test_what_cannot_be_said(said: Any) -> None:
     engine = Engine(llm := scripted("x"))
-    with pytest.raises(ValueError, match="cannot be said"):
+    with pytest.raises(ValueError, match="invalid message"):
         engine.submit(said)
     if not isinstance(said, list):
-        with pytest.raises(ValueError, match="cannot be said"):
+        with pytest.raises(ValueError, match="invalid message"):
             engine.inject(said)
     assert (engine.history, llm.requests, engine.state) == ((), [], "idle")
 
@@ -836,7 +836,7 @@ def test_an_observer_that_stops_the_program_leaves_the_engine_idle(state: str) -
     engine = Engine(scripted(RuntimeError("no") if state == "error" else "Hello.", "Again."), observer=observe)
     with pytest.raises(SystemExit):
         engine.submit("Go.")
-    assert engine.state == "idle" and not faults(engine.history)
+    assert engine.state == "idle" and not find_problems(engine.history)
     stops.clear()
     assert engine.submit("Go.").end == "end_turn"
 

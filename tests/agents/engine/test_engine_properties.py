@@ -19,7 +19,7 @@ from support.example_counts import examples
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.conversation import Conversation
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults, unanswered
+from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, ToolcastError
@@ -65,7 +65,7 @@ class Planned(ScriptedLLM):
         self.plan: list[Any] = []
 
     async def _events(self, messages: Any, *rest: Any) -> Any:
-        assert faults(messages) == []
+        assert find_problems(messages) == []
         answer = self.plan.pop(0) if self.plan else "Done."
         if isinstance(answer, Exception):
             raise answer
@@ -133,9 +133,9 @@ class World:
 def check_between_turns(engine: Engine) -> None:
     rest = Conversation()
     rest.history = list(engine.history)
-    left = unanswered(rest.history)
-    rest.answer_left("not run")
-    assert faults(rest.history) == []
+    left = unanswered_calls(rest.history)
+    rest.answer_open_calls("not run")
+    assert find_problems(rest.history) == []
     assert not left or rest.history[-len(left) - 1].role in ("assistant", "tool")
 
 
@@ -220,7 +220,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def reset(self) -> None:
-        if not self.open or self.stream._flow is None or self.stream._flow.ended:
+        if not self.open or self.stream._turn_loop is None or self.stream._turn_loop.ended:
             self.engine.reset()
             self.usage = 0
             assert self.engine.history == ()

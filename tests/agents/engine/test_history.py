@@ -11,7 +11,15 @@ from hypothesis import given, strategies as st
 from support.histories import broken, sound
 from support.turns import PROTOCOLS
 from toolcast import Settings
-from toolcast.agents.engine.history import Ids, estimated_tokens, faults, repaired, surplus, trimmed, unanswered
+from toolcast.agents.engine.history import (
+    CallIds,
+    estimate_tokens,
+    find_problems,
+    repair,
+    surplus,
+    trim,
+    unanswered_calls,
+)
 from toolcast.messages import (
     AudioPart,
     ImagePart,
@@ -121,44 +129,44 @@ MENDED: dict[str, tuple[list[Message], list[Message], str]] = {
 @pytest.mark.fault(131)
 @pytest.mark.parametrize("before, after, wrong", MENDED.values(), ids=MENDED)
 def test_what_is_mended(before: list[Message], after: list[Message], wrong: str) -> None:
-    assert any(wrong in fault for fault in faults(before)), faults(before)
-    assert repaired(before, WORDS) == tuple(after)
+    assert any(wrong in fault for fault in find_problems(before)), find_problems(before)
+    assert repair(before, WORDS) == tuple(after)
 
 
 def test_what_is_sound_stays_as_it_is() -> None:
     begun = [system("Be brief."), HELLO, assistant("Let me look.", call("a"), call("b"))]
     joined = Message("tool", (ToolResultPart("a", "A"), ToolResultPart("b", "B")))
     broken_off = assistant(call("c"))
-    mended = repaired([*begun, joined, assistant("So."), HELLO, broken_off], WORDS)
+    mended = repair([*begun, joined, assistant("So."), HELLO, broken_off], WORDS)
     assert all(one is other for one, other in zip(mended, [*begun, joined], strict=False))
     assert mended[-1] == not_run("c")
 
 
 def test_a_mistake_of_the_program_is_left_to_be_refused() -> None:
     wrong = [user(call("a")), assistant(ToolResultPart("a", "A"))]
-    assert repaired(wrong, WORDS) == tuple(wrong)
+    assert repair(wrong, WORDS) == tuple(wrong)
 
 
 @given(broken)
 def test_what_is_mended_is_sound_and_stays_so(history: tuple[Message, ...]) -> None:
-    mended = repaired(history, WORDS)
-    assert faults(mended) == []
-    assert unanswered(mended) == ()
-    again = repaired(mended, "other words")
+    mended = repair(history, WORDS)
+    assert find_problems(mended) == []
+    assert unanswered_calls(mended) == ()
+    again = repair(mended, "other words")
     assert len(again) == len(mended)
     assert all(one is other for one, other in zip(again, mended, strict=True))
 
 
 @given(broken)
 def test_nothing_is_mended_where_nothing_is_wrong(history: tuple[Message, ...]) -> None:
-    mended = repaired(history, WORDS)
+    mended = repair(history, WORDS)
     same = len(mended) == len(history) and all(one is other for one, other in zip(mended, history, strict=True))
-    assert same == (faults(history) == [])
+    assert same == (find_problems(history) == [])
 
 
 @given(broken)
 def test_all_that_was_said_and_all_that_was_called_is_still_there(history: tuple[Message, ...]) -> None:
-    mended = repaired(history, WORDS)
+    mended = repair(history, WORDS)
     assert "".join(message.text.strip() for message in mended if message.role != "tool") == "".join(
         message.text.strip() for message in history if message.role != "tool"
     )
@@ -178,7 +186,7 @@ def sent(name: str, history: tuple[Message, ...]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", WIRES)
 @given(history=broken)
 def test_every_wire_takes_what_is_mended(name: str, history: tuple[Message, ...]) -> None:
-    told: Any = sent(name, repaired(history, WORDS))
+    told: Any = sent(name, repair(history, WORDS))
     assert CHECKS[name](told) == []
 
 
@@ -250,7 +258,7 @@ def test_the_checks_see_what_is_wrong() -> None:
 
 
 def test_arguments_go_as_they_were_mended() -> None:
-    history = repaired([HELLO, assistant(call(arguments="{"))], WORDS)
+    history = repair([HELLO, assistant(call(arguments="{"))], WORDS)
     request = OpenAIChatAdapter(GENERIC).request(RequestInput("m-1", history), Settings())
     assert json.loads(request.body)["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"malformed": "{"}'
 
@@ -273,31 +281,31 @@ def test_arguments_go_as_they_were_mended() -> None:
     ],
 )
 def test_calls_that_a_history_ends_in(history: list[Message], ids: list[str]) -> None:
-    assert [call.id for call in unanswered(history)] == ids
+    assert [call.id for call in unanswered_calls(history)] == ids
 
 
 @given(sound())
 def test_a_sound_history_has_no_faults_and_no_open_calls(history: tuple[Message, ...]) -> None:
-    assert faults(history) == []
-    assert unanswered(history) == ()
+    assert find_problems(history) == []
+    assert unanswered_calls(history) == ()
     cut = max((at for at, message in enumerate(history) if message.tool_calls), default=0)
-    assert unanswered(history[: cut + 1]) == (history[cut].tool_calls if history else ())
+    assert unanswered_calls(history[: cut + 1]) == (history[cut].tool_calls if history else ())
 
 
 # -- ids
 
 
 def test_ids_that_are_taken_get_a_number() -> None:
-    ids = Ids([assistant(call("call_1"), call("call_1-3")), answer("other")])
-    made = [ids.of(id) for id in ("call_1", "call_1", "call_1-2", "other", "other", "", "")]
+    ids = CallIds([assistant(call("call_1"), call("call_1-3")), answer("other")])
+    made = [ids.unique(id) for id in ("call_1", "call_1", "call_1-2", "other", "other", "", "")]
     assert made == ["call_1-2", "call_1-4", "call_1-2-2", "other", "other-2", "call", "call-2"]
 
 
 @given(broken, st.lists(st.sampled_from(["", "call_1", "call_1-2", "call_2", "c", "c-2-2"])))
 def test_no_id_is_given_twice(history: tuple[Message, ...], asked: list[str]) -> None:
     before = {call.id for message in history for call in message.tool_calls}
-    ids = Ids(history)
-    made = [ids.of(id) for id in asked]
+    ids = CallIds(history)
+    made = [ids.unique(id) for id in asked]
     assert len(set(made)) == len(made)
     assert before.isdisjoint(made)
     assert all(new.startswith(id) for id, new in zip(asked, made, strict=True))
@@ -318,12 +326,12 @@ def test_no_id_is_given_twice(history: tuple[Message, ...], asked: list[str]) ->
     ],
 )
 def test_tokens_are_estimated(message: Message, tokens: int) -> None:
-    assert estimated_tokens([message]) == tokens
+    assert estimate_tokens([message]) == tokens
 
 
 @given(broken, broken)
 def test_what_is_new_is_all_that_has_to_be_counted(old: tuple[Message, ...], new: tuple[Message, ...]) -> None:
-    assert estimated_tokens(old + new) == estimated_tokens(old) + estimated_tokens(new)
+    assert estimate_tokens(old + new) == estimate_tokens(old) + estimate_tokens(new)
 
 
 LONG = "word" * 100  # 100 tokens
@@ -332,40 +340,40 @@ LONG = "word" * 100  # 100 tokens
 def test_the_oldest_rounds_go_first() -> None:
     told = system(LONG)
     history = [told, user(LONG), assistant(LONG), user(LONG), assistant(LONG), user(LONG)]
-    assert trimmed(history, 600) == tuple(history)
-    assert trimmed(history, 599) == (told, *history[3:])
-    assert trimmed(history, 399) == (told, history[5])
-    assert trimmed(history, 1) == (told, history[5])
+    assert trim(history, 600) == tuple(history)
+    assert trim(history, 599) == (told, *history[3:])
+    assert trim(history, 399) == (told, history[5])
+    assert trim(history, 1) == (told, history[5])
 
 
 def test_calls_go_before_what_was_said_of_them() -> None:
     round = [user(LONG), assistant(call("a"), call("b")), answer("a", LONG), answer("b", LONG), assistant(LONG)]
     history = [*round, user(LONG)]
-    assert trimmed(history, 450) == (round[0], round[4], history[5])
-    assert trimmed(history, 250) == (history[5],)
+    assert trim(history, 450) == (round[0], round[4], history[5])
+    assert trim(history, 250) == (history[5],)
 
 
 def test_within_one_long_round_the_oldest_calls_go() -> None:
     asked = user(LONG)
     calls = [(assistant(call(f"c{n}")), answer(f"c{n}", LONG)) for n in range(4)]
     history = [asked, *(message for pair in calls for message in pair)]
-    assert trimmed(history, 350) == (asked, *calls[2], *calls[3])
-    assert trimmed(history, 0) == (asked, *calls[3])
-    assert trimmed([*history, assistant(LONG)], 0) == (asked, assistant(LONG))
+    assert trim(history, 350) == (asked, *calls[2], *calls[3])
+    assert trim(history, 0) == (asked, *calls[3])
+    assert trim([*history, assistant(LONG)], 0) == (asked, assistant(LONG))
 
 
 def test_a_history_that_nobody_began() -> None:
     answered = [assistant(call()), answer(), assistant(call("c2")), answer("c2")]
-    assert trimmed(answered, 0) == tuple(answered[2:])
-    assert trimmed([answer()], 0) == (answer(),)
-    assert trimmed([], 0) == ()
+    assert trim(answered, 0) == tuple(answered[2:])
+    assert trim([answer()], 0) == (answer(),)
+    assert trim([], 0) == ()
 
 
 @pytest.mark.fault(131)
 @given(sound(), st.integers(0, 3000))
 def test_what_is_left_is_sound(history: tuple[Message, ...], tokens: int) -> None:
-    kept = trimmed(history, tokens)
-    assert faults(kept) == []
+    kept = trim(history, tokens)
+    assert find_problems(kept) == []
     assert bool(kept) == bool(history)
     assert [message for message in kept if message.role == "system"] == [
         message for message in history if message.role == "system"
@@ -380,11 +388,11 @@ def test_what_is_left_is_sound(history: tuple[Message, ...], tokens: int) -> Non
 def test_more_room_keeps_more_and_no_more_goes_than_must(history: tuple[Message, ...], tokens: int, more: int) -> None:
     gone = surplus(history, tokens)
     assert surplus(history, tokens + more) <= gone
-    kept = trimmed(history, tokens)
-    if estimated_tokens(kept) > tokens:
+    kept = trim(history, tokens)
+    if estimate_tokens(kept) > tokens:
         assert surplus(kept, 0) == set()
 
 
 @given(broken, st.integers(0, 100))
 def test_nothing_is_trimmed_that_fits(history: tuple[Message, ...], room: int) -> None:
-    assert trimmed(history, estimated_tokens(history) + room) == history
+    assert trim(history, estimate_tokens(history) + room) == history

@@ -115,7 +115,7 @@ def test_what_is_spent_within_the_budget_of_a_turn_counts_in_that_of_the_engine(
     turning.submit(engine, "1", budget=Budget(tokens=1_000))
     with pytest.raises(BudgetExceeded):
         turning.submit(engine, "2", budget=Budget(tokens=1_000))
-    assert engine.transcript.spending.usage == Usage(10, 5)
+    assert engine.conversation.spending.usage == Usage(10, 5)
     assert len(engine.history) == 2
 
 

@@ -24,14 +24,14 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened
+from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened_record
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.stores.store import Store
 
 BEGUN = SessionState("s", 5.0)
-OPENED = opened("s", 5.0)
+OPENED = opened_record("s", 5.0)
 CALL = assistant(ToolCallPart("c1", "add", "{}"), ToolCallPart("c2", "add", "{}"))
 
 
@@ -289,8 +289,8 @@ BAD: list[Any] = [
     {"kind": "turn", "turns": True, "end": None},
     {"kind": "turn", "turns": 1, "end": 1},
     {"kind": "turn", "turns": 1},
-    opened("other", 1.0),
-    opened("a", float("inf")),
+    opened_record("other", 1.0),
+    opened_record("a", float("inf")),
     {
         "kind": "usage",
         "usage": Usage().to_dict(),

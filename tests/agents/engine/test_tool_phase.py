@@ -15,7 +15,7 @@ import pytest
 from support.engines import Async, Turning, call, check, results, sound_requests
 from toolcast.agents.engine.conversation import NOT_RUN
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
 from toolcast.agents.subagents.elves import ElfConfig, ElfManager
@@ -85,7 +85,7 @@ def raising(request: PermissionRequest) -> bool:
         (lambda request: None, [], "permission denied"),
         (lambda request: "yes", [], "permission denied"),
         (lambda request: request.deny("not today"), [], "permission denied: not today"),
-        (PermissionRequest.deny, [], "permission denied: the user said no"),
+        (PermissionRequest.deny, [], "permission denied: the user denied it"),
         (lambda request: request.edit({"item": "b"}), ["b"], "changed the arguments"),
         (lambda request: request.edit('{"thing": "b"}'), [], "item"),
         (raising, [], "the approver failed: OSError"),
@@ -164,7 +164,7 @@ def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turnin
     turning.submit(engine, "Again.")
     assert (asked, shelf.put_there) == (["a"], ["1", "2", "3"])
     engine.reset()
-    assert engine.transcript.remembered == []
+    assert engine.conversation.remembered == []
 
 
 def test_a_no_holds_beside_what_was_allowed_for_the_session(turning: Turning) -> None:
@@ -172,7 +172,7 @@ def test_a_no_holds_beside_what_was_allowed_for_the_session(turning: Turning) ->
     first, second, third = turning.submit(engine, "Put them there.").pending
     turning.submit(engine, answers=[first.deny(), second.allow_session(), third.deny()])
     assert shelf.put_there == ["vase"]
-    assert len(engine.transcript.remembered) == 1
+    assert len(engine.conversation.remembered) == 1
     check(engine)
 
 
@@ -194,7 +194,7 @@ def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(tu
     for action in ("allow_session", "allow", "deny"):
         request = (engine.pending or turning.submit(engine, "Go.").pending)[0]
         turning.submit(engine, answers=[ApprovalDecision(request.call_id, request.fingerprint, action)])
-    assert [rule.tool for rule in engine.transcript.remembered] == ["put"]
+    assert [rule.tool for rule in engine.conversation.remembered] == ["put"]
     check(engine)
 
 
@@ -251,7 +251,7 @@ def test_answers_may_come_one_by_one(turning: Turning) -> None:
     assert (again.end, [one.call_id for one in again.pending], shelf.put_there) == ("approval", ["b"], [])
     assert again.pending == engine.pending and len(llm.requests) == 1
     assert turning.submit(engine, answers=[again.pending[0].deny()]).text == "Done."
-    assert shelf.put_there == ["1"] and engine.transcript.answers == {}
+    assert shelf.put_there == ["1"] and engine.conversation.answers == {}
     check(engine)
 
 
@@ -268,7 +268,7 @@ def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
     one, _ = turning.submit(engine, "Go.").pending
     turning.submit(engine, answers=[one.allow()])
     turning.submit(engine, "Forget it.")
-    assert (shelf.put_there, engine.transcript.answers) == ([], {})
+    assert (shelf.put_there, engine.conversation.answers) == ([], {})
 
 
 @pytest.mark.fault(129)
@@ -294,7 +294,7 @@ def test_an_answer_to_something_else_denies(turning: Turning, forged: Any, how: 
         turning.submit(engine, answers=[forged(engine.pending[0])])
     assert shelf.put_there == []
     assert "on another call, or on other arguments" in results(engine.history)[0].content
-    assert engine.transcript.remembered == []
+    assert engine.conversation.remembered == []
 
 
 def test_an_answer_on_the_stream_comes_before_the_approver(turning: Turning) -> None:
@@ -355,25 +355,25 @@ def test_after_a_restart_pending_requests_are_the_same(turning: Turning) -> None
 def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(turning: Turning, idempotent: bool) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
     turning.submit(engine, "Go.")
-    engine.transcript.started.add("a")
+    engine.conversation.started.add("a")
     tool = CallableTool.from_function(shelf.put).with_(idempotent=idempotent)
     _, other = resumed(engine, "ok", tools=[tool])
     turning.submit(other)
     assert shelf.put_there == (["1", "2"] if idempotent else ["2"])
     assert [one.is_error for one in results(other.history)] == [not idempotent, False]
-    assert other.transcript.started == set()
+    assert other.conversation.started == set()
     check(other)
 
 
 def test_after_a_restart_who_says_something_else_is_told_of_what_had_begun(turning: Turning) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
     turning.submit(engine, "Go.")
-    engine.transcript.started.add("a")
+    engine.conversation.started.add("a")
     _, other = resumed(engine, "ok", tools=[shelf.put])
     turning.submit(other, "What happened?")
     first, second = results(other.history)
     assert "may have had its effect" in first.content and "not run" in second.content
-    assert other.transcript.started == set() and shelf.put_there == []
+    assert other.conversation.started == set() and shelf.put_there == []
     check(other)
 
 
@@ -382,13 +382,13 @@ def test_a_tool_is_marked_as_started_while_it_runs(turning: Turning) -> None:
 
     def look() -> str:
         """Look."""
-        seen.append(set(engine.transcript.started))
+        seen.append(set(engine.conversation.started))
         return "ok"
 
     engine = Engine(ScriptedLLM([call("a", "look"), call("b", "look")], "ok"), [look])
     turning.submit(engine, "Go.")
     assert seen == [{"a"}, {"b"}]
-    assert engine.transcript.started == set()
+    assert engine.conversation.started == set()
 
 
 # Errors that end the turn
@@ -485,7 +485,7 @@ def test_arguments_that_nobody_can_read_are_kept_as_cut_off_and_never_run(turnin
     made, _ = engine.history[1].tool_calls
     assert (made.arguments, made.truncated) == ("{}", True)
     assert [one.call_id for one in engine.pending] == ["b"]
-    assert faults(engine.history[:1]) == []
+    assert find_problems(engine.history[:1]) == []
     _, other = resumed(engine, "ok", tools=[shelf.put])
     turning.submit(other)
     assert shelf.put_there == ["x"]
@@ -726,7 +726,7 @@ def test_answers_that_cannot_be_taken(answers: Any, error: str) -> None:
 def test_an_answer_to_another_conversation_approves_nothing_later() -> None:
     old = PermissionRequest("a", "put", '{"item": "1"}').allow()
     shelf, _, engine = shelf_and_engine([put("a", "1")], "later")
-    with pytest.raises(ValueError, match="nothing was said"):
+    with pytest.raises(ValueError, match="no message, and no history"):
         engine.submit(answers=[old])
     engine.inject("Hello.")
     with pytest.raises(ValueError, match="no call 'a' waits"):

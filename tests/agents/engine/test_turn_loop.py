@@ -17,7 +17,7 @@ import pytest
 from support.engines import Async, Turning, call, check, results, sequence, sound_requests
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import estimated_tokens
+from toolcast.agents.engine.history import estimate_tokens
 from toolcast.async_support import sync_driver
 from toolcast.cancellation import Cancellation
 from toolcast.errors import BudgetExceeded, ContextTooLong, IllegalState, RateLimited, TurnCancelled
@@ -82,7 +82,7 @@ def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(turning: Tu
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Short."), history=OLD, compaction=compaction)
     turn = turning.submit(engine, "Go.")
     assert (turn.text, len(llm.requests)) == ("Short.", 2)
-    assert estimated_tokens(llm.requests[1].messages) < estimated_tokens(llm.requests[0].messages)
+    assert estimate_tokens(llm.requests[1].messages) < estimate_tokens(llm.requests[0].messages)
     assert llm.requests[1].messages[-1] == user("Go.")
     assert engine.trace[:4] == ("idle", "streaming", "streaming", "accumulating")
     check(engine)
@@ -117,7 +117,7 @@ def test_a_limit_shortens_before_the_request(turning: Turning) -> None:
     compaction = Compaction(keep=300, at=1_000)
     engine = Engine(llm := ScriptedLLM("Fine.", "Fine."), history=OLD, compaction=compaction)
     turning.submit(engine, "Go.")
-    assert estimated_tokens(llm.requests[0].messages) < 400
+    assert estimate_tokens(llm.requests[0].messages) < 400
     turning.submit(engine, "Go on.")
     assert len(llm.requests[1].messages) == len(llm.requests[0].messages) + 2
 
@@ -144,7 +144,7 @@ def test_a_summary_by_an_llm_is_paid_for(turning: Turning) -> None:
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=Compaction(300, writer))
     turn = turning.submit(engine, "Go.")
     assert "They talked." in llm.requests[1].messages[0].text
-    assert turn.usage == engine.usage == ONCE + ONCE == engine.transcript.spending.usage
+    assert turn.usage == engine.usage == ONCE + ONCE == engine.conversation.spending.usage
 
 
 def test_a_summariser_that_raises_ends_the_turn(turning: Turning) -> None:
@@ -302,8 +302,8 @@ def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(turning: Turn
     before = [user("Go."), assistant("Yes."), user("Go.")]
     parent = Cancellation()
     engine = Engine(llm := ScriptedLLM("never said"), history=before).fork(context=ToolContext(cancellation=parent))
-    engine.transcript.history = list(before)
-    engine.transcript.added = [assistant("of another turn")]
+    engine.conversation.history = list(before)
+    engine.conversation.added = [assistant("of another turn")]
     parent.cancel()
     told = turning.tell(engine, "Go.")
     assert isinstance(told.error, TurnCancelled)
@@ -317,7 +317,7 @@ def test_calls_that_wait_for_an_answer_go_on_waiting_where_a_turn_never_began(tu
     asked = [user("Go."), assistant(call("a", "look"))]
     parent = Cancellation()
     engine = Engine(ScriptedLLM("ok"), [look]).fork(context=ToolContext(cancellation=parent))
-    engine.transcript.history = list(asked)
+    engine.conversation.history = list(asked)
     parent.cancel()
     with pytest.raises(TurnCancelled):
         turning.submit(engine)
@@ -460,19 +460,19 @@ def test_what_a_tool_may_do_is_written_down_before_it_does_it() -> None:
 
     def work() -> str:
         """Work."""
-        assert saved[-1] == (2 + len(results(engine.history)), sorted(engine.transcript.started))
-        assert len(engine.transcript.started) == 1
+        assert saved[-1] == (2 + len(results(engine.history)), sorted(engine.conversation.started))
+        assert len(engine.conversation.started) == 1
         return "ok"
 
     engine = Engine(ScriptedLLM([call("a", "work"), call("b", "work")], "ok"), [work])
-    driven(engine, lambda: saved.append((len(engine.history), sorted(engine.transcript.started))))
+    driven(engine, lambda: saved.append((len(engine.history), sorted(engine.conversation.started))))
     assert not any(one.is_error for one in results(engine.history))
     assert saved[0] == (1, [])
 
 
 def test_a_checkpoint_that_fails_ends_the_turn_before_the_tool_runs() -> None:
     def checkpoint() -> None:
-        if engine.transcript.started:
+        if engine.conversation.started:
             raise OSError("the disk is full")
 
     engine = Engine(ScriptedLLM(call("a", "look"), "ok"), [look])
@@ -497,7 +497,7 @@ def test_an_answer_that_was_broken_off_is_paid_for(turning: Turning) -> None:
 
     told = turning.tell(engine, "Hi.", watch=watch)
     assert isinstance(told.error, TurnCancelled) and told.error.turn is not None
-    assert seen[-1] == told.error.turn.usage == engine.usage == engine.transcript.spending.usage == ONCE
+    assert seen[-1] == told.error.turn.usage == engine.usage == engine.conversation.spending.usage == ONCE
 
 
 def test_the_turn_can_be_looked_at_while_it_goes_on(turning: Turning) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcast.agents.mcp.connection import ConnectOptions, MCPConnection, _fault, over_stdio
+from toolcast.agents.mcp.connection import ConnectOptions, MCPConnection, _tool_problem, stdio_options
 from toolcast.agents.mcp.server import MCPServer
 from toolcast.errors import MCPError
 
@@ -30,7 +30,7 @@ async def never() -> AsyncGenerator[Any]:
 def test_a_forgotten_server_is_closed() -> None:
     server = MCPServer(ConnectOptions(never, "Wait."), "forgotten")
     starting = server._submit(nothing)
-    link = server._links[-1]
+    link = server._connections[-1]
     del server
     gc.collect()
     link.join()
@@ -52,7 +52,7 @@ def test_closed_before_it_began() -> None:
 def test_what_a_program_says_on_its_standard_error(tmp_path: Path) -> None:
     code = "import sys; sys.exit('no key')"
     with (tmp_path / "errors").open("w+") as file:
-        opening = over_stdio(sys.executable, ["-c", code], None, tmp_path, file)
+        opening = stdio_options(sys.executable, ["-c", code], None, tmp_path, file)
         with pytest.raises(MCPError):
             MCPServer(opening, "x").start()
         file.seek(0)
@@ -68,8 +68,8 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28"])
 def test_only_faults_of_a_tool_itself_speak_against_it(version: str) -> None:
     tool = {"name": "x", "inputSchema": {"type": "object"}}
-    assert _fault(tool, {"nextCursor": 7}, version) is None
-    assert _fault({**tool, "name": 7}, {"nextCursor": 7}, version) == "name: Input should be a valid string"
+    assert _tool_problem(tool, {"nextCursor": 7}, version) is None
+    assert _tool_problem({**tool, "name": 7}, {"nextCursor": 7}, version) == "name: Input should be a valid string"
 
 
 def test_the_package_is_imported_when_it_is_needed() -> None:

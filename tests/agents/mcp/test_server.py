@@ -23,8 +23,8 @@ from toolcast import ToolCallPart, ValidationError
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.mcp import server as mcp
 from toolcast.agents.mcp.connection import ConnectOptions
-from toolcast.agents.mcp.server import MCPServer, _listed
-from toolcast.agents.mcp.tools import TEXT
+from toolcast.agents.mcp.server import MCPServer, _list_all_tools
+from toolcast.agents.mcp.tools import MAX_TEXT
 from toolcast.errors import MCPError, MCPToolError, OutputTypeError, ToolTimeout, TurnCancelled
 from toolcast.tools.callable_tool import CallableTool, as_tools
 from toolcast.tools.context import ToolContext
@@ -211,7 +211,7 @@ def test_ctrl_c_before_the_answer_is_waited_for_cancels_the_call(tools: Tools, m
 
     wait, context = tools["t_wait"], ToolContext[None](on_progress=lambda _: runs.set())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(mcp, "waited", struck)
+        patch.setattr(mcp, "wait_blocking", struck)
         wait.run(wait.read({"key": "early ctrl-c"}).value, context)
     assert tools["t_was_cancelled"].call({"key": "early ctrl-c"}).content == "true"
 
@@ -265,7 +265,7 @@ def test_a_call_whose_time_is_up_is_cancelled_on_the_server(
     wait, key = tools["t_wait"], f"late {face.name}"
     context = ToolContext[None](on_progress=lambda _: scopes[0].cancel())
     with monkeypatch.context() as patch, pytest.raises(ToolTimeout, match=r"wait took longer than 120\.0 s"):
-        patch.setattr(mcp, "_within", within)
+        patch.setattr(mcp, "_with_timeout", within)
         face.method(wait, "run", wait.read({"key": key}).value, context)
     assert tools["t_was_cancelled"].call({"key": key}).content == "true"
 
@@ -284,7 +284,7 @@ def test_a_server_that_ends_during_a_call_is_started_again(tools: Tools) -> None
 def test_a_server_that_ends_between_calls_is_started_again(server: MCPServer, tools: Tools) -> None:
     before = int(tools["t_pid"].call({}).content)
     os.kill(before, signal.SIGKILL)
-    server._links[-1].join()
+    server._connections[-1].join()
     assert int(tools["t_pid"].call({}).content) != before
 
 
@@ -295,11 +295,11 @@ def test_a_lost_session_is_begun_again(server: MCPServer, tools: Tools, words: s
     async def lose(client: Any) -> None:
         raise Refusal(-32600, words)
 
-    link = server._links[-1]
+    link = server._connections[-1]
     with pytest.raises(MCPError, match=rf"was lost during the call \({words}\), .* The next call connects anew"):
         server._submit(lose).result()
     assert tools["t_add"].call({"a": 1}).content == "2"
-    assert server._links[-1] is not link
+    assert server._connections[-1] is not link
 
 
 def test_a_lost_answer_is_no_lost_connection(server: MCPServer, tools: Tools) -> None:
@@ -308,13 +308,13 @@ def test_a_lost_answer_is_no_lost_connection(server: MCPServer, tools: Tools) ->
     async def lose(client: Any) -> None:
         raise Refusal(-32000, "SSE stream ended without a response")
 
-    link = server._links[-1]
+    link = server._connections[-1]
     with pytest.raises(
         MCPError, match=r"the answer of the MCP server t to the call was lost \(SSE stream .*, which may"
     ):
         server._submit(lose).result()
     assert tools["t_add"].call({"a": 1}).content == "2"
-    assert server._links[-1] is link
+    assert server._connections[-1] is link
 
 
 def test_what_a_server_refuses(server: MCPServer) -> None:
@@ -392,7 +392,7 @@ async def test_a_list_without_an_end() -> None:
             return SimpleNamespace(tools=[cursor], next_cursor=f"{cursor or ''}x")
 
     with pytest.raises(MCPError, match="more than 100 pages"):
-        await _listed(Client())  # type: ignore[arg-type]  # as much of a client as is needed
+        await _list_all_tools(Client())  # type: ignore[arg-type]  # as much of a client as is needed
 
 
 # Servers that are rough.
@@ -417,7 +417,7 @@ def test_a_call_has_a_time_limit_unless_told_otherwise(face: Face, monkeypatch: 
         limits.append(limit)
         return await work
 
-    monkeypatch.setattr(mcp, "_within", within)
+    monkeypatch.setattr(mcp, "_with_timeout", within)
     with MCPServer.stdio(sys.executable, [SERVER], name="t") as server:
         for timeout in ({}, {"timeout": None}, {"timeout": 7}):
             tools = {tool.name: tool for tool in face.method(server, "tools", prefix=False, **timeout)}
@@ -437,16 +437,16 @@ def test_a_rough_server(face: Face, caplog: pytest.LogCaptureFixture) -> None:
         f"{about} None: name: Field required",
     ]
     assert left_out[3].startswith(f"{about} 'nonsense': ")
-    link = server._links[-1]
+    link = server._connections[-1]
     with pytest.raises(MCPError) as refused:
         face.method(refuse, "call", {})
     assert str(refused.value) == "the MCP server rough answered with an error: [31mno such CRITICAL row"
     failed = face.method(fail, "call", {})
     assert str(failed.error) == "[2Jno such file"
     flooded = face.method(flood, "call", {}).content
-    assert flooded.count("x") == TEXT
+    assert flooded.count("x") == MAX_TEXT
     assert flooded.endswith("[500000 characters left out]")
-    assert server._links == [link]
+    assert server._connections == [link]
     face.method(server, "close")
 
 

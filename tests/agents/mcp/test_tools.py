@@ -20,7 +20,15 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from toolcast.agents.mcp.tools import DEPTH, DESCRIPTION, Arguments, clean, fault_of, in_a_line, output_of
+from toolcast.agents.mcp.tools import (
+    MAX_DEPTH,
+    MAX_DESCRIPTION,
+    ArgumentValidator,
+    clean_text,
+    schema_problem,
+    single_line,
+    to_tool_output,
+)
 from toolcast.errors import MCPToolError
 from toolcast.tools.callable_tool import CallableTool
 
@@ -55,15 +63,15 @@ def schema_of(values: dict[str, Any]) -> dict[str, Any]:
 
 @given(st.dictionaries(st.text(max_size=5), plain, max_size=4))
 def test_what_fits_passes_unchanged(values: dict[str, Any]) -> None:
-    call, repairs = Arguments(schema_of(values)).read(json.dumps(values), None)
+    call, repairs = ArgumentValidator(schema_of(values)).read(json.dumps(values), None)
     assert (call.args, repairs) == ((), ())
     assert json.dumps(call.kwargs) == json.dumps(values)
 
 
 @given(st.dictionaries(st.text(max_size=5), plain, max_size=4))
 def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
-    assert Arguments({}).read(json.dumps(values), None)[0].kwargs == values
-    assert json.loads(Arguments({}).dump(values)) == values
+    assert ArgumentValidator({}).read(json.dumps(values), None)[0].kwargs == values
+    assert json.loads(ArgumentValidator({}).dump(values)) == values
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,7 @@ def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
     ],
 )
 def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
-    arguments = Arguments({"properties": {"a": schema}})
+    arguments = ArgumentValidator({"properties": {"a": schema}})
     assert arguments.read(f'{{"a": {text}}}', None)[0].kwargs == {"a": read}
 
 
@@ -100,7 +108,7 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
 )
 def test_what_a_model_did_wrong_is_told(schema: dict[str, Any], text: str, why: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=why):
-        Arguments(schema).read(text, None)
+        ArgumentValidator(schema).read(text, None)
 
 
 # Schemas.
@@ -120,8 +128,8 @@ def nested(levels: int) -> dict[str, Any]:
         ({}, None),
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}}, None),
         ({"properties": {"$ref": {"type": "string"}}}, None),
-        (nested(DEPTH - 1), None),
-        (nested(DEPTH + 1), "its schema has more than 50 levels"),
+        (nested(MAX_DEPTH - 1), None),
+        (nested(MAX_DEPTH + 1), "its schema has more than 50 levels"),
         ({"type": "array"}, "its arguments are no object"),
         ({"properties": []}, "its schema is none"),
         ({"required": [1]}, "its schema is none"),
@@ -130,13 +138,13 @@ def nested(levels: int) -> dict[str, Any]:
     ],
 )
 def test_schemas_that_make_no_tool(schema: dict[str, Any], fault: str | None) -> None:
-    assert fault_of(schema) == fault
+    assert schema_problem(schema) == fault
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "required", "$defs", "items"]), plain))
 def test_a_schema_without_fault_can_be_used(schema: dict[str, Any]) -> None:
-    if fault_of(schema) is None:
-        tool = CallableTool("tool", "A tool.", schema, Arguments(schema))
+    if schema_problem(schema) is None:
+        tool = CallableTool("tool", "A tool.", schema, ArgumentValidator(schema))
         assert tool.spec.parameters == schema
 
 
@@ -145,21 +153,21 @@ def test_a_schema_without_fault_can_be_used(schema: dict[str, Any]) -> None:
 
 @given(st.text())
 def test_a_description_has_nothing_that_nobody_sees(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = clean_text(text)
     assert not [sign for sign in cleaned if unicodedata.category(sign).startswith("C") and sign not in "\n\t"]
-    assert clean(cleaned) == cleaned
+    assert clean_text(cleaned) == cleaned
 
 
 @pytest.mark.fault(142)
 def test_a_description_is_cut() -> None:
-    assert clean("x" * DESCRIPTION) == "x" * DESCRIPTION
-    assert clean("x" * (DESCRIPTION + 1)) == "x" * (DESCRIPTION - 1) + "…"
-    assert clean(" a\x1b[2J\u202eb\U000e0041\n c ") == "a[2Jb\n c"
+    assert clean_text("x" * MAX_DESCRIPTION) == "x" * MAX_DESCRIPTION
+    assert clean_text("x" * (MAX_DESCRIPTION + 1)) == "x" * (MAX_DESCRIPTION - 1) + "…"
+    assert clean_text(" a\x1b[2J\u202eb\U000e0041\n c ") == "a[2Jb\n c"
 
 
 @given(st.text())
 def test_the_words_of_an_error_stand_in_one_line(text: str) -> None:
-    line = in_a_line(text)
+    line = single_line(text)
     assert len(line.splitlines()) <= 1
     assert not [sign for sign in line if unicodedata.category(sign).startswith("C")]
 
@@ -186,7 +194,7 @@ def test_everything_that_is_no_image_becomes_text() -> None:
         EmbeddedResource(resource=BlobResourceContents(uri="file:///c", blob="")),
     )
     result.content.append(Novelty())  # type: ignore[arg-type]  # a kind of content that is still to come
-    output = output_of(result, "look")
+    output = to_tool_output(result, "look")
     assert output.content.splitlines() == [
         "Words.",
         "[sound: audio/wav]",
@@ -203,15 +211,15 @@ def test_everything_that_is_no_image_becomes_text() -> None:
 
 
 def test_structured_content() -> None:
-    both = output_of(answer(TextContent(text="two"), structured_content={"n": 2}), "count")
+    both = to_tool_output(answer(TextContent(text="two"), structured_content={"n": 2}), "count")
     assert (both.content, both.raw_output) == ("two", {"n": 2})
-    alone = output_of(answer(structured_content={"n": 2}), "count")
+    alone = to_tool_output(answer(structured_content={"n": 2}), "count")
     assert (alone.content, alone.raw_output) == ('{"n":2}', {"n": 2})
 
 
 def test_a_failure() -> None:
-    output = output_of(answer(TextContent(text="No such file."), is_error=True), "read")
+    output = to_tool_output(answer(TextContent(text="No such file."), is_error=True), "read")
     assert output.is_error
     assert isinstance(output.error, MCPToolError)
     assert str(output.error) == "No such file."
-    assert str(output_of(answer(is_error=True), "read").error) == "it gives no reason"
+    assert str(to_tool_output(answer(is_error=True), "read").error) == "it gives no reason"

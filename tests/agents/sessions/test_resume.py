@@ -194,7 +194,7 @@ def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
     talk.close(session)
     with Session.resume("mine", Engine(ScriptedLLM("done")), store) as resumed:
         assert resumed.engine.history == session.engine.history
-        assert resumed.engine.transcript.end == "cancelled"
+        assert resumed.engine.conversation.end == "cancelled"
         sound(resumed.engine)
         assert resumed.run().text == "done"
 
@@ -220,7 +220,7 @@ session.run("go")
 child = os.fork()
 if not child:
     with session:
-        for options in ({"said": "child"}, {"answers": [request.allow()]}):
+        for options in ({"message": "child"}, {"answers": [request.allow()]}):
             try:
                 session.run(**options)
             except SessionLocked as error:

@@ -438,7 +438,7 @@ def test_what_a_turn_writes_does_not_grow_with_the_history(talk: Talk) -> None:
 
 def test_a_turn_that_never_begins_leaves_the_session_idle(talk: Talk) -> None:
     session = Session(scripted("hello"))
-    with pytest.raises(ValueError, match="nothing was said"):
+    with pytest.raises(ValueError, match="no message, and no history"):
         talk.send(session)
     assert session.state == "idle"
     assert talk.run(session, "go").text == "hello"
@@ -601,12 +601,12 @@ def test_a_loop_that_goes_on_after_all_changes_nothing(left: Left) -> None:
         ended = len(left.states)
         (task,) = asyncio.all_tasks(left.loop)
         left.loop.run_until_complete(task)
-        assert (session.engine.history, session.engine.transcript.end) == (said, "end_turn")
+        assert (session.engine.history, session.engine.conversation.end) == (said, "end_turn")
     assert left.states[:ended][: len(states)] == states and len(left.states) == ended
 
 
 def test_who_waits_for_a_result_looks_whether_the_loop_is_open(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_turns, "LOOK", 0.001)
+    monkeypatch.setattr(session_turns, "POLL_SECONDS", 0.001)
     raised: list[BaseException] = []
 
     def wait() -> None:
@@ -639,7 +639,7 @@ def test_a_turn_of_the_parent_is_not_the_childs(door: Door, monkeypatch: pytest.
         with pytest.raises(TurnCancelled, match="this is its forked child"):
             session.result()
         assert isinstance(list(session.events())[-1], ErrorEvent)
-    assert not session._turn.flow.cancellation.cancelled  # its connections are its parent's
+    assert not session._turn.turn_loop.cancellation.cancelled  # its connections are its parent's
     assert session._saved is not None
     with pytest.raises(SessionLocked):
         session._saved._store.claim("mine")
@@ -702,7 +702,7 @@ def test_an_engine_belongs_to_a_closed_session_until_its_turn_ends(talk: Talk, d
     with Session(session.engine) as other:
         assert talk.run(other, "go").text == "again"
     session.close()
-    session.engine.leave(session)  # is no longer its own
+    session.engine.detach(session)  # is no longer its own
     Session(session.engine).close()
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.example_counts import examples
 from support.sessions import PATIENCE, Walk
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.sessions.session import Session
 from toolcast.approvals import PermissionRequest
@@ -94,7 +94,7 @@ class Sessions(RuleBasedStateMachine):
 
     def _approve(self, request: PermissionRequest) -> Any:
         assert self.session._turn is not None
-        action = self._arrive("asked", self.session._turn.flow.cancellation)
+        action = self._arrive("asked", self.session._turn.turn_loop.cancellation)
         return None if action is None else getattr(request, action)()
 
     def _arrive(self, kind: str, cancellation: Any) -> Any:
@@ -150,7 +150,7 @@ class Sessions(RuleBasedStateMachine):
             with pytest.raises(IllegalState, match=f"while it is {self.session.state}"):
                 self.session.send(said)
         elif said is None and not self.session.engine.history:
-            with pytest.raises(ValueError, match="nothing was said"):
+            with pytest.raises(ValueError, match="no message, and no history"):
                 self.session.send()
         else:
             self._script(plan)
@@ -229,9 +229,9 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def the_history_is_sound_between_turns(self) -> None:
         if self.at is None and not self.session.unfinished:
-            assert faults(self.session.engine.history) == []
+            assert find_problems(self.session.engine.history) == []
         elif self.at is None and self.session._turn is not None:
-            assert faults(self.session.engine.history) == []  # a turn that has ended leaves no call open
+            assert find_problems(self.session.engine.history) == []  # a turn that has ended leaves no call open
 
     @invariant()
     def every_call_has_one_result_and_ran_once(self) -> None:

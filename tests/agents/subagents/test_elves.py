@@ -409,8 +409,8 @@ def test_no_deeper_than_so_deep(ways: Ways, background: bool) -> None:
 
 def test_what_cannot_begin_takes_no_place() -> None:
     manager = ElfManager(Engine(Mirror()), max_elves=1)
-    with pytest.raises(ValueError, match="nothing was said"):
-        manager._made(ElfConfig(), None).send([])
+    with pytest.raises(ValueError, match="no message, and no history"):
+        manager._create(ElfConfig(), None).send([])
     assert (manager.active, manager.list()) == (0, ())
     assert manager.spawn(ElfConfig("this", background=False)).wait().output == "about this"
 
@@ -441,7 +441,7 @@ def test_elves_spend_what_their_manager_may(ways: Ways) -> None:
         results = [await ways.wait(await ways.spawn(manager, name)) for name in "abc"]
         assert [result.status for result in results] == ["completed", "completed", "failed"]
         assert isinstance(results[2].error, BudgetExceeded)
-        assert engine.transcript.spending.usage.total_tokens == 30
+        assert engine.conversation.spending.usage.total_tokens == 30
 
     ways.run(scenario)
 
@@ -455,7 +455,7 @@ def test_many_elves_count_together(ways: Ways) -> None:
         results = await ways.wait_all(manager)
         assert [result.output for result in results] == [f"about {number}" for number in range(50)]
         assert spending.usage.total_tokens == 50 * 15
-        assert manager.engine.transcript.spending.usage.total_tokens == 0
+        assert manager.engine.conversation.spending.usage.total_tokens == 0
 
     ways.run(scenario)
 
@@ -468,7 +468,7 @@ def test_an_elf_has_a_budget_of_its_own(ways: Ways) -> None:
         assert (result.status, result.usage.total_tokens) == ("failed", 30)
         own = await ways.wait(await ways.spawn(manager, ElfConfig("Double.", budget=Budget(tokens=45))))
         assert own.usage.total_tokens == 45
-        assert manager.engine.transcript.spending.usage.total_tokens == 75
+        assert manager.engine.conversation.spending.usage.total_tokens == 75
 
     ways.run(scenario)
 
@@ -504,7 +504,7 @@ def test_an_elf_by_itself(ways: Ways, kind: type[Elf]) -> None:
         elf = kind(Engine(Mirror()), ElfConfig(), observer=lambda id, status: seen.append((id, status)))
         assert elf.status == "pending"
         for use in (elf.wait, elf.events, elf.aevents, elf.__await__):
-            with pytest.raises(IllegalState, match="was told nothing yet") as raised:
+            with pytest.raises(IllegalState, match="has no run yet") as raised:
                 use()
             assert raised.value.state == "pending"
         elf.cancel()

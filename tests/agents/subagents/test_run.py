@@ -215,7 +215,7 @@ def test_nobody_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
     with ExitStack() as leaving:
         granted: list[tuple[str, str]] = []
         for who, whom in wishes:
-            token = elf_runs.CHAIN.set(("the program", who))
+            token = elf_runs.ELF_CHAIN.set(("the program", who))
             try:
                 leaving.enter_context(elf_runs.waiting_for(whom))
                 granted.append((who, whom))
@@ -224,7 +224,7 @@ def test_nobody_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
             else:
                 assert who not in reached(whom, granted)
             finally:
-                elf_runs.CHAIN.reset(token)
+                elf_runs.ELF_CHAIN.reset(token)
     assert elf_runs._waits == []
 
 

@@ -49,7 +49,7 @@ def test_a_model_gives_a_task_away(ways: Ways) -> None:
         assert task.text.startswith(TASKS["review"])
         assert said.text == "Read this."
         assert turn.usage.total_tokens == 30
-        assert lead.transcript.spending.usage.total_tokens == 45
+        assert lead.conversation.spending.usage.total_tokens == 45
         (elf,) = manager.list()
         assert (elf.status, elf.depth, manager.active) == ("completed", 1, 0)
 
@@ -98,7 +98,7 @@ def test_an_answer_that_is_fetched_later(ways: Ways, gate: Gate) -> None:
         gate.opened.set()
         fetching = lead_of(manager, calls("agent_result", id=elf.id))
         assert told(await ways.submit(fetching, "And?"))[0].content == "At last."
-        assert lead.transcript.spending.usage.total_tokens == 60
+        assert lead.conversation.spending.usage.total_tokens == 60
 
     ways.run(scenario)
 
@@ -192,7 +192,7 @@ def test_several_elves_at_the_same_time(ways: Ways) -> None:
         ids = [elf.id for elf in manager.list()]
         lines = [f"Task {number}: {id} completed: We have met." for number, id in enumerate(ids, 1)]
         assert part.content == "\n\n".join(lines)
-        assert lead.transcript.spending.usage.total_tokens == 2 * 15 + 3 * 30
+        assert lead.conversation.spending.usage.total_tokens == 2 * 15 + 3 * 30
 
     ways.run(scenario)
 

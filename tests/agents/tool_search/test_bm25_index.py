@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.labelled_tools import QUESTIONS, SEEN, TOOLS, UNSEEN, Labelled, tool
-from toolcast.agents.tool_search.bm25_index import Scored, ToolIndex
-from toolcast.agents.tool_search.stemming import words
-from toolcast.tool_spec import ToolSpec
+from toolcast.agents.tool_search.bm25_index import ScoredTool, ToolIndex
+from toolcast.agents.tool_search.stemming import stems
+from toolcast.providers.base import ToolSpec
 
 INDEX = ToolIndex(TOOLS)
 
@@ -23,7 +23,7 @@ def spec(name: str, description: str = "", /, **properties: Any) -> ToolSpec:
     return ToolSpec(name, description, {"type": "object", "properties": properties})
 
 
-def names(found: Sequence[Scored]) -> list[str]:
+def names(found: Sequence[ScoredTool]) -> list[str]:
     return [each.name for each in found]
 
 
@@ -165,7 +165,7 @@ def test_any_schema_will_do(schema: dict[str, Any], said: str) -> None:
 
 @given(SAID)
 def test_what_is_found_has_a_word_in_common_or_one_that_may_be_meant(said: str) -> None:
-    assert bool(INDEX.best(said)) <= bool(words(said))
+    assert bool(INDEX.best(said)) <= bool(stems(said))
 
 
 def test_an_index_can_be_pickled() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from support.histories import sound
 from support.labelled_tools import CONVERSATIONS, QUESTIONS, TOOLS, Labelled, tool
 from toolcast.agents.tool_search.bm25_index import ToolIndex
-from toolcast.agents.tool_search.search import Asking, LexicalSearch, LLMSearch, ToolSearch, search_prompt
+from toolcast.agents.tool_search.search import LexicalSearch, LLMSearch, SearchContext, ToolSearch, search_prompt
 from toolcast.async_support import sync_driver
 from toolcast.cancellation import Cancellation
 from toolcast.capabilities import LLMMetadata
@@ -53,14 +53,14 @@ SEVEN = tuple(
 )
 
 
-async def _asked(search: ToolSearch, messages: Any, tools: Any, asked: Asking) -> list[str]:
+async def _asked(search: ToolSearch, messages: Any, tools: Any, asked: SearchContext) -> list[str]:
     said = [user(messages)] if isinstance(messages, str) else messages
     return [each.name for each in await search(said, tools, asked)]
 
 
 def sync(search: ToolSearch, messages: Any, tools: Any = SEVEN, **asking: Any) -> list[str]:
     """The names of the tools that a search chooses, without an event loop."""
-    return sync_driver.run(_asked(search, messages, tools, Asking(**asking)))
+    return sync_driver.run(_asked(search, messages, tools, SearchContext(**asking)))
 
 
 def _sync_in_loop(*args: Any, **asking: Any) -> list[str]:
@@ -72,7 +72,7 @@ def _sync_in_loop(*args: Any, **asking: Any) -> list[str]:
 
 def _under(backend: str) -> Searched:
     def searched(search: ToolSearch, messages: Any, tools: Any = SEVEN, **asking: Any) -> list[str]:
-        return anyio.run(_asked, search, messages, tools, Asking(concurrent=True, **asking), backend=backend)
+        return anyio.run(_asked, search, messages, tools, SearchContext(concurrent=True, **asking), backend=backend)
 
     return searched
 
@@ -416,7 +416,7 @@ def test_a_task_that_is_cancelled_is_not_answered_by_words(backend: str) -> None
         with anyio.CancelScope() as scope:
             llm = Waiting(scope.cancel)
             try:
-                await LLMSearch()([user("whales")], SEVEN, Asking(llm, concurrent=True))
+                await LLMSearch()([user("whales")], SEVEN, SearchContext(llm, concurrent=True))
             finally:
                 ended.extend(llm.ended)
         assert scope.cancelled_caught

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.tool_search.stemming import one_letter_less, related, words
+from toolcast.agents.tool_search.stemming import single_deletions, stems, synonyms
 
 
 def one(text: str) -> str:
     """The stem of a text of one word."""
-    (stem,) = words(text)
+    (stem,) = stems(text)
     return stem
 
 
@@ -29,7 +29,7 @@ def one(text: str) -> str:
     ],
 )
 def test_a_compound_is_its_parts_and_the_whole(text: str, parts: list[str]) -> None:
-    assert words(text) == [one(part) for part in parts]
+    assert stems(text) == [one(part) for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -61,62 +61,62 @@ def test_endings_and_accents_count_for_nothing(same: str) -> None:
 @pytest.mark.parametrize("different", ["need speed", "string strong", "status station", "bus business", "thing think"])
 def test_words_that_are_not_the_same(different: str) -> None:
     first, second = different.split()
-    assert words(first) != words(second)
+    assert stems(first) != stems(second)
 
 
 def test_letters_and_digits_are_parts() -> None:
-    assert words("base64") == [one("base"), "64", "base64"]
-    assert "64" not in related("base64")
+    assert stems("base64") == [one("base"), "64", "base64"]
+    assert "64" not in synonyms("base64")
 
 
 def test_words_that_say_nothing_are_left_out() -> None:
-    assert words("Could you please tell me what's the weather like?") == [one("weather")]
-    assert words("Thanks, that is all. It isn't much, don't you know?") == []
+    assert stems("Could you please tell me what's the weather like?") == [one("weather")]
+    assert stems("Thanks, that is all. It isn't much, don't you know?") == []
 
 
 def test_scripts_without_blanks_are_taken_by_two_letters() -> None:
-    assert words("天気予報") == ["天気", "気予", "予報"]
-    assert words("雨 Tokyoの天気") == ["雨", "tokyo", "の天", "天気"]
-    assert set(words("สภาพอากาศ")) & set(words("อากาศ"))
+    assert stems("天気予報") == ["天気", "気予", "予報"]
+    assert stems("雨 Tokyoの天気") == ["雨", "tokyo", "の天", "天気"]
+    assert set(stems("สภาพอากาศ")) & set(stems("อากาศ"))
 
 
 def test_data_is_no_word() -> None:
-    assert words("x" * 41) == []
-    assert words("x" * 1_000_000) == []
-    assert len(words("ab" * 20)) == 1
+    assert stems("x" * 41) == []
+    assert stems("x" * 1_000_000) == []
+    assert len(stems("ab" * 20)) == 1
 
 
 def test_words_that_stand_for_each_other() -> None:
-    assert one("taxi") in related(one("cabs"))
-    assert one("cab") in related(one("taxi"))
-    assert one("email") not in related(one("taxi"))
-    assert related("nobodysaysthis") == ()
-    assert list(related("mail")) == sorted(related("mail"))
+    assert one("taxi") in synonyms(one("cabs"))
+    assert one("cab") in synonyms(one("taxi"))
+    assert one("email") not in synonyms(one("taxi"))
+    assert synonyms("nobodysaysthis") == ()
+    assert list(synonyms("mail")) == sorted(synonyms("mail"))
 
 
 def test_a_group_joins_the_words_of_another_no_further() -> None:
-    assert one("movie") in related(one("film"))  # and `film` is among the clips and videos too
-    assert one("clip") in related(one("film"))
-    assert one("clip") not in related(one("actor"))
+    assert one("movie") in synonyms(one("film"))  # and `film` is among the clips and videos too
+    assert one("clip") in synonyms(one("film"))
+    assert one("clip") not in synonyms(one("actor"))
 
 
 def test_one_letter_less() -> None:
-    assert one_letter_less("abc") == ["bc", "ac", "ab"]
-    assert one_letter_less("") == []
+    assert single_deletions("abc") == ["bc", "ac", "ab"]
+    assert single_deletions("") == []
 
 
 @given(st.text())
 def test_any_text_has_words(text: str) -> None:
-    found = words(text)
+    found = stems(text)
     assert all(found)
-    assert found == words(text)
+    assert found == stems(text)
 
 
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", max_size=50))
 def test_a_word_in_capitals_is_the_same(text: str) -> None:
-    assert words(text) == words(text.upper())
+    assert stems(text) == stems(text.upper())
 
 
 @given(st.text(), st.text())
 def test_words_of_two_lines_are_those_of_each(first: str, second: str) -> None:
-    assert words(f"{first}\n{second}") == words(first) + words(second)
+    assert stems(f"{first}\n{second}") == stems(first) + stems(second)

@@ -22,7 +22,7 @@ GONE = REQUEST.deny("the user was asked and did not answer")
         ("always", REQUEST.allow_session()),
         ("n", REQUEST.deny()),
         ("No", REQUEST.deny()),
-        ("n use another name", REQUEST.deny("the user said no: use another name")),
+        ("n use another name", REQUEST.deny("the user denied it: use another name")),
         ('e {"path": "b.txt"}', REQUEST.edit('{"path": "b.txt"}')),
         (None, GONE),
         (KeyboardInterrupt(), GONE),

@@ -10,7 +10,7 @@ import pytest
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, LlamaCpp, MemoryStore, ToolCallPart, assistant, user
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.apps.repl.commands import COMMANDS, typed_command
 from toolcast.apps.repl.conversation import Kit, OpenConversation
 from toolcast.apps.repl.modes import MODES
@@ -304,7 +304,7 @@ def test_a_loaded_history_that_no_service_takes_is_mended(tmp_path: Path) -> Non
     file.write_text(json.dumps(data), encoding="utf-8")
     llm = ScriptedLLM("Fine.")
     chat(f"/load {file}", "Go on", llm=llm)
-    assert faults(llm.requests[0].messages) == []
+    assert find_problems(llm.requests[0].messages) == []
 
 
 def test_commands_work_on_any_screen() -> None:

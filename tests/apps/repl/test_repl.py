@@ -22,8 +22,8 @@ from toolcast import (
     ToolCallPart,
     user,
 )
-from toolcast.agents.engine.history import faults
-from toolcast.agents.engine.session_state import opened
+from toolcast.agents.engine.history import find_problems
+from toolcast.agents.engine.session_state import opened_record
 from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
@@ -279,7 +279,7 @@ def test_always_asks_no_more() -> None:
 def test_a_no_holds_beside_an_always() -> None:
     llm = ScriptedLLM([looks("Oslo", "c1"), looks("Rome", "c2"), looks("Bonn", "c3")], "Well.")
     screen = chat("How?", "n too far", "a", llm=llm, tools=[weather])
-    assert results(screen) == ["permission denied: the user said no: too far", "Rome: sunny", "Bonn: sunny"]
+    assert results(screen) == ["permission denied: the user denied it: too far", "Rome: sunny", "Bonn: sunny"]
 
 
 def test_a_no_holds_behind_an_always_that_covers_other_arguments() -> None:
@@ -288,7 +288,7 @@ def test_a_no_holds_behind_an_always_that_covers_other_arguments() -> None:
 
     calls = [ToolCallPart(f"c{n}", "shell", f'{{"command": "make {n}"}}') for n in (1, 2, 3)]
     screen = chat("Make!", "a", "n", "y", llm=ScriptedLLM(calls, "Made."), tools=[shell])
-    assert results(screen) == ["ran make 1", "permission denied: the user said no", "ran make 3"]
+    assert results(screen) == ["ran make 1", "permission denied: the user denied it", "ran make 3"]
 
 
 def test_edited_arguments_run() -> None:
@@ -417,7 +417,7 @@ def test_ctrl_c_while_a_tool_runs() -> None:
     llm = ScriptedLLM(ToolCallPart("c1", "wait"), "Fine.")
     assert repl_on(screen, llm, [tool]).run() == 0
     assert screen.answer == "Fine."
-    assert faults(llm.requests[1].messages) == []
+    assert find_problems(llm.requests[1].messages) == []
 
 
 def test_ctrl_c_leaves_a_tool_behind_that_does_not_end() -> None:
@@ -441,7 +441,7 @@ def test_ctrl_c_leaves_a_tool_behind_that_does_not_end() -> None:
     assert ended == []
     leave.set()
     assert screen.answer == "Fine."
-    assert faults(llm.requests[1].messages) == []
+    assert find_problems(llm.requests[1].messages) == []
 
 
 def test_ctrl_c_again_while_it_ends_leaves() -> None:
@@ -512,7 +512,7 @@ def test_what_waits_for_an_answer_is_asked_first() -> None:
 
 def test_a_turn_that_was_cut_off_goes_on() -> None:
     store = MemoryStore()
-    store.append("s", [opened("s", 1.0), {"kind": "message", "message": user("Hi").to_dict()}])
+    store.append("s", [opened_record("s", 1.0), {"kind": "message", "message": user("Hi").to_dict()}])
     assert chat(llm=ScriptedLLM("Hello."), store=store, session="s").answer == "Hello."
 
 
@@ -522,7 +522,7 @@ def test_in_a_pipe_the_question_comes_first() -> None:
     screen, llm = ScriptedScreen("Never mind", interactive=False), ScriptedLLM("Good.")
     assert repl_on(screen, llm, [weather], store=store, session="s").run() == 0
     assert screen.answer == "Good."
-    assert faults(llm.requests[0].messages) == []
+    assert find_problems(llm.requests[0].messages) == []
 
 
 # States.

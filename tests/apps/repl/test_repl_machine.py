@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from support.repls import repl_on
 from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, MemoryStore, Session, TextDelta, ToolCallPart
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.apps.repl.commands import COMMANDS
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent
@@ -83,7 +83,7 @@ def test_it_ends_well(typed: list[Any], answers: list[Any], ctrl_c_at: list[str]
     assert code in (0, 1, 130)
     assert (repl.state, repl.session.state) == ("terminated", "closed")
     assert all(after in REPL[before].values() for before, after in zip(["init", *states], states, strict=False))
-    assert [fault for request in llm.requests for fault in faults(request.messages)] == []
+    assert [fault for request in llm.requests for fault in find_problems(request.messages)] == []
     results = [what[1] for what in screen.shown if what[0] == "call_result"]
     assert len(results) == len(set(results))
     for id in store.ids():
@@ -91,4 +91,4 @@ def test_it_ends_well(typed: list[Any], answers: list[Any], ctrl_c_at: list[str]
         with again.session as session:
             assert isinstance(session, Session)
             session.run("And now?")
-            assert faults(session.engine.history) == []
+            assert find_problems(session.engine.history) == []

@@ -153,7 +153,7 @@ async def test_what_is_said_is_answered() -> None:
         wrong = await served.say(type="GENERATION_SUCCESS")
     assert ignored.json() == {"ignored": True, "state": "ready"}
     assert taken.json() == {"ignored": False, "state": "searching_tools"}
-    assert (wrong.status_code, "nothing that can be said" in wrong.json()["error"]) == (400, True)
+    assert (wrong.status_code, "no event of a user" in wrong.json()["error"]) == (400, True)
 
 
 async def test_a_closed_chat_says_so() -> None:

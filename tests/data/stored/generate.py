@@ -64,7 +64,7 @@ from toolcast import (
 )
 from toolcast.agents.permissions.permissions import Mode
 from toolcast.agents.permissions.rules import RuleAction
-from toolcast.agents.subagents.run import Outcome
+from toolcast.agents.subagents.run import ElfOutcome
 from toolcast.approvals import Action
 from toolcast.apps import cli
 from toolcast.apps.repl.modes import MODES
@@ -127,7 +127,7 @@ def names() -> dict[str, Any]:
         "stream_events": sorted(kind.__name__ for kind in get_args(Event)),
         "stop_reasons": literals(StopReason),
         "turn_ends": literals(TurnEnd),
-        "elf_outcomes": literals(Outcome),
+        "elf_outcomes": literals(ElfOutcome),
         "approvals": literals(Action),
         "rule_actions": literals(RuleAction),
         "permission_modes": literals(Mode),

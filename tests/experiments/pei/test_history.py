@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support.experiments import call as called, config_in
 from support.pei_logs import Line, asked, call, line, plain_cycle, ran, said, tool_cycle, written
 from toolcast import Message, ToolCallPart, ToolResultPart
-from toolcast.agents.engine.history import faults
+from toolcast.agents.engine.history import find_problems
 from toolcast.experiments.log_reading import LogError
 from toolcast.experiments.pei.history import CYCLES, NO_RESULT, history_of
 from toolcast.experiments.runner import ExperimentRunner
@@ -25,7 +25,7 @@ Told = list[tuple[Any, ...]]
 
 def told(history: tuple[Message, ...]) -> Told:
     """A history in short: roles and texts, calls by name and arguments, results by their tool and text."""
-    assert faults(history) == []
+    assert find_problems(history) == []
     found: Told = []
     for message in history:
         for part in message.parts:
@@ -296,5 +296,5 @@ LINES = st.one_of(
 def test_every_history_is_sound(tmp_path: Path, lines: list[Line]) -> None:
     log = written(tmp_path, asked(1, [said("user", "Begin.")], said("assistant", "Hm.")), *lines)
     history = history_of(log)
-    assert faults(history) == []
+    assert find_problems(history) == []
     assert [message.role for message in history].count("system") <= 1

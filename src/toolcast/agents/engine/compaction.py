@@ -1,8 +1,8 @@
-"""`Compaction`: how the oldest part of a history gives way, be it to a summary or to nothing, when it gets too long.
+"""`Compaction`: the replacement of the oldest part of a history by a summary, or by nothing, when it gets too long.
 
-A cut takes out whole calls and whole rounds (`surplus` in history.py says which), so that what is left is sound. A
-summary is said by the user, at the start, and the model takes note of it: then roles alternate as before, and the next
-cut takes it out first, as the oldest round, and hands it on to be summarised with the rest.
+Only whole calls and whole rounds are removed (`surplus` in history.py selects them), so the rest is a valid history.
+The summary becomes a user message at the start, which the assistant acknowledges: roles alternate as before, and the
+next compaction removes the summary first, as the oldest round, and summarises it with the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResul
 from ...option_types import require, require_number
 from ...providers.content_parts import count_system_messages
 from ...usage import Usage
-from .history import estimated_tokens, surplus
+from .history import estimate_tokens, surplus
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -28,8 +28,8 @@ Summarise: TypeAlias = Callable[[tuple[Message, ...]], Any]
 
 
 @runtime_checkable
-class Chats(Protocol):
-    """An LLM, as far as a summary needs one."""
+class SummaryLLM(Protocol):
+    """The methods of an LLM that a summary needs."""
 
     def chat(self, messages: Sequence[Message]) -> ChatResponse: ...
     async def achat(self, messages: Sequence[Message]) -> ChatResponse: ...
@@ -37,15 +37,18 @@ class Chats(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """When and how a history is shortened: to its last `keep` tokens, at most half of it.
+    """The settings of history compaction: it leaves the last `keep` tokens, at most half of the history.
 
-    `summarise` makes a text of what is cut out: a function `(messages) -> str`, sync or async, or an LLM. None: it is
-    just left out. `at`: the history is shortened when it is about so many tokens long, without waiting for the service
-    to say that it is too long.
+    Args:
+        keep: Tokens that stay, as `estimate_tokens` counts them.
+        summarise: A function `(messages) -> str`, sync or async, or an LLM, which summarises the removed messages. None
+            removes them without a summary.
+        at: The estimated length in tokens at which a history is compacted before the request is sent. None compacts
+            only when the service reports that the context is too long.
     """
 
     keep: int = 20_000
-    summarise: Summarise | Chats | None = None
+    summarise: Summarise | SummaryLLM | None = None
     at: int | None = None
 
     def __post_init__(self) -> None:
@@ -59,9 +62,9 @@ class Compaction:
             raise ValueError(f"at={self.at} must be above keep={self.keep}, or every request would shorten the history")
 
     def cut(self, history: Sequence[Message]) -> HistorySplit | None:
-        """A sound `history` in two parts; None where nothing of it can go."""
-        fixed = estimated_tokens(message for message in history if message.role == "system")
-        length = estimated_tokens(history) - fixed
+        """Split a valid `history` in two; return None if nothing of it can be removed."""
+        fixed = estimate_tokens(message for message in history if message.role == "system")
+        length = estimate_tokens(history) - fixed
         gone = surplus(history, fixed + min(self.keep, length // 2))
         if not gone:
             return None
@@ -72,76 +75,76 @@ class Compaction:
 
 
 class HistorySplit(NamedTuple):
-    """A history in two parts: what is taken `out`, and what is `kept`."""
+    """A history in two parts: the messages that are `removed` and those that are `kept`."""
 
-    out: tuple[Message, ...]
+    removed: tuple[Message, ...]
     kept: tuple[Message, ...]
 
     def with_summary(self, text: str) -> tuple[Message, ...]:
-        """What is kept, with a summary of the rest."""
+        """Return the kept messages with a summary of the removed ones at the start."""
         if not text.strip():
             return self.kept
         start = count_system_messages(self.kept)
-        told, rest = self.kept[:start], self.kept[start:]
-        noted = [assistant(_NOTED)] if rest and rest[0].role == "user" else []
-        return (*told, user(f"{_SUMMARY}\n{text}"), *noted, *rest)
+        instructions, rest = self.kept[:start], self.kept[start:]
+        acknowledged = [assistant(_SUMMARY_ACKNOWLEDGED)] if rest and rest[0].role == "user" else []
+        return (*instructions, user(f"{_SUMMARY}\n{text}"), *acknowledged, *rest)
 
 
-async def compacted(
+async def compact(
     history: Sequence[Message],
     compaction: Compaction,
     *,
     concurrent: bool,
-    paid: Callable[[Usage], object] | None = None,
+    on_usage: Callable[[Usage], object] | None = None,
 ) -> tuple[Message, ...] | None:
-    """A sound `history`, shortened; None where nothing of it can go.
+    """Return a valid `history`, shortened; None if nothing of it can be removed.
 
-    `concurrent`: under an event loop. `paid` hears what an LLM's summary cost.
+    `concurrent`: under an event loop. `on_usage` is called with the usage of an LLM's summary.
     """
-    cut, summarise = compaction.cut(history), compaction.summarise
-    if cut is None:
+    split, summarise = compaction.cut(history), compaction.summarise
+    if split is None:
         return None
     if summarise is None:
-        return cut.kept
-    if not isinstance(summarise, Chats):
-        return cut.with_summary(await call_function(summarise, cut.out, concurrent=concurrent))
+        return split.kept
+    if not isinstance(summarise, SummaryLLM):
+        return split.with_summary(await call_function(summarise, split.removed, concurrent=concurrent))
     try:
-        response = await _asked(summarise, summary_prompt(cut.out), concurrent=concurrent)
+        response = await _chat(summarise, summary_prompt(split.removed), concurrent=concurrent)
     except ContextTooLong:
-        logger.warning("%s messages are too long to be summarised, and are left out without", len(cut.out))
-        return cut.kept
-    if paid is not None:
-        paid(response.usage)
-    return cut.with_summary(response.text)
+        logger.warning("%s messages are too long to be summarised, and are left out without", len(split.removed))
+        return split.kept
+    if on_usage is not None:
+        on_usage(response.usage)
+    return split.with_summary(response.text)
 
 
-async def _asked(llm: Chats, messages: Sequence[Message], *, concurrent: bool) -> ChatResponse:
+async def _chat(llm: SummaryLLM, messages: Sequence[Message], *, concurrent: bool) -> ChatResponse:
     return await llm.achat(messages) if concurrent else llm.chat(messages)
 
 
 def summary_prompt(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What asks a model for the summary of `messages`. They are told as one text: no tools are offered with it."""
-    told = "\n\n".join(line for message in messages for line in _told(message))
-    return (system(_TASK), user(f"<conversation>\n{told}\n</conversation>"))
+    """Return the request for a summary of `messages`, which it contains as one text: no tools are offered."""
+    text = "\n\n".join(line for message in messages for line in _describe(message))
+    return (system(_TASK), user(f"<conversation>\n{text}\n</conversation>"))
 
 
-def _told(message: Message) -> Iterator[str]:
+def _describe(message: Message) -> Iterator[str]:
     for part in message.parts:
         match part:
             case TextPart():
                 yield f"{message.role}: {part.text}"
             case ToolCallPart():
-                yield f"{message.role} calls {part.name}: {_shortened(part.arguments)}"
+                yield f"{message.role} calls {part.name}: {_abridge(part.arguments)}"
             case ToolResultPart():
-                yield f"{part.name or 'tool'} {'failed' if part.is_error else 'answers'}: {_shortened(part.content)}"
+                yield f"{part.name or 'tool'} {'failed' if part.is_error else 'answers'}: {_abridge(part.content)}"
             case ThinkingPart():
-                pass  # what came of it was said
+                pass  # its conclusions are in the text
             case _:
                 yield f"{message.role}: [{part.type}]"
 
 
-def _shortened(text: str) -> str:
-    """`text` without its middle where it is long: a summary needs no more of it."""
+def _abridge(text: str) -> str:
+    """Return `text` without its middle if it is long: a summary needs no more of it."""
     left_out = len(text) - 2 * _SHOWN
     return text if left_out <= 0 else f"{text[:_SHOWN]} [... {left_out} characters ...] {text[-_SHOWN:]}"
 
@@ -150,9 +153,10 @@ TokenState: TypeAlias = Literal["ok", "warning", "critical"]
 
 
 def token_state(used: int, limit: int | None) -> TokenState:
-    """How full a window of `limit` tokens is: `warning` with 20,000 or less left, `critical` with 13,000 or less.
+    """Return how full a window of `limit` tokens is.
 
-    In a window under 100,000 tokens it is a fifth, and 13 hundredths, of it. None: no limit is known.
+    `warning` with 20,000 tokens or less left, `critical` with 13,000 or less; in a window under 100,000 tokens with 20
+    and 13 percent of it. `ok` if there is no limit.
     """
     if limit is None:
         return "ok"
@@ -162,7 +166,7 @@ def token_state(used: int, limit: int | None) -> TokenState:
 
 _SHOWN = 1_000
 _SUMMARY = "Summary of the conversation so far:"
-_NOTED = "I will go on from this summary."
+_SUMMARY_ACKNOWLEDGED = "I will go on from this summary."
 _TASK = """\
 You are given the first part of a conversation between a user and an assistant that uses tools. It no longer fits in
 memory, and your summary takes its place: the assistant goes on working with nothing else to remember it by.

@@ -1,4 +1,4 @@
-"""What all turns of one engine have in common, and what one turn is to do: frozen values instead of parameters."""
+"""`EngineConfig`, the settings that all turns of an engine share, and `TurnRequest`, the input of one turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,33 @@ from .compaction import Compaction
 from .typed_output import TypedOutput
 
 ToolErrors: TypeAlias = Literal["return", "raise"]
-"""What becomes of an error that a tool raises: the model reads it, or it ends the turn."""
+"""The handling of an error that a tool raises: the model reads it, or it ends the turn."""
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+def _optional(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _instance_of(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_EXPECTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "permissions": (_instance_of(Permissions), "Permissions: Permissions('default', approve=...)"),
+    "max_rounds": (_is_count, "a number of requests, at least 1"),
+    "settings": (_optional(_instance_of(Settings)), "Settings(...) or None"),
+    "compaction": (_optional(_instance_of(Compaction)), "Compaction(...) or None"),
+    "max_repeats": (_optional(_is_count), "a number of calls, at least 1, or None"),
+    "max_attempts": (_is_count, "a number of attempts, at least 1"),
+    "budget": (_optional(_instance_of(Budget)), "Budget(...) or None"),
+    "auto_continue": (_instance_of(bool), "True or False"),
+    "tool_errors": (lambda value: value in get_args(ToolErrors), "'return' or 'raise'"),
+    "observer": (_optional(callable), "a function of (turn_id, state), or None"),
+}
 
 
 class EngineOptions(TypedDict, total=False):
@@ -92,7 +118,7 @@ _WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineConfig:
-    """How turns are made: with which LLM and tools, within which limits."""
+    """The LLM, tools and limits of an engine."""
 
     llm: FunctionCallingLLM
     tools: tuple[CallableTool, ...]
@@ -113,7 +139,7 @@ class EngineConfig:
     by_name: Mapping[str, CallableTool] = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, (fits, wanted) in _WANTED.items():
+        for name, (fits, wanted) in _EXPECTED.items():
             value = getattr(self, name)
             if not fits(value):
                 raise ValueError(f"{name}={value!r:.100} is not {wanted}")
@@ -123,7 +149,7 @@ class EngineConfig:
 
 
 def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions) -> EngineConfig:
-    """Return the configuration of an engine that is made with these options."""
+    """Return the configuration for these options of an engine."""
     refuse_unknown("Engine", options, ("llm", "tools", *EngineOptions.__annotations__))
     given: dict[str, Any] = {name: value for name, value in options.items() if name != "history"}
     instructions = given.pop("instructions", None)
@@ -132,19 +158,19 @@ def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: Engi
         given.pop("permissions", None)
     if given.get("compaction") == "default":
         del given["compaction"]
-    said = (system(instructions),) if instructions else ()
-    return EngineConfig(chosen_llm(llm), as_tools(tools), instructions=said, **given)
+    messages = (system(instructions),) if instructions else ()
+    return EngineConfig(chosen_llm(llm), as_tools(tools), instructions=messages, **given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TurnRequest:
-    """What one turn is to do: what was said (nothing: go on), the typed result wanted, answers that are due.
+    """The input of one turn: messages (none: continue the history), a typed result, approval decisions.
 
-    `checkpoint` is called whenever the transcript has changed, and always before a tool runs; what it raises ends
-    the turn.
+    `checkpoint` is called whenever the conversation has changed, and always before a tool runs; an exception from it
+    ends the turn.
     """
 
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     typed: TypedOutput | None = None
     answers: tuple[ApprovalDecision, ...] = ()
     spending: BudgetTracker | None = None

@@ -1,7 +1,7 @@
-"""What an engine remembers between turns: its history, what it cost, and what people allowed.
+"""The state of an engine between turns: history, usage, and what users have approved.
 
-The history is the state. What waits for an approval, or was cut off by a crash, is a history that ends in calls
-without a result; `started` says which of them may have had their effect.
+The history is the state. A turn that waits for an approval, or was cut off by a crash, is a history that ends in calls
+without a result; `started` has the ids of those that may have had their effect.
 """
 
 from __future__ import annotations
@@ -14,86 +14,86 @@ from ...approvals import ApprovalDecision
 from ...messages import Message, ToolResultPart, tool_result
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
-from .compaction import Compaction, compacted
-from .history import Ids, repaired, unanswered
+from .compaction import Compaction, compact
+from .history import CallIds, repair, unanswered_calls
 from .session_state import SessionState
 
 logger: Final = logging.getLogger("toolcast")
 
 NOT_RUN: Final = "The call was not run: the turn was broken off."
-BROKEN_OFF: Final = (
+INTERRUPTED: Final = (
     "This call had begun when the turn was broken off; it may have had its effect. It was not run again. "
     "Look at what is there before you call it once more."
 )
 
 
 class Conversation:
-    """The history and what belongs to it. One engine writes it, one turn at a time."""
+    """The history of an engine and the state that belongs to it. One engine writes it, one turn at a time."""
 
     def __init__(
         self, history: Iterable[Message] = (), budget: Budget | None = None, parent: BudgetTracker | None = None
     ) -> None:
-        self.history: list[Message] = is_valid(history)
+        self.history: list[Message] = load_history(history)
         self.usage: Usage = NO_USAGE
         self.spending: BudgetTracker = BudgetTracker(budget, parent)
         self.remembered: list[Rule] = []
         self.started: set[str] = set()
-        self.answers: dict[str, ApprovalDecision] = {}  # what people said of calls that have no result yet
+        self.answers: dict[str, ApprovalDecision] = {}  # decisions about calls that have no result yet
         self.injected: list[Message] = []
         self.turns: int = 0
-        self.end: str | None = None  # how the last turn ended; None while it goes on
-        self.context_tokens: int = 0  # what the last request and its answer took, as the service counted
-        self.added: list[Message] = []  # by the turn that is going on, or was the last
-        self._ids: Ids | None = None
+        self.end: str | None = None  # how the last turn ended; None while it is running
+        self.context_tokens: int = 0  # of the last request and its response, as the service counted
+        self.added: list[Message] = []  # by the current or the last turn
+        self._ids: CallIds | None = None
 
     @property
-    def ids(self) -> Ids:
-        """Gives every call an id of its own."""
+    def ids(self) -> CallIds:
+        """The unique ids of the calls in this history."""
         if self._ids is None:
-            self._ids = Ids(self.history)
+            self._ids = CallIds(self.history)
         return self._ids
 
     def add(self, message: Message) -> None:
-        """Put what the turn has brought at the end of the history."""
+        """Append a message of the current turn to the history."""
         self.history.append(message)
         self.added.append(message)
 
-    def begin(self, said: Iterable[Message]) -> None:
-        """A turn begins with what was said to it."""
+    def begin(self, messages: Iterable[Message]) -> None:
+        """Begin a turn with the messages of the caller."""
         self.turns += 1
         self.end = None
         self.added = []
-        self.history.extend(said)
+        self.history.extend(messages)
 
-    def answer_left(self, words: str) -> None:
-        """Give each call that has no result one that says `words`, or that the call had begun."""
-        for call in unanswered(self.history):
-            self.add(tool_result(call, BROKEN_OFF if call.id in self.started else words, is_error=True))
-            self.settle(call.id)
+    def answer_open_calls(self, text: str) -> None:
+        """Add a result to each call without one: `text`, or that the call was interrupted if it had started."""
+        for call in unanswered_calls(self.history):
+            self.add(tool_result(call, INTERRUPTED if call.id in self.started else text, is_error=True))
+            self.mark_answered(call.id)
 
-    def settle(self, id: str) -> None:
-        """The call has its result."""
+    def mark_answered(self, id: str) -> None:
+        """Forget the decision about a call that has its result now."""
         self.started.discard(id)
         self.answers.pop(id, None)
 
-    def take_injected(self) -> None:
-        """Put what was injected meanwhile at the end of the history."""
+    def pop_injected(self) -> None:
+        """Move injected messages to the end of the history."""
         while self.injected:
             self.history.append(self.injected.pop(0))
 
-    def take_back(self, said: tuple[Message, ...]) -> None:
-        """Have what was said unsaid, where nothing came of it."""
-        if said and not self.added and tuple(self.history[-len(said) :]) == said:
-            del self.history[-len(said) :]
+    def rollback(self, messages: tuple[Message, ...]) -> None:
+        """Remove the caller's messages from the history, if the turn added nothing after them."""
+        if messages and not self.added and tuple(self.history[-len(messages) :]) == messages:
+            del self.history[-len(messages) :]
 
     def rewrite(self, history: Iterable[Message]) -> None:
-        """Have another history."""
+        """Replace the history."""
         self.history = list(history)
         self._ids = None
 
-    async def compact(self, compaction: Compaction, concurrent: bool, paid: Callable[[Usage], object]) -> bool:
-        """Whether the history is shorter now. `paid` hears what that cost."""
-        shorter = await compacted(self.history, compaction, concurrent=concurrent, paid=paid)
+    async def compact(self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]) -> bool:
+        """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary."""
+        shorter = await compact(self.history, compaction, concurrent=concurrent, on_usage=on_usage)
         if shorter is None:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))
@@ -101,7 +101,7 @@ class Conversation:
         return True
 
     def state(self, id: str = "", opened: float = 0.0) -> SessionState:
-        """All of it, as it is now."""
+        """Return the whole conversation as a `SessionState`."""
         spent = self.spending.to_dict()
         return SessionState(
             id=id,
@@ -118,8 +118,8 @@ class Conversation:
         )
 
     def restore(self, state: SessionState) -> None:
-        """Become what `state` was made from."""
-        self.rewrite(is_valid(state.history))
+        """Replace the whole conversation by `state`."""
+        self.rewrite(load_history(state.history))
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:
             self.spending.restore(state.spent)
@@ -131,13 +131,15 @@ class Conversation:
         self.added, self.context_tokens = [], 0
 
 
-def is_valid(history: Iterable[Message]) -> list[Message]:
-    """A history from outside as every service takes it. Calls that it ends in stay open: they may still be run."""
-    mended = list(repaired(list(history), _LOST))
-    while mended and any(isinstance(part, ToolResultPart) and part.content is _LOST for part in mended[-1].parts):
-        mended.pop()  # made just now: it has these very words
-    return mended
+def load_history(history: Iterable[Message]) -> list[Message]:
+    """Return a history from outside, repaired. Unanswered calls at its end stay, because they may still be run."""
+    loaded = list(repair(list(history), _RESULT_UNKNOWN))
+    while loaded and any(
+        isinstance(part, ToolResultPart) and part.content is _RESULT_UNKNOWN for part in loaded[-1].parts
+    ):
+        loaded.pop()  # added by repair just now: it is this very str
+    return loaded
 
 
 _NOTHING: Final = BudgetTracker().to_dict()
-_LOST = "The result of this call is not known."
+_RESULT_UNKNOWN = "The result of this call is not known."

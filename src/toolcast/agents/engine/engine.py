@@ -1,12 +1,13 @@
-"""`Engine`: a model, tools, and a history, turn after turn.
+"""`Engine`: an LLM, tools and a history, turn after turn.
 
     idle ──> streaming ──> accumulating ──> complete ──> idle
                  ^               │
                  │               v
                  └────────── tool_exec <──> permission_wait
 
-The engine asks the model, listens, runs the tools that it calls, and asks again until it has answered. What one turn
-does is written in turn_flow.py; the engine keeps what turns have in common and lets one in at a time.
+The engine sends the history to the model, receives the response, runs the tools that it calls, and repeats that until
+the model gives an answer. turn_loop.py has the steps of one turn; the engine has the configuration and the
+conversation, and allows one turn at a time.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from ...usage import Budget, BudgetTracker, Usage
 from ..permissions.permissions import Permissions
 from .config import EngineConfig, EngineOptions, TurnRequest, configured
 from .conversation import Conversation
-from .history import faults, unanswered
-from .session_state import SessionState, difference, fold, opened
-from .tool_phase import requests_for
-from .turn_loop import TurnFlow
+from .history import find_problems, unanswered_calls
+from .session_state import SessionState, difference, fold, opened_record
+from .tool_phase import approval_requests
+from .turn_loop import TurnLoop
 from .turn_streams import AsyncTurnStream, TurnStream
 from .typed_output import TypedOutput
 
@@ -47,7 +48,7 @@ T = TypeVar("T", default=None)
 
 
 class Engine:
-    """An agent: it asks the model, runs the tools it calls, and asks again until there is an answer.
+    """An agent: it sends requests to the model and runs the tools it calls, until there is an answer.
 
     `tools` are functions, types, orchestrators, other engines, MCP tools. `permissions` say what may run unasked;
     without them tools run as you gave them, protected paths excepted. `max_rounds` limits the requests of a turn,
@@ -68,63 +69,63 @@ class Engine:
         self._make(configured(llm, tools, options), as_messages(options.get("history", ())))
 
     def _make(
-        self, setup: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
+        self, config: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
     ) -> None:
-        """Begin with this history; a `context` is that of the tool that the engine works for."""
-        self._setup = setup
+        """Initialise the engine; `context` is that of the tool call for which the engine works."""
+        self._config = config
         self._parent = None if context is None else context.cancellation
-        self._flow: TurnFlow | None = None
-        self._session: ref[Any] | None = None  # the one that is open with this engine
-        self._one_at_a_time = Lock()
+        self._turn_loop: TurnLoop | None = None
+        self._session: ref[Any] | None = None  # the open session with this engine
+        self._lock = Lock()
         spending = None if context is None else context.spending
-        self.transcript: Conversation = Conversation(history, setup.budget, spending)
+        self.conversation: Conversation = Conversation(history, config.budget, spending)
 
-    # What there is.
+    # State.
 
     @property
-    def setup(self) -> EngineConfig:
-        """How its turns are made."""
-        return self._setup
+    def config(self) -> EngineConfig:
+        """The settings that all turns share."""
+        return self._config
 
     @property
     def llm(self) -> FunctionCallingLLM:
-        """The LLM that is asked."""
-        return self._setup.llm
+        """The LLM that gets the requests."""
+        return self._config.llm
 
     @property
     def tools(self) -> tuple[CallableTool, ...]:
         """The tools that the model is offered."""
-        return self._setup.tools
+        return self._config.tools
 
     @property
     def permissions(self) -> Permissions:
-        """What may run unasked."""
-        return self._setup.permissions
+        """The rules for calls that run without asking."""
+        return self._config.permissions
 
     @property
     def state(self) -> str:
-        """Where the engine is, as the table `TURN` (toolcast.states) names it."""
-        return "idle" if self._flow is None else self._flow.state
+        """The current state in the table `TURN` (toolcast.states)."""
+        return "idle" if self._turn_loop is None else self._turn_loop.state
 
     @property
     def trace(self) -> tuple[str, ...]:
-        """The states that this turn, or the last, has walked through."""
-        return ("idle",) if self._flow is None else tuple(self._flow.states)
+        """The states of the current turn, or of the last one."""
+        return ("idle",) if self._turn_loop is None else tuple(self._turn_loop.states)
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """All that was said, as it is sent with the next request."""
-        return tuple(self.transcript.history)
+        """The messages so far, as they are sent with the next request."""
+        return tuple(self.conversation.history)
 
     @property
     def usage(self) -> Usage:
         """Tokens used by all turns."""
-        return self.transcript.usage
+        return self.conversation.usage
 
     @property
     def pending(self) -> tuple[PermissionRequest, ...]:
-        """What somebody has to be asked before the turn can go on: `submit(answers=[...])` goes on with it."""
-        return requests_for(self._setup, self.transcript, unanswered(self.transcript.history))
+        """The approvals that the turn waits for: `submit(answers=[...])` continues it."""
+        return approval_requests(self._config, self.conversation, unanswered_calls(self.conversation.history))
 
     # Turns.
 
@@ -136,16 +137,26 @@ class Engine:
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
-        """A whole turn. Raises what ended it otherwise: an `LLMError`, `TurnCancelled`, `TurnStopped`, `TurnFailed`.
+        """Run a turn to its end and return it.
 
-        Without a `message` the engine goes on where it is: it runs the calls that have no result yet, with the
-        `answers` to its requests, or asks the model once more. `output_cls` gives the turn a typed `output`.
+        Args:
+            message: The user's message, or messages. Without one the engine continues where it is: it runs the calls
+                that have no result yet, with the `answers` to its requests, or sends the history once more.
+            output_cls: The type of a typed result, `Turn.output`.
+            answers: Decisions about the requests in `pending`.
+            budget: A limit for this turn, besides the engine's own.
+
+        Raises:
+            LLMError: If a request failed.
+            TurnCancelled: If the turn was cancelled.
+            TurnStopped: If a limit was reached.
+            TurnFailed: If a tool ended the turn.
         """
-        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.sync_backend())
+        turn_loop = self._begin(self._turn_request(message, output_cls, answers, budget), self.llm.sync_backend())
         try:
-            return sync_driver.run(flow.finish())
+            return sync_driver.run(turn_loop.finish())
         finally:
-            flow.abandon()  # where Ctrl-C came before it began
+            turn_loop.abandon()  # after a Ctrl-C before it began
 
     async def asubmit(
         self,
@@ -155,9 +166,9 @@ class Engine:
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
-        """A whole turn, awaited: see `submit`."""
-        flow = self._begin(self._task(message, output_cls, answers, budget), self.llm.async_backend())
-        return await flow.finish()
+        """Run a turn to its end and return it: see `submit`."""
+        turn_loop = self._begin(self._turn_request(message, output_cls, answers, budget), self.llm.async_backend())
+        return await turn_loop.finish()
 
     def stream(
         self,
@@ -167,9 +178,9 @@ class Engine:
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> TurnStream[T]:
-        """The events of a turn, as they come. The turn begins when the first is asked for. See `submit`."""
-        task = self._task(message, output_cls, answers, budget)
-        return TurnStream(lambda: self._begin(task, self.llm.sync_backend()))
+        """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `submit`."""
+        request = self._turn_request(message, output_cls, answers, budget)
+        return TurnStream(lambda: self._begin(request, self.llm.sync_backend()))
 
     def astream(
         self,
@@ -179,42 +190,42 @@ class Engine:
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> AsyncTurnStream[T]:
-        """The events of a turn, as they come. The turn begins when the first is awaited. See `submit`."""
-        task = self._task(message, output_cls, answers, budget)
-        return AsyncTurnStream(lambda: self._begin(task, self.llm.async_backend()))
+        """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `submit`."""
+        request = self._turn_request(message, output_cls, answers, budget)
+        return AsyncTurnStream(lambda: self._begin(request, self.llm.async_backend()))
 
     def cancel(self) -> None:
-        """End the turn that is going on, from any thread. Without one, nothing happens."""
-        flow = self._flow
-        if flow is not None and not flow.ended:
-            flow.cancel()
+        """Cancel the current turn, from any thread. Without one, do nothing."""
+        turn_loop = self._turn_loop
+        if turn_loop is not None and not turn_loop.ended:
+            turn_loop.cancel()
 
     def inject(self, message: AnyMessage) -> None:
-        """Put a message into the history: now, or during a turn (also one that waits) before its next request."""
-        (message,) = _sound([as_message(message)])
-        self.transcript.injected.append(message)
-        if not self._is_busy and not unanswered(self.transcript.history):
-            self.transcript.take_injected()
+        """Add a message to the history: at once, or before the next request of a turn in progress."""
+        (message,) = _require_valid([as_message(message)])
+        self.conversation.injected.append(message)
+        if not self._is_busy and not unanswered_calls(self.conversation.history):
+            self.conversation.pop_injected()
 
-    # What is kept.
+    # Snapshots and forks.
 
     def reset(self) -> None:
-        """Forget the history, what it cost and what was allowed."""
-        self._must_be_idle("reset")
-        self._flow = None
-        self.transcript = Conversation(budget=self._setup.budget, parent=self.transcript.spending.parent)
+        """Clear the history, the usage and the approvals for the session."""
+        self._require_idle("reset")
+        self._turn_loop = None
+        self.conversation = Conversation(budget=self._config.budget, parent=self.conversation.spending.parent)
 
     def snapshot(self) -> dict[str, Any]:
-        """All that the engine remembers, as plain JSON-ready data."""
-        state = self.transcript.state()
-        return {"records": [opened("", 0.0), *difference(SessionState(""), state)]}
+        """Return the conversation as JSON-serialisable data."""
+        state = self.conversation.state()
+        return {"records": [opened_record("", 0.0), *difference(SessionState(""), state)]}
 
     def restore(self, data: Mapping[str, Any] | SessionState) -> None:
-        """Remember what `snapshot` made `data` from."""
-        self._must_be_idle("restore")
+        """Restore the conversation from the data of `snapshot`."""
+        self._require_idle("restore")
         if not isinstance(data, SessionState):
             data = fold(data.get("records", ()))
-        self.transcript.restore(data)
+        self.conversation.restore(data)
 
     def fork(
         self,
@@ -226,28 +237,31 @@ class Engine:
         tool_timeout: float | None = None,
         context: ToolContext[Any] | None = None,
     ) -> Engine:
-        """Another engine made like this one, its history empty.
+        """Return another engine with this one's settings and an empty history.
 
-        Its `instructions` follows this one's; `tool_timeout` is for an engine that has none. Made for a tool, it
-        shares the tool's `context`: it is cancelled with it, and what it spends counts there.
+        Args:
+            instructions: A system message after this engine's own.
+            tool_timeout: Seconds per tool call, if this engine has no such limit.
+            context: The context of the tool call for which the new engine works: it is cancelled with that call, and
+                its usage counts there.
         """
         require_text("instructions", instructions)
-        setup = replace(
-            self._setup,
+        config = replace(
+            self._config,
             permissions=permissions or self.permissions,
             tools=self.tools if tools is None else as_tools(tools),
-            max_rounds=max_rounds or self._setup.max_rounds,
-            instructions=(*self._setup.instructions, *([system(instructions)] if instructions else [])),
-            tool_timeout=self._setup.tool_timeout or tool_timeout,
+            max_rounds=max_rounds or self._config.max_rounds,
+            instructions=(*self._config.instructions, *([system(instructions)] if instructions else [])),
+            tool_timeout=self._config.tool_timeout or tool_timeout,
         )
         other = object.__new__(Engine)
-        other._make(setup, context=context)
+        other._make(config, context=context)
         return other
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
-        """This engine as a tool for another: each call is a turn of its own, without what was said before."""
+        """Return this engine as a tool for another. Each call is a turn of its own, with an empty history."""
 
-        later = self.permissions.approve == "later"  # nobody can be asked so in the middle of a call
+        later = self.permissions.approve == "later"  # a tool call cannot wait for a later approval
         permissions = self.permissions.without_prompt() if later else None
 
         def ask(prompt: str, context: ToolContext) -> str:
@@ -256,12 +270,12 @@ class Engine:
         async def aask(prompt: str, context: ToolContext) -> str:
             return (await self.fork(context=context, permissions=permissions).asubmit(prompt)).text
 
-        tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a task to another agent.")
+        tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a request to another agent.")
         return replace(tool, async_function=aask)
 
-    def join(self, session: Any) -> None:
-        """Belong to `session` until it leaves, or is forgotten. `IllegalState` names the one that has the engine."""
-        with self._one_at_a_time:
+    def attach(self, session: Any) -> None:
+        """Reserve the engine for `session`. Raises `IllegalState` if another open session has it."""
+        with self._lock:
             other = None if self._session is None else self._session()
             if other is not None:
                 raise IllegalState(
@@ -270,9 +284,9 @@ class Engine:
                 )
             self._session = ref(session)
 
-    def leave(self, session: Any) -> None:
-        """Let other sessions have the engine."""
-        with self._one_at_a_time:
+    def detach(self, session: Any) -> None:
+        """Release the engine, if `session` has it."""
+        with self._lock:
             if self._session is not None and self._session() is session:
                 self._session = None
 
@@ -284,33 +298,33 @@ class Engine:
         *,
         concurrent: bool,
         checkpoint: Callable[[], object] | None = None,
-    ) -> TurnFlow:
-        """A turn for who drives it himself, begun: see `TurnRequest` (turn_flow.py) for the `checkpoint`."""
-        task = self._task(message, output_cls, answers, None)
+    ) -> TurnLoop:
+        """Begin a turn that the caller drives. See `TurnRequest` for the `checkpoint`."""
+        request = self._turn_request(message, output_cls, answers, None)
         if checkpoint is not None:
-            task = replace(task, checkpoint=checkpoint)
-        return self._begin(task, self.llm.async_backend() if concurrent else self.llm.sync_backend())
+            request = replace(request, checkpoint=checkpoint)
+        return self._begin(request, self.llm.async_backend() if concurrent else self.llm.sync_backend())
 
-    def _task(
+    def _turn_request(
         self, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
     ) -> TurnRequest:
-        messages: Sequence[Message] = () if message is None else _sound(as_messages(message))
-        if not messages and not self.transcript.history:
-            raise ValueError("nothing was said, and there is no history to go on with; submit() wants some text")
+        messages: Sequence[Message] = () if message is None else _require_valid(as_messages(message))
+        if not messages and not self.conversation.history:
+            raise ValueError("no message, and no history to continue; pass a message: submit('...')")
         given = tuple(answers)
         if given:
             self._check_answers(given, messages)
-        typed = None if output_cls is None else TypedOutput(output_cls, self._setup.max_attempts)
+        typed = None if output_cls is None else TypedOutput(output_cls, self._config.max_attempts)
         if typed is not None:
-            as_tools((*self.tools, *typed.tools))  # raises where two have one name
-        spending = None if budget is None else BudgetTracker(budget, self.transcript.spending)
+            as_tools((*self.tools, *typed.tools))  # raises if two have one name
+        spending = None if budget is None else BudgetTracker(budget, self.conversation.spending)
         return TurnRequest(tuple(messages), typed, given, spending)
 
-    def _check_answers(self, answers: Sequence[object], said: Sequence[Message]) -> None:
-        """Raises where an answer would be lost, or could be taken for one to another call."""
-        if said:
+    def _check_answers(self, answers: Sequence[object], messages: Sequence[Message]) -> None:
+        """Raise if a decision would be lost, or could be applied to another call."""
+        if messages:
             raise ValueError("answers go on with the turn that waits for them: submit(answers=[...]) without text")
-        waiting = {call.id for call in unanswered(self.transcript.history)}
+        waiting = {call.id for call in unanswered_calls(self.conversation.history)}
         for answer in answers:
             if not isinstance(answer, ApprovalDecision):
                 raise TypeError(f"{answer!r:.100} is no answer; a request of engine.pending makes one: request.allow()")
@@ -318,29 +332,31 @@ class Engine:
                 raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
             waiting.remove(answer.call_id)
 
-    def _begin(self, task: TurnRequest, backend: IOBackend) -> TurnFlow:
-        """The turn that the engine is in from now on."""
-        with self._one_at_a_time:
-            self._must_be_idle("begin a turn")
-            trace = Trace(TURN, self._setup.observer)
-            self._flow = TurnFlow(self._setup, self.transcript, task, backend, trace, Cancellation(self._parent))
-            return self._flow
+    def _begin(self, request: TurnRequest, backend: IOBackend) -> TurnLoop:
+        """Begin a turn, which is the engine's current one from now on."""
+        with self._lock:
+            self._require_idle("begin a turn")
+            trace = Trace(TURN, self._config.observer)
+            self._turn_loop = TurnLoop(
+                self._config, self.conversation, request, backend, trace, Cancellation(self._parent)
+            )
+            return self._turn_loop
 
     @property
     def _is_busy(self) -> bool:
-        return self._flow is not None and not self._flow.ended
+        return self._turn_loop is not None and not self._turn_loop.ended
 
-    def _must_be_idle(self, what: str) -> None:
+    def _require_idle(self, action: str) -> None:
         if self._is_busy:
             raise IllegalState(
-                f"the engine cannot {what} while it is {self.state}; wait for the turn's end, or cancel() it",
+                f"the engine cannot {action} while it is {self.state}; wait for the turn's end, or cancel() it",
                 state=self.state,
             )
 
 
-def _sound(messages: Sequence[Message]) -> Sequence[Message]:
-    """`messages`, as they may be said: raises for what no service would take."""
-    wrong = faults(messages)
+def _require_valid(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return `messages`; raise `ValueError` if no service would accept them."""
+    wrong = find_problems(messages)
     if wrong:
-        raise ValueError(f"this cannot be said: {wrong[0]}. Say it with user(...), or give a whole history=")
+        raise ValueError(f"invalid message: {wrong[0]}. Pass user(...), or a complete history=")
     return messages

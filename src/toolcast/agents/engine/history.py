@@ -1,13 +1,13 @@
-"""Histories as every service takes them: what is wrong with one, how it is mended, and what goes first.
+"""Validation, repair, trimming and token estimates of message histories.
 
-Services agree on this much: each call has one result, the results of an answer follow it at once, in the order of its
-calls, no id is given to two calls, arguments are an object, and no message is empty. `faults` says where a history
-departs from that, `repaired` mends those places and no others. Both go through it stretch by stretch: the model
-speaks, and then others do, until the model speaks again. A result belongs to a call of its own stretch; anywhere else
-it answers nothing.
+Services agree on these rules: each call has one result; the results of a response follow it at once, in the order of
+its calls; no two calls have one id; arguments are a JSON object; no message is empty. `find_problems` lists where a
+history breaks them, and `repair` fixes those places and no others. Both go through it segment by segment: assistant
+messages, then those of others, until the next assistant message. A result belongs to a call of its own segment;
+anywhere else it answers nothing.
 
-What a message cannot hold at all, a call by the user for example, is left for the service's wire to refuse: no
-cancelled turn and no crash leaves it behind, so it is a mistake that somebody should see.
+Parts in the wrong role, a call by the user for example, are left for the provider adapter to refuse: no cancelled turn
+and no crash produces them, so they are a mistake that the caller should see.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ...messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, Too
 from ...providers.content_parts import valid_arguments
 
 CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
-GONE_ON: Final = "The call was not run: the user went on without answering it."
+SUPERSEDED: Final = "The call was not run: the user went on without answering it."
 
 
-def denied(reason: str) -> str:
-    """What the model reads of a call that was not allowed."""
+def denial_text(reason: str) -> str:
+    """Return the tool result for a call that was not allowed."""
     return f"permission denied: {reason}"
 
 
-class Ids:
-    """The ids of the calls in a history, and new ones for calls whose id is taken.
+class CallIds:
+    """The ids of the calls in a history, and unique ids for new calls.
 
-    Some services number the calls of each answer from the start.
+    Some services number the calls of each response from the start.
     """
 
     __slots__ = ("_taken",)
 
     def __init__(self, history: Iterable[Message] = ()) -> None:
-        # With each id the last number that was put behind it, so that the next is found at once.
+        # With each id the last number appended to it, so that the next is found without a search.
         self._taken: dict[str, int] = {call.id: 1 for message in history for call in message.tool_calls}
 
-    def of(self, id: str) -> str:
-        """The id for a new call that says `id`: that very one if it is free, otherwise one with a number behind it."""
+    def unique(self, id: str) -> str:
+        """Return `id` if no other call has it, otherwise `id` with a number appended."""
         name = id = id or "call"
         number = self._taken.get(id, 0)
         while name in self._taken:
@@ -55,54 +55,54 @@ class Ids:
         return name
 
 
-def unanswered(history: Sequence[Message]) -> tuple[ToolCallPart, ...]:
-    """The calls that a history ends in: those of the last answer that have no result, if nothing else follows it."""
+def unanswered_calls(history: Sequence[Message]) -> tuple[ToolCallPart, ...]:
+    """Return the calls of the last response that have no result, if only tool messages follow it."""
     end = len(history)
     while end and history[end - 1].role == "tool":
         end -= 1
     if not end:
         return ()
-    given = _Stretch([], list(history[end:])).results()
+    given = _Segment([], list(history[end:])).results()
     return tuple([call for call in history[end - 1].tool_calls if not (given[call.id] and given[call.id].pop())])
 
 
-def faults(history: Sequence[Message]) -> list[str]:
-    """What services would refuse in `history`, in words; nothing where all is well."""
+def find_problems(history: Sequence[Message]) -> list[str]:
+    """Return descriptions of what services would refuse in `history`; an empty list if it is valid."""
     seen: set[str] = set()
     found: list[str] = []
-    for stretch in _stretches(history):
-        found += stretch.faults(seen)
-        seen.update(call.id for call in stretch.calls())
+    for segment in _segments(history):
+        found += segment.problems(seen)
+        seen.update(call.id for call in segment.calls())
     return found
 
 
-def repaired(history: Sequence[Message], words: str) -> tuple[Message, ...]:
-    """`history` as every service takes it. A call without a result gets an error as one, which says `words`.
+def repair(history: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return `history` as every service accepts it. A call without a result gets an error result with `text`.
 
-    Results without a call, and second ones, are left out, and so are empty messages. What is sound stays as it is.
+    Results without a call, second results and empty messages are removed. Valid messages stay as they are.
     """
-    ids, seen = Ids(history), set[str]()
+    ids, seen = CallIds(history), set[str]()
     kept: list[Message] = []
-    for stretch in _stretches(history):
-        if any(stretch.faults(seen)):
-            kept += filter(says_something, stretch.mended(words, ids, seen))
+    for segment in _segments(history):
+        if any(segment.problems(seen)):
+            kept += filter(has_content, segment.repaired(text, ids, seen))
         else:
-            kept += [*stretch.said, *stretch.heard]
-            seen.update(call.id for call in stretch.calls())
+            kept += [*segment.answers, *segment.others]
+            seen.update(call.id for call in segment.calls())
     return tuple(kept)
 
 
-def says_something(message: Message) -> bool:
-    """Return True if there is anything in `message` but thoughts and blanks, which some services take for nothing."""
-    return any(map(_says_something, message.parts))
+def has_content(message: Message) -> bool:
+    """Return True if `message` has more than thinking and whitespace, which some services treat as empty."""
+    return any(map(_part_has_content, message.parts))
 
 
-def _says_something(part: Part) -> bool:
+def _part_has_content(part: Part) -> bool:
     match part:
         case TextPart():
             return bool(part.text.strip())
         case ThinkingPart():
-            # Anthropic's calls of server tools and their results are kept in thoughts without words.
+            # Anthropic's server tool calls and results are stored in thinking parts without text.
             return part.opaque is not None and "anthropic" in part.opaque
         case _:
             return True
@@ -111,15 +111,16 @@ def _says_something(part: Part) -> bool:
 _MEDIA = 4_000
 
 
-def estimated_tokens(messages: Iterable[Message]) -> int:
-    """About how many tokens `messages` are: a fourth of their characters, and 1,000 for an image, sound or document.
+def estimate_tokens(messages: Iterable[Message]) -> int:
+    """Return an estimate of the tokens in `messages`: a quarter of the characters, 1,000 for media.
 
-    Of two histories together it is the sum, so that only what is new has to be counted.
+    Media are images, audio and documents. The estimate of two histories together is the sum of theirs, so only new
+    messages have to be counted.
     """
-    return sum(-(-sum(map(_characters, message.parts)) // 4) for message in messages)
+    return sum(-(-sum(map(_character_count, message.parts)) // 4) for message in messages)
 
 
-def _characters(part: Part) -> int:
+def _character_count(part: Part) -> int:
     match part:
         case TextPart() | ThinkingPart():
             return len(part.text)
@@ -131,30 +132,31 @@ def _characters(part: Part) -> int:
             return _MEDIA
 
 
-def trimmed(history: Sequence[Message], tokens: int) -> tuple[Message, ...]:
-    """A sound `history` without its `surplus` over so many tokens. It is sound, and not empty if it was not."""
+def trim(history: Sequence[Message], tokens: int) -> tuple[Message, ...]:
+    """Return a valid `history` without its `surplus` over `tokens`. It is valid, and not empty unless it was."""
     gone = surplus(history, tokens)
     return tuple([message for at, message in enumerate(history) if at not in gone])
 
 
 def surplus(history: Sequence[Message], tokens: int) -> set[int]:
-    """The places in a sound `history` of the messages that must go for it to have at most so many tokens.
+    """Return the indexes of the messages to remove from a valid `history` so that at most `tokens` are left.
 
-    The oldest go first. Of what a user said and what followed, calls go before the rest, each with its results.
-    System messages stay, and so does the end: what the user said last, and all that followed but calls before the last.
+    The oldest go first. Of a user's message and what follows it, calls go before the rest, each with its results.
+    System messages stay, and so does the end: the user's last message, and everything after it except calls before the
+    last.
     """
     gone: set[int] = set()
-    over = estimated_tokens(history) - tokens
+    over = estimate_tokens(history) - tokens
     for places in _by_age(history) if over > 0 else ():
         gone.update(places)
-        over -= estimated_tokens(history[at] for at in places)
+        over -= estimate_tokens(history[at] for at in places)
         if over <= 0:
             break
     return gone
 
 
 def _by_age(history: Sequence[Message]) -> Iterator[list[int]]:
-    """The places of what may go, in the order in which it does; places in one list go together."""
+    """Yield lists of indexes that can be removed, the oldest first; those in one list go together."""
 
     def calls(unit: list[list[int]]) -> list[list[int]]:
         return [block for block in unit if history[block[0]].tool_calls]
@@ -167,7 +169,7 @@ def _by_age(history: Sequence[Message]) -> Iterator[list[int]]:
 
 
 def _units(history: Sequence[Message]) -> list[list[list[int]]]:
-    """The places of messages by what belongs together: a call and its results; what a user said and what followed."""
+    """Return the indexes in groups: user messages with what follows; inside, calls with their results."""
     units: list[list[list[int]]] = [[]]
     before = "user"
     for at, message in enumerate(history):
@@ -183,90 +185,90 @@ def _units(history: Sequence[Message]) -> list[list[list[int]]]:
     return units
 
 
-class _Stretch(NamedTuple):
-    """What the model `said` without a break, and what it `heard` before it spoke again."""
+class _Segment(NamedTuple):
+    """Consecutive assistant messages (`answers`), and the messages of `others` up to the next assistant message."""
 
-    said: list[Message]
-    heard: list[Message]
+    answers: list[Message]
+    others: list[Message]
 
     def calls(self) -> list[ToolCallPart]:
-        return [call for message in self.said for call in message.tool_calls]
+        return [call for message in self.answers for call in message.tool_calls]
 
     def results(self) -> defaultdict[str, list[ToolResultPart]]:
-        """The results by the ids of their calls, the first of each last."""
+        """Return the results by the ids of their calls, the first of each last."""
         found: defaultdict[str, list[ToolResultPart]] = defaultdict(list)
-        for message in reversed(self.heard):
+        for message in reversed(self.others):
             for part in reversed(message.parts):
                 if isinstance(part, ToolResultPart):
                     found[part.call_id].append(part)
         return found
 
-    def faults(self, seen: set[str]) -> Iterator[str]:
-        """What is wrong here; `seen` are the ids of all calls before."""
-        for message in (*self.said, *self.heard):
-            if not says_something(message):
+    def problems(self, seen: set[str]) -> Iterator[str]:
+        """Yield what services would refuse here; `seen` are the ids of all earlier calls."""
+        for message in (*self.answers, *self.others):
+            if not has_content(message):
                 yield f"a message of the {message.role} is empty"
         calls = self.calls()
         ids = [call.id for call in calls]
         if not all(ids) or len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
             yield f"an id is empty or another call's: {ids}"
         for call in calls:
-            if _readable(call) is not call:
+            if _with_valid_arguments(call) is not call:
                 yield f"the arguments of the call {call.id!r} are no object: {call.arguments:.40}"
         yield from self._misplaced(ids)
 
     def _misplaced(self, ids: list[str]) -> Iterator[str]:
-        if any(message.tool_calls for message in self.said[:-1]):
+        if any(message.tool_calls for message in self.answers[:-1]):
             yield f"the model went on before it had all results of {ids}"
-        first = list(takewhile(lambda message: message.role == "tool", self.heard))
+        first = list(takewhile(lambda message: message.role == "tool", self.others))
         parts = [part for message in first for part in message.parts]
         given = [part.call_id if isinstance(part, ToolResultPart) else type(part).__name__ for part in parts]
         if given != ids:
             yield f"the calls {ids} are followed by results of {given}"
-        for message in self.heard[len(first) :]:
-            if message.role == "tool" or _without_results(message) is not message:
+        for message in self.others[len(first) :]:
+            if message.role == "tool" or _drop_results(message) is not message:
                 yield "a result does not follow its call at once"
 
-    def mended(self, words: str, ids: Ids, seen: set[str]) -> Iterator[Message]:
-        """The messages of the stretch as every service takes them; the ids of its calls are `seen` then."""
+    def repaired(self, text: str, ids: CallIds, seen: set[str]) -> Iterator[Message]:
+        """Yield the segment's messages as every service accepts them; add the ids of its calls to `seen`."""
         results = self.results()
-        for message in self.said:
-            answers: list[Message] = []
+        for message in self.answers:
+            results_here: list[Message] = []
             parts: list[Part] = []
             for part in message.parts:
                 if isinstance(part, ToolCallPart):
                     found = results[part.id]
-                    id = ids.of(part.id) if part.id in seen or not part.id else part.id
+                    id = ids.unique(part.id) if part.id in seen or not part.id else part.id
                     seen.add(id)
-                    part = replace(_readable(part), id=id)
-                    answer = found.pop() if found else ToolResultPart(id, words, part.name, is_error=True)
-                    answers.append(Message("tool", (replace(answer, call_id=id),)))
+                    part = replace(_with_valid_arguments(part), id=id)
+                    answer = found.pop() if found else ToolResultPart(id, text, part.name, is_error=True)
+                    results_here.append(Message("tool", (replace(answer, call_id=id),)))
                 parts.append(part)
             yield Message("assistant", tuple(parts))
-            yield from answers
-        yield from map(_without_results, self.heard)
+            yield from results_here
+        yield from map(_drop_results, self.others)
 
 
-def _stretches(history: Iterable[Message]) -> Iterator[_Stretch]:
-    stretch = _Stretch([], [])
+def _segments(history: Iterable[Message]) -> Iterator[_Segment]:
+    segment = _Segment([], [])
     for message in history:
         if message.role != "assistant":
-            stretch.heard.append(message)
-        elif stretch.heard:
-            yield stretch
-            stretch = _Stretch([message], [])
+            segment.others.append(message)
+        elif segment.others:
+            yield segment
+            segment = _Segment([message], [])
         else:
-            stretch.said.append(message)
-    yield stretch
+            segment.answers.append(message)
+    yield segment
 
 
-def _readable(call: ToolCallPart) -> ToolCallPart:
-    """`call` with the JSON text of an object as its arguments."""
+def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
+    """Return `call` with the JSON text of an object as its arguments."""
     arguments = valid_arguments(call) if call.arguments.strip() else "{}"
     return call if arguments == call.arguments else replace(call, arguments=arguments)
 
 
-def _without_results(message: Message) -> Message:
-    """`message` without its results; a message of tools has nothing else."""
+def _drop_results(message: Message) -> Message:
+    """Return `message` without its results; a tool message has nothing else."""
     parts = () if message.role == "tool" else tuple(p for p in message.parts if not isinstance(p, ToolResultPart))
     return message if len(parts) == len(message.parts) else replace(message, parts=parts)

@@ -1,4 +1,4 @@
-"""What stops a turn that would go on and on: rounds, budgets, the same call again."""
+"""`TurnLimits`: the limits of one turn on requests, budgets and repeated calls."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from .config import EngineConfig
 
 
 class TurnLimits:
-    """Counts what one turn does, and raises a `TurnStopped` where that is too much."""
+    """Counters for one turn, which raise a `TurnStopped` when a limit is exceeded."""
 
-    def __init__(self, setup: EngineConfig, spending: BudgetTracker) -> None:
+    def __init__(self, config: EngineConfig, spending: BudgetTracker) -> None:
         self.rounds: int = 0
         self.spending: BudgetTracker = spending
-        self._setup = setup
+        self._config = config
         self._last: tuple[str, str] = ("", "")
         self._times = 0
 
-    def ask(self, now: float) -> None:
-        """One more request is about to be made."""
-        if self.rounds >= self._setup.max_rounds:
+    def count_request(self, now: float) -> None:
+        """Count a request that is about to be sent; raise if a limit is reached."""
+        if self.rounds >= self._config.max_rounds:
             raise RoundsExceeded(
                 f"the model wanted another round after {self.rounds}; raise max_rounds=, "
                 "or submit() without text to go on from here"
@@ -30,11 +30,11 @@ class TurnLimits:
         self._check(now)
         self.rounds += 1
 
-    def call(self, calls: Sequence[ToolCallPart], now: float) -> None:
-        """These calls are about to be run."""
+    def count_calls(self, calls: Sequence[ToolCallPart], now: float) -> None:
+        """Count tool calls that are about to be run; raise if a limit is exceeded."""
         self.spending.count(len(calls))
         self._check(now)
-        limit = self._setup.max_repeats
+        limit = self._config.max_repeats
         for call in calls:
             made = (call.name, call.arguments)
             self._times = self._times + 1 if made == self._last else 1
@@ -42,23 +42,23 @@ class TurnLimits:
             if limit is not None and self._times > limit:
                 raise RepeatedCall(
                     f"the model called {call.name} more than {limit} times in a row with the same arguments; "
-                    "say in the prompt when to stop, or raise max_repeats="
+                    "state in the prompt when to stop, or raise max_repeats="
                 )
 
     def time_left(self, now: float) -> float | None:
-        """Return the seconds that budgets leave for what is about to begin; raise where there are none left."""
+        """Return the seconds that budgets leave; raise if there are none."""
         left = self.spending.left(now)
         if left is not None and left <= 0:
             self._check(now)
         return left
 
-    def out_of_time(self) -> BudgetExceeded:
-        """Return the error of a turn that the time of a budget has ended."""
-        words = "the budget of seconds is used up: its time ended what was waited for; allow more: Budget(seconds=...)"
-        return BudgetExceeded(words, limit="seconds")
+    def time_exceeded(self) -> BudgetExceeded:
+        """Return the error of a turn that was ended by the time limit of a budget."""
+        message = "the budget of seconds is used up: the turn was stopped; allow more: Budget(seconds=...)"
+        return BudgetExceeded(message, limit="seconds")
 
     def _check(self, now: float) -> None:
         reached = self.spending.exceeded(now)
         if reached is not None:
-            limit, words = reached
-            raise BudgetExceeded(words, limit=limit)
+            limit, message = reached
+            raise BudgetExceeded(message, limit=limit)

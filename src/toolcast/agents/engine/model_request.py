@@ -1,4 +1,4 @@
-"""One round of a turn: a request, and the answer to it as it is heard."""
+"""`ModelRequest`: one request of a turn to the model, and its streamed response."""
 
 from __future__ import annotations
 
@@ -26,46 +26,47 @@ from .config import EngineConfig
 from .conversation import Conversation
 from .typed_output import TypedOutput
 
-_OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)
+_CALL_EVENTS = (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)
 
 
 class ModelRequest:
-    """A request that goes out with the first `pull`, and what has been heard of its answer."""
+    """A request, sent by the first `next_events`, and its response so far."""
 
     def __init__(
         self,
-        setup: EngineConfig,
-        transcript: Conversation,
+        config: EngineConfig,
+        conversation: Conversation,
         typed: TypedOutput | None,
         backend: IOBackend,
         *,
         last: bool = False,
         left: float | None = None,
     ) -> None:
-        """`last`: no other follows, so that a typed result must be given now. `left`: seconds that a budget leaves.
+        """Prepare a request.
 
-        `of_budget` says that these end before the call's own time.
+        `last`: no other follows, so a typed result must be given now. `left`: the seconds that a budget leaves;
+        `of_budget` is True if they end before the call's own timeout.
         """
-        self.folded: Accumulator = Accumulator()
-        self._setup = setup
-        self._ids = transcript.ids
+        self.accumulated: Accumulator = Accumulator()
+        self._config = config
+        self._ids = conversation.ids
         self._typed = typed
-        self._named: dict[str, str] = {}  # the ids of calls, by those that the service gave them
-        self._growing: dict[str, PartialValue] = {}  # arguments that somebody looks at
-        ask = _ask(setup, transcript, typed, last)
+        self._unique_ids: dict[str, str] = {}  # unique ids by those of the service
+        self._partial: dict[str, PartialValue] = {}  # parsed only for calls whose arguments were requested
+        request = _chat_request(config, conversation, typed, last)
         if typed is not None:
-            typed.listen()
-        self._call = call = start_call(ask.settings, backend)
+            typed.begin_response()
+        self._call = call = start_call(request.settings, backend)
         until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
-        self._account = Account("round", lambda: setup.llm.origin, backend.now)
-        self._source = setup.llm.source(ask, backend, self._call)
+        self._account = Account("round", lambda: config.llm.origin, backend.now)
+        self._source = config.llm.source(request, backend, self._call)
 
     async def next_events(self) -> list[AgentEvent]:
-        """What is heard next; an empty list at the end of the answer."""
-        typed, heard = self._typed, list[AgentEvent]()
+        """Return the next events of the response; an empty list at its end."""
+        typed, output = self._typed, list[AgentEvent]()
         try:
             events = await self._source.next_events()
         except BaseException as error:
@@ -74,74 +75,77 @@ class ModelRequest:
         if not events:
             self._account.end(self.cost, self._call.attempts, output=None)
         for event in events:
-            if isinstance(event, _OF_A_CALL):
-                event = self._of_a_call(event)
-            self.folded.apply(event)
-            heard += [event] if typed is None else typed.shown(event)
-        return heard
+            if isinstance(event, _CALL_EVENTS):
+                event = self._with_unique_id(event)
+            self.accumulated.apply(event)
+            output += [event] if typed is None else typed.with_output_delta(event)
+        return output
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Release the connection."""
         self._account.end(self.cost, self._call.attempts)
         await self._source.close()
 
     @property
     def cost(self) -> Usage:
-        """What the round has cost so far, failed requests included."""
-        return self._call.usage if self._call.attempts else self.folded.usage
+        """The usage so far, failed attempts included."""
+        return self._call.usage if self._call.attempts else self.accumulated.usage
 
-    def break_off(self) -> None:
-        """Have a thread that waits for more wait no longer. From any thread."""
+    def interrupt(self) -> None:
+        """Stop a thread that waits for more events. From any thread."""
         self._source.break_off()
 
     @property
     def response(self) -> ChatResponse:
-        """The answer so far."""
-        return self.folded.response(request_id=self._source.request_id, **self._setup.llm.origin)
+        """The response so far."""
+        return self.accumulated.response(request_id=self._source.request_id, **self._config.llm.origin)
 
-    def arguments(self, id: str) -> Any:
-        """The arguments of the call `id`, typed, as far as they have arrived; None before that."""
-        growing = self._growing.get(id)
-        if growing is None:
-            call = self.folded.call(id)
+    def partial_arguments(self, id: str) -> Any:
+        """Return the typed arguments received so far of the call `id`; None before the first."""
+        partial = self._partial.get(id)
+        if partial is None:
+            call = self.accumulated.call(id)
             if call is None:
                 return None
-            tool = self._setup.by_name.get(call.name)
+            tool = self._config.by_name.get(call.name)
             plan = plan_for(dict[str, Any] if tool is None else tool.arguments_type)
-            growing = self._growing[id] = PartialValue(plan, wrapped=tool is not None and tool.wrapped, fail_fast=False)
-            growing.feed(call.arguments)
-        return None if growing.value is MISSING else growing.value
+            partial = self._partial[id] = PartialValue(plan, wrapped=tool is not None and tool.wrapped, fail_fast=False)
+            partial.feed(call.arguments)
+        return None if partial.value is MISSING else partial.value
 
-    def _of_a_call(self, event: ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone) -> Event:
-        """`event`, its id a new one where the history has a call of that id already."""
-        if type(event) is ToolCallStart or event.id not in self._named:
-            self._named[event.id] = self._ids.of(event.id)
-        if self._named[event.id] != event.id:
-            event = replace(event, id=self._named[event.id])
-        growing = self._growing.get(event.id)
-        if growing is not None and type(event) is ToolCallDelta:
-            growing.feed(event.arguments)
-        elif growing is not None and type(event) is ToolCallReset:
-            del self._growing[event.id]
+    def _with_unique_id(self, event: ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone) -> Event:
+        """Return `event` with a unique call id, if the history has a call of its id already."""
+        if type(event) is ToolCallStart or event.id not in self._unique_ids:
+            self._unique_ids[event.id] = self._ids.unique(event.id)
+        if self._unique_ids[event.id] != event.id:
+            event = replace(event, id=self._unique_ids[event.id])
+        partial = self._partial.get(event.id)
+        if partial is not None and type(event) is ToolCallDelta:
+            partial.feed(event.arguments)
+        elif partial is not None and type(event) is ToolCallReset:
+            del self._partial[event.id]
         return event
 
 
-def _ask(setup: EngineConfig, transcript: Conversation, typed: TypedOutput | None, last: bool) -> ChatRequest:
-    """The question: the whole history, and the tools. A typed result must be given, other tools may be called before.
+def _chat_request(
+    config: EngineConfig, conversation: Conversation, typed: TypedOutput | None, last: bool
+) -> ChatRequest:
+    """Return the request: the whole history, and the tools.
 
-    A model that is known to have no tools is offered none; a typed result is then asked for without them.
+    A typed result is required, but other tools may be called before. A model without function calling is offered no
+    tools; a typed result is then requested without them.
     """
-    llm = setup.llm
-    messages = llm.with_system_prompt((*setup.instructions, *transcript.history))
-    settings = llm.merge_settings(setup.settings)
-    known = llm.metadata
-    can_call = known.is_function_calling_model and known.capabilities.tools is not False
+    llm = config.llm
+    messages = llm.with_system_prompt((*config.instructions, *conversation.history))
+    settings = llm.merge_settings(config.settings)
+    metadata = llm.metadata
+    can_call = metadata.is_function_calling_model and metadata.capabilities.tools is not False
     if typed is None:
-        return ChatRequest(messages, setup.tools if can_call else (), None, settings, parallel=True, stream=True)
+        return ChatRequest(messages, config.tools if can_call else (), None, settings, parallel=True, stream=True)
     if not can_call:
-        # A model of a service may be held to a schema: its LLM knows.
-        mode: OutputMode | None = None if known.is_function_calling_model else "prompted"
+        # Its LLM decides how to enforce the schema.
+        mode: OutputMode | None = None if metadata.is_function_calling_model else "prompted"
         return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
-    others = () if last else setup.tools
+    others = () if last else config.tools
     choice = "required" if others else typed.choice
     return ChatRequest(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)

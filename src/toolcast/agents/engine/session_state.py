@@ -1,10 +1,9 @@
-"""A session as a list of records, and what has to be added to it: no I/O, no clock.
+"""`SessionState`, and its log: `fold` reads records into a state, `difference` writes the records between two states.
 
-`fold` reads the records into a `SessionState`; `difference` says which records lead from one state to another. For
-the usual step, where the history has grown at its end, these are only what is new; where messages were taken off its
-end (a turn that failed), `cut` says how many are left. So what a step writes does not grow with the history. Whatever
-else may have happened to it (a repair, a compaction) is one record, `replaced`, with all of it. Nothing that is read
-is trusted: it may be damaged, or made by a stranger, and is data in any case.
+No I/O, no clock. Usually the history has grown at its end, and the records are the new messages; if messages were
+removed from its end (a turn that failed), `cut` has the number of those that are left. So the size of a step's records
+does not depend on the length of the history. Any other change (a repair, a compaction) is one record, `replaced`, with
+the whole history. The records are untrusted: they may be damaged, or written by others, and are treated as data.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ Record: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What a session is made of.
+    """The state of a session.
 
-    `opened` is the time at which it was begun. `started` are the ids of calls that began to run and have no answer:
-    after a crash nobody knows what they did. `remembered` are the rules that people's answers left, as data. `turns`
-    counts those begun, and `end` is how the last one ended: None while it goes on, or was cut off by a crash.
-    `spent` is what its budget counts, sub-agents included (`Spending.to_dict`).
-    `answers` were given to some of the calls that wait for one, and `injected` messages wait for the next request.
+    `opened` is the time at which it was begun. `started` are the ids of calls that began to run and have no result:
+    after a crash their effect is unknown. `remembered` are the rules from approvals for the session, as data. `turns`
+    counts those begun, and `end` is how the last one ended: None while it is running, or after a crash. `spent` is the
+    usage of the budget, sub-agents included (`BudgetTracker.to_dict`). `answers` are decisions about some of the
+    pending calls, and `injected` messages wait for the next request.
     """
 
     id: str
@@ -51,14 +50,14 @@ class SessionState:
     injected: tuple[Message, ...] = ()
 
 
-def opened(id: str, time: float) -> Record:
-    """The record that every log begins with."""
+def opened_record(id: str, time: float) -> Record:
+    """Return the first record of a log."""
     return {"kind": "opened", "version": list(VERSION), "id": id, "time": time}
 
 
 def difference(before: SessionState, after: SessionState) -> list[Record]:
-    """The records that lead from `before` to `after`, two states of one session, in the order to write them."""
-    grown = _grown(before, after)
+    """Return the records that lead from `before` to `after`, in the order to write them."""
+    grown = _added_records(before, after)
     records = [_replaced(after)] if grown is None else grown
     if (after.usage, after.spent) != (before.usage, before.spent):
         records.append({"kind": "usage", "usage": after.usage.to_dict(), "spent": dict(after.spent)})
@@ -70,17 +69,17 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
     return records
 
 
-def _grown(before: SessionState, after: SessionState) -> list[Record] | None:
-    """Return the records of what was added to a state, or taken off the end of its history.
+def _added_records(before: SessionState, after: SessionState) -> list[Record] | None:
+    """Return the records of what was added, or removed from the end of the history.
 
-    None where only the whole of it says what has changed.
+    None if only the whole history describes the change.
     """
-    kept = _kept(before.history, after.history)
-    rules = _rest(before.remembered, after.remembered)
+    kept = _common_length(before.history, after.history)
+    rules = _suffix(before.remembered, after.remembered)
     if rules is None or (not kept and before.history):
         return None
     new = after.history[kept:]
-    open_calls = before.started.difference(*map(_answered, new))
+    open_calls = before.started.difference(*map(_answered_ids, new))
     if not open_calls <= after.started:
         return None
     return [
@@ -91,7 +90,7 @@ def _grown(before: SessionState, after: SessionState) -> list[Record] | None:
     ]
 
 
-def _kept(before: tuple[Message, ...], after: tuple[Message, ...]) -> int:
+def _common_length(before: tuple[Message, ...], after: tuple[Message, ...]) -> int:
     """Return how many messages at the start of `before` are also the start of `after`."""
     # Tuples are compared item by item, and an item with itself by identity: a few nanoseconds for each old message.
     shorter = min(len(before), len(after))
@@ -100,12 +99,12 @@ def _kept(before: tuple[Message, ...], after: tuple[Message, ...]) -> int:
     return next(at for at in range(shorter) if before[at] != after[at])
 
 
-def _rest(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what stands in `after` behind all of `before`; None where it does not begin so."""
+def _suffix(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the items of `after` behind all of `before`; None if it does not start with them."""
     return after[len(before) :] if after[: len(before)] == before else None
 
 
-def _answered(message: Message) -> list[str]:
+def _answered_ids(message: Message) -> list[str]:
     return [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]
 
 
@@ -119,12 +118,12 @@ def _replaced(state: SessionState) -> Record:
 
 
 def fold(records: Iterable[Mapping[str, Any]]) -> SessionState:
-    """The state that `records` lead to. Raises `ToolcastError`, which names the record, where they cannot be read."""
-    log = _Log()
+    """Return the state that `records` lead to; raise a `ToolcastError` that names an unreadable record."""
+    log = _LogReader()
     number = 0
     for number, record in enumerate(records, 1):
         try:
-            log.take(record)
+            log.apply(record)
         except (TypeError, ValueError, LookupError, OverflowError, RecursionError) as error:
             raise _unreadable(number, f"{type(error).__name__}: {error}") from error
     if not number:
@@ -137,8 +136,8 @@ def _unreadable(number: int, why: str) -> ToolcastError:
     return ToolcastError(f"record {number} of the session is damaged: {why}. Repair it by hand, or delete it")
 
 
-class _Log:
-    """The state that is being read."""
+class _LogReader:
+    """The state that the records so far lead to."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -155,9 +154,9 @@ class _Log:
         self.newer: bool = False
         self.ignored: set[str] = set()
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Read one record."""
-        kind = _is(str, record["kind"])
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Apply one record."""
+        kind = _require_type(str, record["kind"])
         if self.id is None and kind != "opened":
             raise ValueError(f"the first record is {kind!r}, not 'opened'")
         if kind in _KINDS:
@@ -168,7 +167,7 @@ class _Log:
             raise ValueError(f"{kind[:50]!r} is no kind of record")
 
     def state(self) -> SessionState:
-        """What was read."""
+        """Return the state that was read."""
         return SessionState(
             id=self.id or "",
             opened=self.opened,
@@ -189,70 +188,78 @@ class _Log:
             logger.warning("the session %s was written by a newer toolcast: its %r records are left out", self.id, kind)
 
 
-def _opened(log: _Log, record: Mapping[str, Any]) -> None:
-    """It may come again: whoever goes on with a log in a newer version says so by another one."""
-    major, minor = (_is(int, number) for number in _is(list, record["version"]))
+def _opened(log: _LogReader, record: Mapping[str, Any]) -> None:
+    """Read the version. The record may occur again: a newer version that continues a log writes its own."""
+    major, minor = (_require_type(int, number) for number in _require_type(list, record["version"]))
     if major != VERSION[0]:
         raise ValueError(f"version {major}.{minor} of the records, and only {VERSION[0]}.x is known: upgrade toolcast")
-    id = _is(str, record["id"])
+    id = _require_type(str, record["id"])
     if log.id not in (None, id):
         raise ValueError(f"it belongs to another session, {id[:100]!r}")
     if log.id is None:
-        log.id, log.opened = id, float(_is((int, float), record["time"]))
+        log.id, log.opened = id, float(_require_type((int, float), record["time"]))
     log.newer = log.newer or minor > VERSION[1]
 
 
-def _message(log: _Log, record: Mapping[str, Any]) -> None:
-    message = Message.from_dict(_is(dict, record["message"]))
+def _message(log: _LogReader, record: Mapping[str, Any]) -> None:
+    message = Message.from_dict(_require_type(dict, record["message"]))
     log.history.append(message)
-    log.started.difference_update(_answered(message))
+    log.started.difference_update(_answered_ids(message))
 
 
-def _cut(log: _Log, record: Mapping[str, Any]) -> None:
-    kept = _is(int, record["messages"])
+def _cut(log: _LogReader, record: Mapping[str, Any]) -> None:
+    kept = _require_type(int, record["messages"])
     if not 0 <= kept <= len(log.history):
-        raise ValueError(f"{kept} messages of {len(log.history)} cannot be kept")
+        raise ValueError(f"{kept} messages of {len(log.history)} cannot be left")
     del log.history[kept:]
 
 
-def _started(log: _Log, record: Mapping[str, Any]) -> None:
-    log.started.add(_is(str, record["call_id"]))
+def _started(log: _LogReader, record: Mapping[str, Any]) -> None:
+    log.started.add(_require_type(str, record["call_id"]))
 
 
-def _remembered(log: _Log, record: Mapping[str, Any]) -> None:
-    log.remembered.append(_is(dict, record["rule"]))
+def _remembered(log: _LogReader, record: Mapping[str, Any]) -> None:
+    log.remembered.append(_require_type(dict, record["rule"]))
 
 
-def _replaced_by(log: _Log, record: Mapping[str, Any]) -> None:
-    log.history = [Message.from_dict(_is(dict, message)) for message in _is(list, record["history"])]
-    log.started = {_is(str, id) for id in _is(list, record["started"])}
-    log.remembered = [_is(dict, rule) for rule in _is(list, record["remembered"])]
+def _replaced_by(log: _LogReader, record: Mapping[str, Any]) -> None:
+    log.history = [
+        Message.from_dict(_require_type(dict, message)) for message in _require_type(list, record["history"])
+    ]
+    log.started = {_require_type(str, id) for id in _require_type(list, record["started"])}
+    log.remembered = [_require_type(dict, rule) for rule in _require_type(list, record["remembered"])]
 
 
-def _usage(log: _Log, record: Mapping[str, Any]) -> None:
-    log.usage = _tokens(_is(dict, record["usage"]))
-    spent = _is(dict, record["spent"])
+def _usage(log: _LogReader, record: Mapping[str, Any]) -> None:
+    log.usage = _usage_from(_require_type(dict, record["usage"]))
+    spent = _require_type(dict, record["spent"])
     if spent:
-        usage, calls = _tokens(_is(dict, spent["usage"])), _is(int, spent["tool_calls"])
-        spent = {"usage": usage.to_dict(), "tool_calls": calls, "seconds": _is((int, float), spent["seconds"])}
+        usage, calls = _usage_from(_require_type(dict, spent["usage"])), _require_type(int, spent["tool_calls"])
+        spent = {
+            "usage": usage.to_dict(),
+            "tool_calls": calls,
+            "seconds": _require_type((int, float), spent["seconds"]),
+        }
     log.spent = spent
 
 
-def _tokens(said: Mapping[str, Any]) -> Usage:
-    return Usage(*(_is(int, said[each.name]) for each in fields(Usage)))
+def _usage_from(data: Mapping[str, Any]) -> Usage:
+    return Usage(*(_require_type(int, data[each.name]) for each in fields(Usage)))
 
 
-def _turn(log: _Log, record: Mapping[str, Any]) -> None:
+def _turn(log: _LogReader, record: Mapping[str, Any]) -> None:
     end = record["end"]
-    log.turns, log.end = _is(int, record["turns"]), None if end is None else _is(str, end)
+    log.turns, log.end = _require_type(int, record["turns"]), None if end is None else _require_type(str, end)
 
 
-def _waiting(log: _Log, record: Mapping[str, Any]) -> None:
-    log.answers = [_is(dict, answer) for answer in _is(list, record["answers"])]
-    log.injected = [Message.from_dict(_is(dict, message)) for message in _is(list, record["injected"])]
+def _waiting(log: _LogReader, record: Mapping[str, Any]) -> None:
+    log.answers = [_require_type(dict, answer) for answer in _require_type(list, record["answers"])]
+    log.injected = [
+        Message.from_dict(_require_type(dict, message)) for message in _require_type(list, record["injected"])
+    ]
 
 
-_KINDS: Mapping[str, Callable[[_Log, Mapping[str, Any]], None]] = {
+_KINDS: Mapping[str, Callable[[_LogReader, Mapping[str, Any]], None]] = {
     "opened": _opened,
     "message": _message,
     "cut": _cut,
@@ -265,8 +272,8 @@ _KINDS: Mapping[str, Callable[[_Log, Mapping[str, Any]], None]] = {
 }
 
 
-def _is(kind: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
-    """`value`, if it is of that type. Else raises `TypeError`."""
+def _require_type(kind: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
+    """Return `value` if it has the type `kind`; raise `TypeError` otherwise."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{str(value)[:50]!r} is a {type(value).__name__}, which was not to be expected there")
     if isinstance(value, float) and not isfinite(value):

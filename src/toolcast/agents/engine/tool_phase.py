@@ -1,9 +1,9 @@
-"""What is done with the calls of one response: may they run, run them, answer them.
+"""The tool calls of one response: permission decisions, execution, results.
 
-First every call is decided, one after the other in call order, so that a person is asked one thing at a time and an
-answer for the whole session counts for the calls behind it. Only then do tools run: neighbours that may run at the
-same time together, the others alone. Every call gets its answer, in call order; a call that cannot or may not run
-gets one that says why.
+First every call is decided, one after the other in call order, so that a person is asked one question at a time and an
+approval for the session counts for the calls behind it. Only then do tools run: neighbours that may run concurrently
+together, the others alone. Every call gets a result, in call order; a call that cannot or may not run gets one with the
+reason.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from ...usage import BudgetTracker
 from ..permissions.argument_values import to_plain
 from ..permissions.permissions import to_decision
 from .config import EngineConfig
-from .conversation import BROKEN_OFF, Conversation
-from .history import denied
+from .conversation import INTERRUPTED, Conversation
+from .history import denial_text
 
 logger: Final = logging.getLogger("toolcast")
 
-_SHOWN: Final = 500  # characters of changed arguments that the model is told
+_SHOWN: Final = 500  # characters of edited arguments that the model reads
 
 
 class ToolPhase:
-    """The calls of one response, from the decision about each to the answer of each."""
+    """The calls of one response, from the permission decision to the result of each."""
 
     def __init__(
         self,
-        setup: EngineConfig,
-        transcript: Conversation,
+        config: EngineConfig,
+        conversation: Conversation,
         jobs: Sequence[ToolJob],
         cancellation: Cancellation,
         spending: BudgetTracker,
@@ -54,8 +54,8 @@ class ToolPhase:
     ) -> None:
         self.pending: list[PermissionRequest] = []
         self.failure: TurnFailed | None = None  # a tool has ended the turn
-        self._setup = setup
-        self._transcript = transcript
+        self._config = config
+        self._conversation = conversation
         self._cancellation = cancellation
         self._spending = spending
         self._concurrent = concurrent
@@ -65,98 +65,101 @@ class ToolPhase:
         self._groups: Iterator[list[ToolJob]] | None = None
         self._group: list[ToolJob] = []
         self._run: ToolRun | None = None
-        self._has_run = self._out_of_time = False
+        self._has_run = self._exceeded_budget = False
 
     # Deciding.
 
     def next_request(self, answers: Mapping[str, ApprovalDecision]) -> PermissionRequest | None:
-        """The next call that somebody has to be asked about; None once all calls are decided."""
+        """Return the next call that needs an approval; None once all calls are decided."""
         for job in self._undecided:
-            request = self._judged(job, answered=job.call.id in answers)
+            request = self._request_for(job, answered=job.call.id in answers)
             if request is None:
                 continue
             self._asked = job
             if request.call_id not in answers:
                 return request
-            self.take(request, answers[request.call_id])
+            self.apply_decision(request, answers[request.call_id])
         return None
 
-    async def ask(self, request: PermissionRequest) -> None:
-        """Have the approver decide; where there is to be an answer later, the request is `pending`."""
-        approve = self._setup.permissions.approve
+    async def ask_approver(self, request: PermissionRequest) -> None:
+        """Call the approver; with `approve="later"` add the request to `pending`."""
+        approve = self._config.permissions.approve
         if approve == "later":
             self.pending.append(request)
             return
-        assert approve is not None  # where nobody is there to be asked, no call is asked about
+        assert approve is not None  # without an approver no call needs an approval
         try:
-            said: object = await call_function(
+            answer_given: object = await call_function(
                 approve, request, concurrent=self._concurrent, cancellation=self._cancellation
             )
-        except Exception as error:  # the user's approver: what fails has not said yes
+        except Exception as error:  # the user's approver: an error is no approval
             if self._cancellation.cancelled:
                 raise
-            # The approver is the user's own code. What it cannot say yes to does not run.
+            # The approver is the user's own code. Without its approval the call does not run.
             logger.exception("the approver failed on %s", request.tool)
-            said = request.deny(f"the approver failed: {type(error).__name__}")
-        self.take(request, said)
+            answer_given = request.deny(f"the approver failed: {type(error).__name__}")
+        self.apply_decision(request, answer_given)
 
-    def take(self, request: PermissionRequest, said: object) -> None:
-        """Take the answer to the request that was made last."""
+    def apply_decision(self, request: PermissionRequest, answer_given: object) -> None:
+        """Apply the decision about the last request."""
         job = self._asked
         assert job is not None and job.tool is not None
-        answer = to_decision(request, said)
+        answer = to_decision(request, answer_given)
         if answer.action == "deny":
-            job.error = _denied(answer.reason or "the user said no")
+            job.error = _denial(answer.reason or "the user denied it")
         elif answer.action == "allow_session":
-            facts, arguments = job.tool, _arguments(job)
-            rule = self._setup.permissions.rule_for_session(facts, arguments)
-            if rule not in self._transcript.remembered:  # an answer that waits for others is taken again with them
-                self._transcript.remembered.append(rule)
+            traits, arguments = job.tool, _arguments(job)
+            rule = self._config.permissions.rule_for_session(traits, arguments)
+            if rule not in self._conversation.remembered:  # a decision is applied again when the turn is resumed
+                self._conversation.remembered.append(rule)
         elif answer.action == "edit":
-            self._edit(job, answer.arguments or "{}")
+            self._apply_edit(job, answer.arguments or "{}")
 
-    def _judged(self, job: ToolJob, *, answered: bool) -> PermissionRequest | None:
-        """What has to be asked before the call may run. An answer counts, even if by now it may run without."""
+    def _request_for(self, job: ToolJob, *, answered: bool) -> PermissionRequest | None:
+        """Return the approval that the call needs, if any.
+
+        A decision that was given counts, even if the call may run without one by now.
+        """
         if job.error is not None or job.tool is None or job.done:
             return None
-        decision = self._setup.permissions.decide(job.tool, _arguments(job), self._transcript.remembered)
+        decision = self._config.permissions.decide(job.tool, _arguments(job), self._conversation.remembered)
         if decision.verdict == "deny":
-            job.error = _denied(decision.reason)
+            job.error = _denial(decision.reason)
         if decision.verdict == "deny" or (decision.verdict == "allow" and not answered):
             return None
         return PermissionRequest(job.call.id, job.tool.name, job.call.arguments, decision.reason)
 
-    def _edit(self, job: ToolJob, arguments: str) -> None:
-        """Let the call run with other arguments, if they may: what is forbidden stays forbidden."""
+    def _apply_edit(self, job: ToolJob, arguments: str) -> None:
+        """Replace the arguments and check the permissions again: a denied call stays denied."""
         assert job.tool is not None
         edited = read_call(replace(job.call, arguments=arguments), {job.tool.name: job.tool})
         job.read, job.error, job.edited = edited.read, edited.error, arguments
-        self._judge_again(job)
+        self._recheck(job)
 
-    def _judge_again(self, job: ToolJob) -> None:
-        """Deny what is forbidden by now: other arguments, or a path that leads elsewhere since a tool has run."""
+    def _recheck(self, job: ToolJob) -> None:
+        """Deny the call if it is forbidden by now: other arguments, or a path that a tool has changed."""
         if not job.ready or job.tool is None:
             return
-        decision = self._setup.permissions.decide(job.tool, _arguments(job), self._transcript.remembered)
+        decision = self._config.permissions.decide(job.tool, _arguments(job), self._conversation.remembered)
         if decision.verdict == "deny":
-            job.error = _denied(decision.reason)
+            job.error = _denial(decision.reason)
 
     # Running.
 
     @property
     def running(self) -> bool:
-        """Whether tools are running."""
+        """True if tools are running."""
         return self._run is not None
 
     @property
-    def out_of_time(self) -> bool:
-        """Return whether the time of a budget has ended a tool."""
-        return self._out_of_time
+    def exceeded_budget(self) -> bool:
+        """True if the time of a budget has ended a tool."""
+        return self._exceeded_budget
 
     def start_group(self, left: Callable[[], float | None] = lambda: None) -> list[AgentEvent] | None:
-        """Make the next tools ready and say that they start; None when there are none left.
+        """Start the next tools and return their `ToolStarted` events; None when there are none left.
 
-        `left` returns the seconds that a budget leaves for them, or raises where it leaves none.
+        `left` returns the seconds that a budget leaves for them, or raises if it leaves none.
         """
         if self._groups is None:
             self._groups = iter(overlapping_groups(self._jobs))
@@ -165,62 +168,62 @@ class ToolPhase:
             return None
         self._group = group
         for job in group if self._has_run else ():
-            self._judge_again(job)
+            self._recheck(job)
         ready = [job for job in group if job.ready]
         self._run = ToolRun(
             ready,
             [self._context(job) for job in ready],
             concurrent=self._concurrent,
-            timeout=self._setup.tool_timeout,
+            timeout=self._config.tool_timeout,
             left=left() if ready else None,
-            output_limit=self._setup.output_limit,
+            output_limit=self._config.output_limit,
         )
         self._has_run |= bool(ready)
-        self._transcript.started.update(job.call.id for job in ready)
+        self._conversation.started.update(job.call.id for job in ready)
         return [ToolStarted(job.call.id, job.call.name) for job in ready]
 
-    async def more(self) -> list[AgentEvent]:
-        """What running tools say; when all of the group have ended, their results."""
+    async def next_events(self) -> list[AgentEvent]:
+        """Return the progress of running tools, or their results once all of the group have ended."""
         assert self._run is not None
         progress: list[ToolProgress] = await self._run.more()
-        self._out_of_time |= self._run.out_of_time
-        return list[AgentEvent](progress) or self.answered()
+        self._exceeded_budget |= self._run.out_of_time
+        return list[AgentEvent](progress) or self.collect_results()
 
-    def answered(self) -> list[AgentEvent]:
-        """Put the results of the group that has ended, or of what of it has, into the history."""
+    def collect_results(self) -> list[AgentEvent]:
+        """Add the results of the group, as far as it has ended, to the history and return them."""
         ended = [job for job in self._group if job.done or job.error is not None]
         self._group, self._run = [], None
         return [self._result(job) for job in ended]
 
     async def stop(self) -> None:
-        """Have what runs end."""
+        """Stop the running tools and wait for them."""
         if self._run is not None:
             await self._run.stop()
 
     def abandon(self) -> None:
-        """Have what runs end, where nothing can be awaited."""
+        """Stop the running tools without waiting."""
         if self._run is not None:
             self._run.abandon()
 
     def _context(self, job: ToolJob) -> ToolContext[Any]:
-        return ToolContext(job.call.id, job.call.name, self._setup.deps, self._cancellation, self._spending)
+        return ToolContext(job.call.id, job.call.name, self._config.deps, self._cancellation, self._spending)
 
     def _result(self, job: ToolJob) -> ToolResult:
         output = job.output()
         if job.error is not None:
-            self._note(job, job.error)
+            self._log_failure(job, job.error)
         part = output.part()
         if job.edited is not None:
             part = replace(part, content=f"(The user changed the arguments to {job.edited:.{_SHOWN}}.)\n{part.content}")
-        self._transcript.add(Message("tool", (part,)))
-        self._transcript.settle(job.call.id)
+        self._conversation.add(Message("tool", (part,)))
+        self._conversation.mark_answered(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
 
-    def _note(self, job: ToolJob, error: Exception) -> None:
-        """Log an error that is a mistake in a tool's code; keep one that ends the turn."""
+    def _log_failure(self, job: ToolJob, error: Exception) -> None:
+        """Log an error that is a mistake in a tool's code; store one that ends the turn."""
         if isinstance(error, _MISTAKES):
             logger.error("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
-        raises = self._setup.tool_errors == "raise" and not isinstance(error, (ToolcastError, TryAgain))
+        raises = self._config.tool_errors == "raise" and not isinstance(error, (ToolcastError, TryAgain))
         if self.failure is None and (raises or isinstance(error, FailTurn)):
             why = error_text(error) if str(error) else type(error).__name__
             self.failure = TurnFailed(f"the tool {job.call.name} ended the turn: {why}", tool_name=job.call.name)
@@ -234,32 +237,32 @@ _MISTAKES: Final = (
 """Errors that are mistakes in code: the model reads them, and cannot help them."""
 
 
-def jobs_of(
+def make_jobs(
     calls: Sequence[ToolCallPart], offered: Mapping[str, CallableTool], started: Container[str] = ()
 ) -> list[ToolJob]:
-    """One job for each call. What had begun before a crash is not begun again, unless the tool allows it."""
+    """Return one job for each call. A call that started before a crash is not repeated unless it is idempotent."""
     jobs = [read_call(call, offered) for call in calls]
     for job in jobs:
         if job.call.id in started and not (job.tool is not None and job.tool.idempotent):
-            job.error = ToolcastError(BROKEN_OFF)
+            job.error = ToolcastError(INTERRUPTED)
     return jobs
 
 
-def requests_for(
-    setup: EngineConfig, transcript: Conversation, calls: Sequence[ToolCallPart]
+def approval_requests(
+    config: EngineConfig, conversation: Conversation, calls: Sequence[ToolCallPart]
 ) -> tuple[PermissionRequest, ...]:
-    """What somebody has to be asked before these calls may run."""
-    jobs = jobs_of(calls, setup.by_name, transcript.started)
-    phase = ToolPhase(setup, transcript, jobs, Cancellation(), BudgetTracker(), concurrent=False)
+    """Return the approvals that these calls need before they may run."""
+    jobs = make_jobs(calls, config.by_name, conversation.started)
+    phase = ToolPhase(config, conversation, jobs, Cancellation(), BudgetTracker(), concurrent=False)
     requests = iter(lambda: phase.next_request({}), None)
-    return tuple([request for request in requests if request.call_id not in transcript.answers])
+    return tuple([request for request in requests if request.call_id not in conversation.answers])
 
 
-def kept(message: Message, jobs: Iterable[ToolJob]) -> Message:
-    """`message` as the history keeps it, the arguments of its calls JSON objects, as every service wants them back.
+def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
+    """Return `message` as it is added to the history: arguments are JSON objects, as services require.
 
-    What was read leniently is kept as it was read. What could not be read is kept as cut off, so that it never runs.
-    Of a call that does not fit and whose type hides its input, the arguments are not kept.
+    Arguments that were repaired are stored repaired. Unreadable ones are stored as truncated, so that the call never
+    runs. If a call does not validate and its type hides its input, its arguments are not stored.
     """
     changed: dict[str, ToolCallPart] = {}
     for job in jobs:
@@ -273,8 +276,8 @@ def kept(message: Message, jobs: Iterable[ToolJob]) -> Message:
             try:
                 job.call = changed[call.id] = replace(call, arguments=json_text(to_plain(_arguments(job))))
                 continue
-            except ValueError as error:  # what cannot be written cannot be shown to anybody
-                job.error = _denied(str(error))
+            except ValueError as error:  # arguments that cannot be written cannot be shown to an approver
+                job.error = _denial(str(error))
         changed[call.id] = replace(call, arguments="{}", truncated=True)
     if not changed:
         return message
@@ -283,25 +286,25 @@ def kept(message: Message, jobs: Iterable[ToolJob]) -> Message:
 
 
 def _is_plain_object(text: str) -> bool:
-    """Whether `text` is a JSON object that says nothing twice: whoever is asked about it must see what will run."""
+    """Return True if `text` is a JSON object without duplicate keys, so that an approver sees what will run."""
     try:
         value = from_json(text)
-    except (TypeError, ValueError):  # a str with half of a surrogate pair is a TypeError
+    except (TypeError, ValueError):  # a str with a lone surrogate is a TypeError
         return False
-    return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _says_twice(text))
+    return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _has_duplicate_keys(text))
 
 
-def _says_twice(text: str) -> bool:
+def _has_duplicate_keys(text: str) -> bool:
     twice: list[bool] = []
     json.loads(text, object_pairs_hook=lambda pairs: twice.append(len(dict(pairs)) < len(pairs)))
     return any(twice)
 
 
 def _arguments(job: ToolJob) -> Any:
-    """The arguments that the tool would run with, by the names the model knows."""
+    """Return the arguments that the tool would run with, by the names in its schema."""
     assert job.tool is not None
     return job.tool.named(job.read.value)
 
 
-def _denied(reason: str) -> PermissionDenied:
-    return PermissionDenied(denied(reason))
+def _denial(reason: str) -> PermissionDenied:
+    return PermissionDenied(denial_text(reason))

@@ -1,7 +1,7 @@
-"""What the caller holds while a turn goes on: its events, and in the end the turn.
+"""`TurnStream` and `AsyncTurnStream`: the events of a turn, and in the end the turn.
 
-Shells that only wait; what happens between two waits is in turn_flow.py. A failure is the last event, an
-`ErrorEvent`, and is raised by `result()`. A stream that is closed or forgotten cancels its turn.
+They only wait; turn_loop.py has the logic. A failure is the last event, an `ErrorEvent`, and is raised by `result()`. A
+stream that is closed or garbage-collected cancels its turn.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from ...errors import StreamClosed
 from ...events import AgentEvent
 from ...turn import Turn
 from ...usage import Usage
-from .turn_loop import TurnFlow
+from .turn_loop import TurnLoop
 
 T = TypeVar("T", default=Any)
 
-Begin = Callable[[], TurnFlow]
+BeginTurn = Callable[[], TurnLoop]
 """Makes the turn that the engine is in from now on; raises `IllegalState` where it is in another."""
 
 
-class _TurnState(Generic[T]):
+class _TurnStreamBase(Generic[T]):
     """The common base of both turn streams."""
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: BeginTurn) -> None:
         self._begin = begin
-        self._flow: TurnFlow | None = None
+        self._turn_loop: TurnLoop | None = None
         self._queue: list[AgentEvent[T]] = []
         self._position = 0
         self._closed = False
 
     @property
     def state(self) -> str:
-        """Where the turn is: `idle` before its first event and after its last."""
-        return "idle" if self._flow is None else self._flow.state
+        """The state of the turn: `idle` before its first event and after its last."""
+        return "idle" if self._turn_loop is None else self._turn_loop.state
 
     @property
     def turn(self) -> Turn[T]:
-        """What there is of the turn."""
-        return Turn() if self._flow is None else self._flow.turn
+        """The turn so far."""
+        return Turn() if self._turn_loop is None else self._turn_loop.turn
 
     @property
     def usage(self) -> Usage:
@@ -52,41 +52,41 @@ class _TurnState(Generic[T]):
         return self.turn.usage
 
     def answer(self, answer: ApprovalDecision) -> None:
-        """Answer a `PermissionRequest` of this turn, before the approver is asked."""
-        if not isinstance(answer, ApprovalDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - True is soon said
+        """Decide a `PermissionRequest` of this turn before the approver is called."""
+        if not isinstance(answer, ApprovalDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker may pass True
             raise TypeError(f"{answer!r:.100} is no answer; the request makes one: request.allow()")
-        self._begun().answers[answer.call_id] = answer
+        self._require_begun().answers[answer.call_id] = answer
 
     def arguments(self, call_id: str) -> Any:
-        """The arguments of a call that the model is writing, typed, as far as they have arrived; None before that."""
-        return None if self._flow is None else self._flow.growing(call_id)
+        """Return the typed arguments received so far of the call `call_id`; None before the first."""
+        return None if self._turn_loop is None else self._turn_loop.partial_arguments(call_id)
 
-    def _begun(self) -> TurnFlow:
-        if self._flow is None:
+    def _require_begun(self) -> TurnLoop:
+        if self._turn_loop is None:
             if self._closed:
                 raise StreamClosed("the stream was closed before its turn began; make another one")
-            self._flow = self._begin()
-        return self._flow
+            self._turn_loop = self._begin()
+        return self._turn_loop
 
-    async def _following(self) -> AgentEvent[T]:
-        """Return the next event. Raises `StopAsyncIteration` at the end."""
+    async def _next_event(self) -> AgentEvent[T]:
+        """Return the next event; raise `StopAsyncIteration` at the end."""
         if self._position >= len(self._queue):
-            if self._closed or (self._flow is not None and self._flow.ended):
+            if self._closed or (self._turn_loop is not None and self._turn_loop.ended):
                 raise StopAsyncIteration
-            self._queue, self._position = await self._begun().next_events(), 0
+            self._queue, self._position = await self._require_begun().next_events(), 0
             if not self._queue:
                 raise StopAsyncIteration
         event = self._queue[self._position]
         self._position += 1
         return event
 
-    async def _stop(self) -> None:
+    async def _cancel_and_close(self) -> None:
         self._closed = True
-        if self._flow is not None:
-            await self._flow.close()
+        if self._turn_loop is not None:
+            await self._turn_loop.close()
 
 
-class TurnStream(_TurnState[T], Closing):
+class TurnStream(_TurnStreamBase[T], Closing):
     """The events of a turn: iterate it; `result()` is the turn."""
 
     def __iter__(self) -> Iterator[AgentEvent[T]]:
@@ -94,40 +94,40 @@ class TurnStream(_TurnState[T], Closing):
 
     def __next__(self) -> AgentEvent[T]:
         try:
-            return sync_driver.run(self._following())
+            return sync_driver.run(self._next_event())
         except StopAsyncIteration:
             raise StopIteration from None
 
     def result(self) -> Turn[T]:
-        """The turn, once it has ended. Raises what ended it otherwise."""
-        return sync_driver.run(self._begun().finish())
+        """Return the turn once it has ended, or raise what ended it."""
+        return sync_driver.run(self._require_begun().finish())
 
     def close(self) -> None:
-        """Stop, and cancel the turn if it goes on. Harmless when repeated."""
-        sync_driver.run(self._stop())
+        """Stop, and cancel the turn if it is running. Idempotent."""
+        sync_driver.run(self._cancel_and_close())
 
     def __del__(self) -> None:
-        if self._flow is not None and not self._flow.ended:
+        if self._turn_loop is not None and not self._turn_loop.ended:
             self.close()
 
 
-class AsyncTurnStream(_TurnState[T], AsyncClosing):
+class AsyncTurnStream(_TurnStreamBase[T], AsyncClosing):
     """The events of a turn, awaited: `async for`; `await result()` is the turn."""
 
     def __aiter__(self) -> AsyncIterator[AgentEvent[T]]:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent[T]]:
-        return self._following()
+        return self._next_event()
 
     async def result(self) -> Turn[T]:
-        """The turn, once it has ended. Raises what ended it otherwise."""
-        return await self._begun().finish()
+        """Return the turn once it has ended, or raise what ended it."""
+        return await self._require_begun().finish()
 
     async def aclose(self) -> None:
-        """Stop, and cancel the turn if it goes on. Harmless when repeated."""
-        await self._stop()
+        """Stop, and cancel the turn if it is running. Idempotent."""
+        await self._cancel_and_close()
 
     def __del__(self) -> None:
-        if self._flow is not None:
-            self._flow.abandon()
+        if self._turn_loop is not None:
+            self._turn_loop.abandon()

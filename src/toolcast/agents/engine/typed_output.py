@@ -1,8 +1,8 @@
-"""The typed result of a turn: a tool that ends it.
+"""The typed result of a turn (`output_cls`): a tool whose call ends the turn.
 
-The output type is offered as one more tool (one per member, for a union of models). Its arguments grow as the
-object of a structured call does, and are read as strictly; what is wrong goes back to the model as the result of
-its call. A function is a tool like any other, permitted and run like them; what it returns is the result.
+The output type is offered as one more tool (one per member, for a union of models). Its arguments are streamed as
+partial objects and validated as strictly as those of a structured call; validation errors go back to the model as the
+result of its call. A function is a tool like any other, with permissions; its return value is the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AGAIN = "Answer again by calling the tool for the answer."
 
 
 class TypedOutput:
-    """What a turn was asked for, and how often it may be asked again. Once it is `found`, it is the `output`."""
+    """The requested result of a turn, and the attempts that are left. Once `found`, it is the `output`."""
 
     def __init__(self, output_cls: Any, max_attempts: int) -> None:
         self.tools: tuple[CallableTool, ...] = output_tools(output_cls)
@@ -33,35 +33,35 @@ class TypedOutput:
         self.found: bool = False
         self.output: Any = None
         self._failure: Exception | None = None
-        self._response = ChatResponse(Message("assistant"))  # the last that was read
+        self._response = ChatResponse(Message("assistant"))  # the last one read
         self._functions = {tool.name: tool for tool in self.tools if tool.output_type is None}
         self._reader = ResponseValidator({tool.name: tool for tool in self.tools if tool.output_type is not None})
-        self._running: ToolJob | None = None  # of the function whose result is wanted
+        self._running: ToolJob | None = None  # the function call whose return value is the result
         self._attempts = max_attempts
-        self.listen()
+        self.begin_response()
 
     @property
     def choice(self) -> ToolChoice:
-        """The tool choice that asks for the result and nothing else."""
+        """The tool choice that forces the result."""
         return "required" if len(self.tools) != 1 else NamedTool(self.tools[0].name)
 
-    def listen(self) -> None:
-        """Begin with a new answer."""
-        self._growing = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False)
+    def begin_response(self) -> None:
+        """Reset the partial object for a new response."""
+        self._processor = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False)
 
-    def shown(self, event: Event) -> list[AgentEvent]:
-        """`event`, and behind it the new snapshot if it changed something that shows."""
-        value = self._growing.process(event)
+    def with_output_delta(self, event: Event) -> list[AgentEvent]:
+        """Return `event`, followed by an `OutputDelta` if it changed the partial object."""
+        value = self._processor.process(event)
         return [event] if value is None else [event, OutputDelta(value)]
 
     def read_text(self, response: ChatResponse) -> str | None:
-        """Take the result from an answer without a call. None, or what the model is to be told; see `check`."""
-        fault = self._tried(lambda: self._reader.validate(response)[0], response)
+        """Parse the result from a response without a call; return the correction request if that fails."""
+        problem = self._try_read(lambda: self._reader.validate(response)[0], response)
         self.check()
-        return None if fault is None else f"{fault}\n{_AGAIN}"
+        return None if problem is None else f"{problem}\n{_AGAIN}"
 
-    def hides(self, response: ChatResponse) -> bool:
-        """Return whether the answer is not valid and its type asks for it to be shown to no one."""
+    def must_hide(self, response: ChatResponse) -> bool:
+        """Return True if the answer is invalid and its type hides its input."""
         if not self._reader.hides_input:
             return False
         try:
@@ -71,64 +71,64 @@ class TypedOutput:
         return False
 
     def check(self) -> None:
-        """Raises what was wrong with the last answer, if the model was told often enough."""
+        """Raise the last validation error if no attempts are left."""
         if self._failure is not None:
             raise self._failure
 
     def jobs(self, calls: Sequence[ToolCallPart], others: Iterable[ToolJob], response: ChatResponse) -> list[ToolJob]:
-        """A job for each of `calls`: `others`, and those of the typed result, of which only functions are run."""
+        """Return a job for each of `calls`: `others`, and those of the typed result, where only functions are run."""
         rest = iter(others)
         return [self._job(call, response) if call.name in self.names else next(rest) for call in calls]
 
-    def take_returned(self) -> None:
-        """Take the result from the function that was run, if one was. What it failed with, the model has read."""
+    def collect_function_result(self) -> None:
+        """Take the result of the function that was run, if any; count its failure as an attempt."""
         job, self._running = self._running, None
         if job is None:
             return
         if job.error is None:
             self.found, self.output = True, job.result
         else:
-            self._told(job.error)
+            self._count_failure(job.error)
             self.check()
 
     def _job(self, call: ToolCallPart, response: ChatResponse) -> ToolJob:
         if self.found or self._running is not None:
-            return _answered(call, _TOO_LATE)
+            return _answered_job(call, _TOO_LATE)
         if call.name in self._functions:
             self._response = response
             self._running = read_call(call, self._functions)
             return self._running
-        fault = self._tried(lambda: self._reader.validate_call(call, response), response)
-        if fault is not None:
-            return replace(_answered(call, fault), tool=self._reader.tools.get(call.name))
+        problem = self._try_read(lambda: self._reader.validate_call(call, response), response)
+        if problem is not None:
+            return replace(_answered_job(call, problem), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
         return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, tool_output=made)
 
-    def _tried(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
+    def _try_read(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
         self._response = response
         try:
             self.output = read().value
         except (ValidationError, NoToolCallError, TryAgain) as error:
-            self._told(error)
+            self._count_failure(error)
             return retry_text(error)
         self.found = True
         return None
 
-    def _told(self, error: Exception) -> None:
-        """The model is told of `error` once more; too often, and it is the caller's."""
+    def _count_failure(self, error: Exception) -> None:
+        """Count a failed attempt; store the error to raise if it was the last."""
         self._attempts -= 1
         if self._attempts < 1:
-            self._failure = _final(error, self._response)
+            self._failure = _final_error(error, self._response)
 
 
-def _answered(call: ToolCallPart, words: str) -> ToolJob:
-    made = ToolOutput(words, call.name, call.arguments, is_error=True, call_id=call.id)
-    return ToolJob(call, error=ToolcastError(words), done=True, tool_output=made)
+def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
+    made = ToolOutput(text, call.name, call.arguments, is_error=True, call_id=call.id)
+    return ToolJob(call, error=ToolcastError(text), done=True, tool_output=made)
 
 
-def _final(error: Exception, response: ChatResponse) -> Exception:
+def _final_error(error: Exception, response: ChatResponse) -> Exception:
     if isinstance(error, CallError):
-        error.response, error.advice = response, ""  # it was followed
+        error.response, error.advice = response, ""  # the model was asked again already
     if not isinstance(error, TryAgain):
         return error
     made = ValidationError(f"the answer was not accepted: {error}", response=response)

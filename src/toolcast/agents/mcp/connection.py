@@ -1,12 +1,11 @@
-"""One connection to an MCP server, held open by a thread with an event loop of its own.
+"""`MCPConnection`: a connection to an MCP server, in a thread with an event loop of its own.
 
-The `mcp` package is async, and wants what a task has opened to be closed by that task. So a `MCPConnection` is a thread
-whose main task opens the connection, keeps it and closes it, and a call is a task beside that one, begun from any
-thread: the same for sync code, under asyncio, under trio, and inside a running loop.
+The `mcp` package is async, and requires that the task which opens a connection closes it. So the main task of a thread
+opens the connection, keeps it open and closes it, and a call is another task in that thread, submitted from any other:
+the same for sync code, under asyncio, under trio, and inside a running event loop.
 
-Nobody waits for ever. A start has a limit and a close has one; and what ends a link, a server that dies as well as
-`end`, first refuses further work, under the lock that lets work in. So what was let in is always answered: by its
-result, or by what became of the link.
+Every wait ends. Starting and closing have time limits; and whatever ends a connection, a server that exits as well as
+`end`, first refuses further calls, under the lock that admits them. So every admitted call gets a result or an error.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from ...credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...errors import MCPError, ToolcastError
 from ...json_text import replace_surrogates
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
-from .tools import in_a_line
+from .tools import single_line
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Ask: TypeAlias = "Callable[[Client], Coroutine[Any, Any, T]]"
-Transport: TypeAlias = AbstractAsyncContextManager[Any]
-"""What the `mcp` package calls so: its value is the stream that is read from and the one that is written to."""
+ClientCall: TypeAlias = "Callable[[Client], Coroutine[Any, Any, T]]"
+ClientTransport: TypeAlias = AbstractAsyncContextManager[Any]
+"""The `mcp` package's transport: a context manager for the streams to read from and to write to."""
 
 GRACE: Final = 5.0
 """Seconds that closing may take."""
@@ -50,99 +49,99 @@ GRACE: Final = 5.0
 logger: Final = logging.getLogger("toolcast")
 
 _SHOWN = 1000
-# What the package says where an HTTP server that was started anew knows nothing of the session, or a program is gone,
-# and where only the answer to one request is lost. Their codes are those of ordinary errors too.
-_LOST = ("Session terminated", "Connection closed")
+# Error texts of the package, for a connection that has ended (an HTTP server was restarted, a program has exited), and
+# for a lost response to one request. Their codes are those of ordinary errors too.
+_CONNECTION_LOST_TEXTS = ("Session terminated", "Connection closed")
 _ANSWER_LOST = "SSE stream "
-_UNKNOWN = "which may have been carried out, or not"
+_OUTCOME_UNKNOWN = "which may have been carried out, or not"
 
 
 _SECRET_NAME: Final = regex("(?i)key|token|secret|passw|auth|credential|cookie|url|dsn")
 _LOGGERS: Final = ("mcp.client.streamable_http", "mcp.client.client", "mcp.shared.jsonrpc_dispatcher", "client")
 
-# What goes wrong is raised here. Its log, with a traceback for each line that is no JSON, is for those who ask for it.
+# Errors are raised here. The package's log, with a traceback for each line that is no JSON, is opt-in.
 for _logger in ("mcp", "client"):
     logging.getLogger(_logger).addHandler(logging.NullHandler())
 
 
-class Guarded(NamedTuple):
+class SecretMask(NamedTuple):
     """Secrets that no text may contain."""
 
     secrets: tuple[Secret, ...] = ()
 
     def mask(self, text: str) -> str:
-        """`text` without the secrets."""
+        """Return `text` without the secrets."""
         return mask(text, self.secrets)
 
 
 class ConnectOptions(NamedTuple):
-    """The address of a server, the advice for when it cannot be reached, and its secrets."""
+    """The transport to a server, the advice for when it cannot be reached, and its secrets."""
 
-    transport: Callable[[], Transport]
+    transport: Callable[[], ClientTransport]
     advice: str
-    guarded: Guarded = Guarded()
+    guarded: SecretMask = SecretMask()
 
 
-def over_stdio(
+def stdio_options(
     command: str,
     args: Sequence[str],
     env: Mapping[str, str] | None,
     cwd: str | Path | None,
     stderr: TextIO | None,
 ) -> ConnectOptions:
-    """What starts a program and talks with it over its standard input and output."""
+    """Return the options for a program that speaks MCP over its standard input and output."""
 
     given = {name: Secret(value) for name, value in (env or {}).items()}
     secrets = tuple(value for name, value in given.items() if _SECRET_NAME.search(name))
 
     @asynccontextmanager
-    async def opening() -> AsyncGenerator[Any]:
+    async def transport() -> AsyncGenerator[Any]:
         from mcp import StdioServerParameters, stdio_client
 
         program = StdioServerParameters(
             command=command, args=[*args], env={name: value.reveal() for name, value in given.items()}, cwd=cwd
         )
-        # What is given here reaches subprocess.Popen, which takes this number as well as a file.
+        # The package passes it to subprocess.Popen, which takes this number as well as a file.
         async with stdio_client(program, stderr or cast("Any", DEVNULL)) as streams:
             yield streams
 
     return ConnectOptions(
-        opening, "Does its command run in a terminal? stderr=sys.stderr shows what it says", Guarded(secrets)
+        transport, "Does its command run in a terminal? stderr=sys.stderr shows its messages", SecretMask(secrets)
     )
 
 
-def over_http(url: str, headers: Mapping[str, str]) -> ConnectOptions:
-    """What talks with a server over streamable HTTP."""
+def http_options(url: str, headers: Mapping[str, str]) -> ConnectOptions:
+    """Return the options for a server that speaks MCP over streamable HTTP."""
 
     address, named = SecretURL(url), protect_headers(headers)
     secrets = (address, *(value for value in named.values() if isinstance(value, Secret)))
-    del url, headers  # no frame of a traceback may hold them
+    del url, headers  # no frame of a traceback may contain them
 
     @asynccontextmanager
-    async def opening() -> AsyncGenerator[Any]:
+    async def transport() -> AsyncGenerator[Any]:
         from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
         # A server may be silent for as long as a tool takes; that has its own limit.
         async with (
-            AsyncClient(headers=_revealed(named), timeout=Timeout(30.0, read=None)) as client,
+            AsyncClient(headers=_plain_headers(named), timeout=Timeout(30.0, read=None)) as client,
             streamable_http_client(address.reveal(), http_client=client) as streams,
         ):
             yield streams
 
-    return ConnectOptions(opening, "Is it running, and is this its URL?", Guarded(secrets))
+    return ConnectOptions(transport, "Is it running, and is this its URL?", SecretMask(secrets))
 
 
-def _revealed(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+def _plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
     return {name: reveal(value) for name, value in headers.items()}
 
 
 class MCPConnection:
-    """A connection and its thread. It begins with the first thing that is asked for, and is over once it ends."""
+    """A connection and its thread. It begins with its first call, and does not restart once it has ended."""
 
-    def __init__(self, name: str, opening: ConnectOptions, limit: float | None) -> None:
+    def __init__(self, name: str, options: ConnectOptions, limit: float | None) -> None:
         self._name = name
-        self._opening = opening
+        self._options = options
         self._limit = limit
         self._lock = Lock()
         self._over = False
@@ -153,23 +152,23 @@ class MCPConnection:
         self._scope: CancelScope | None = None
         self._thread = Thread(target=Context().run, args=(self._run,), name=f"mcp {name}", daemon=True)
 
-    def begin(self, ask: Ask[T]) -> Future[T]:
-        """What becomes of `ask(client)`, the first thing that is asked for."""
-        first = self._let_in(ask)
+    def begin(self, ask: ClientCall[T]) -> Future[T]:
+        """Start the thread; return the future of the first call, `ask(client)`."""
+        first = self._schedule(ask)
         self._thread.start()
         return first
 
-    def submit(self, ask: Ask[T]) -> Future[T] | None:
-        """What becomes of `ask(client)`; None where the link is over. From any thread, and without waiting."""
+    def submit(self, ask: ClientCall[T]) -> Future[T] | None:
+        """Return the future of `ask(client)`; None if the connection has ended. From any thread; does not block."""
         with self._lock:
             # After a fork the child has the object, but not the thread.
             if self._over or not self._thread.is_alive():
                 return None
-            return self._let_in(ask)
+            return self._schedule(ask)
 
     def end(self) -> None:
-        """Have the connection closed. From any thread, and without waiting."""
-        with suppress(RuntimeError):  # the loop is closed: it was over
+        """Close the connection. From any thread; does not block."""
+        with suppress(RuntimeError):  # the event loop is closed: the connection had ended
             self._loop.call_soon_threadsafe(self._end)
 
     def join(self) -> None:
@@ -178,41 +177,41 @@ class MCPConnection:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended."""
+        """True if the thread has ended."""
         return not self._thread.is_alive()
 
-    def _let_in(self, ask: Ask[T]) -> Future[T]:
-        # Without the caller's context variables, one of which may say that this is trio.
-        return Context().run(asyncio.run_coroutine_threadsafe, self._asked(ask), self._loop)
+    def _schedule(self, ask: ClientCall[T]) -> Future[T]:
+        # Without the caller's context variables, by which sniffio may detect trio.
+        return Context().run(asyncio.run_coroutine_threadsafe, self._call(ask), self._loop)
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._hold())
+            runner.run(self._main())
 
-    async def _hold(self) -> None:
-        """Open the connection, keep it until something ends it, close it, and answer what is still open."""
+    async def _main(self) -> None:
+        """Open the connection, keep it open until it is ended, close it, and finish the calls in progress."""
         import anyio
 
         error: Exception = TimeoutError("no answer")
         guard_logs(*_LOGGERS)
-        in_flight.set(self._opening.guarded)
+        in_flight.set(self._options.guarded)
         limit = 0.0 if self._closed else self._limit
         with anyio.move_on_after(limit) as self._scope:
             try:
-                await self._keep()
+                await self._serve()
             except Exception as caught:  # the mcp package: its failure is the error of all waiters
                 error = caught
         self._refuse()
         if not self._client.done():
-            self._client.set_exception(self._not_started(error))
-            self._client.exception()  # there may be nobody any more who wants to know
-        await asyncio.sleep(0)  # what was let in last has not begun yet
-        if asked := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(asked, timeout=GRACE)
+            self._client.set_exception(self._start_error(error))
+            self._client.exception()  # retrieved, so that asyncio does not log it
+        await asyncio.sleep(0)  # lets the task admitted last begin
+        if calls := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(calls, timeout=GRACE)
 
-    async def _keep(self) -> None:
+    async def _serve(self) -> None:
         from mcp import Client
 
         async with Client(self._transport(), cache=None) as client:
@@ -220,38 +219,38 @@ class MCPConnection:
             self._scope.deadline = inf
             self._client.set_result(client)
             await self._ending.wait()
-            self._hurry()
+            self._limit_closing()
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any]:
-        async with self._opening.transport() as (read, write):
-            yield _Watched(read, self._weeded, self._refuse), write
+        async with self._options.transport() as (read, write):
+            yield _FilteredStream(read, self._filter_message, self._refuse), write
 
-    def _weeded(self, message: Any) -> Any:
-        """Return `message`, made readable where the package could not read it.
+    def _filter_message(self, message: Any) -> Any:
+        """Return `message`, repaired if the package could not parse it.
 
-        A list of tools is without those for which the package would refuse them all.
+        Tools for which the package would reject the whole list are removed.
         """
         if isinstance(message, ValidationError):
-            return self._reread(message)
+            return self._repair_message(message)
         result: Any = getattr(getattr(message, "message", None), "result", None) or {}
         if self._client.done() and isinstance(result.get("tools"), list):
             version = self._client.result().protocol_version
-            result["tools"] = [tool for tool in result["tools"] if self._is_sound(tool, result, version)]
+            result["tools"] = [tool for tool in result["tools"] if self._is_valid(tool, result, version)]
         return message
 
-    def _reread(self, fault: ValidationError) -> Any:
-        """Return the message that the package could not read, or an error in place of the answer that it was.
+    def _repair_message(self, problem: ValidationError) -> Any:
+        """Return the message that the package could not parse, or an error response in its place.
 
-        Otherwise the request would wait for its answer until its time is up.
+        Otherwise the request would wait for its response until it times out.
         """
         from mcp.shared.message import SessionMessage
         from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-        data = _data_of(fault)
-        logger.warning("the MCP server %s sent a message that cannot be read: %s", self._name, _first_words(fault))
+        data = _unreadable_response(problem)
+        logger.warning("the MCP server %s sent a message that cannot be read: %s", self._name, _error_summary(problem))
         if data is None:
-            return fault
+            return problem
         try:
             return SessionMessage(
                 jsonrpc_message_adapter.validate_json(
@@ -259,92 +258,94 @@ class MCPConnection:
                 )
             )
         except ValidationError:
-            error = ErrorData(code=INTERNAL_ERROR, message=f"its answer cannot be read: {_first_words(fault)}")
+            error = ErrorData(code=INTERNAL_ERROR, message=f"its answer cannot be read: {_error_summary(problem)}")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=data["id"], error=error))
 
-    def _is_sound(self, tool: Any, result: dict[str, Any], version: str) -> bool:
-        fault = _fault(tool, result, version)
-        if fault is not None:
+    def _is_valid(self, tool: Any, result: dict[str, Any], version: str) -> bool:
+        problem = _tool_problem(tool, result, version)
+        if problem is not None:
             name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else tool
-            logger.warning("the MCP server %s: left out the tool %.50r: %s", self._name, name, fault)
-        return fault is None
+            logger.warning("the MCP server %s: left out the tool %.50r: %s", self._name, name, problem)
+        return problem is None
 
-    async def _asked(self, ask: Ask[T]) -> T:
+    async def _call(self, ask: ClientCall[T]) -> T:
         client = await asyncio.shield(self._client)
         try:
             return await ask(client)
         except ToolcastError:
             raise
-        except Exception as error:  # the mcp package: what it raises becomes an MCPError of the call
-            self._strip(error)
-            raise self._failed(error) from error
+        except Exception as error:  # the mcp package: its error becomes an MCPError of the call
+            self._scrub(error)
+            raise self._call_error(error) from error
 
     def _end(self) -> None:
         self._closed = True
         self._refuse()
-        self._hurry()
+        self._limit_closing()
 
     def _refuse(self) -> None:
-        """Take no more work."""
+        """Admit no more calls."""
         with self._lock:
             self._over = True
         self._ending.set()
 
-    def _hurry(self) -> None:
-        """Limit the time that is left: a start is broken off, a close has its grace."""
+    def _limit_closing(self) -> None:
+        """Limit the time that is left: a start is cancelled, closing has its grace period."""
         if self._scope is not None:
             self._scope.deadline = self._loop.time() + (GRACE if self._client.done() else 0.0)
 
-    def _not_started(self, error: Exception) -> Exception:
-        """Why there is no connection."""
-        name, advice = self._name, self._opening.advice
+    def _start_error(self, error: Exception) -> Exception:
+        """Return the error for a connection that could not be opened."""
+        name, advice = self._name, self._options.advice
         failure: Exception
         if isinstance(error, ImportError):
             failure = ImportError("MCP servers need mcp: pip install 'toolcast[mcp]'", name="mcp")
         elif self._closed:
             failure = MCPError(f"the MCP server {name} was closed before it had started")
         elif self._scope is not None and self._scope.cancel_called:
-            patience = f"start(timeout=...) waits longer than {self._limit} s"
-            failure = MCPError(f"the MCP server {name} did not start in time; {patience}. {advice}")
+            hint = f"start(timeout=...) waits longer than {self._limit} s"
+            failure = MCPError(f"the MCP server {name} did not start in time; {hint}. {advice}")
         else:
-            failure = MCPError(f"the MCP server {name} could not be started: {self._words(error)}. {advice}")
-        self._strip(error)
+            failure = MCPError(f"the MCP server {name} could not be started: {self._error_text(error)}. {advice}")
+        self._scrub(error)
         failure.__cause__ = error
         return failure
 
-    def _failed(self, error: Exception) -> MCPError:
-        """What to say of a request that the server, or the way to it, has failed."""
-        words = self._words(error)
-        if words in _LOST:
+    def _call_error(self, error: Exception) -> MCPError:
+        """Return the error for a call that failed in the server or on the way to it."""
+        text = self._error_text(error)
+        if text in _CONNECTION_LOST_TEXTS:
             self._refuse()
         if self._closed:
-            return MCPError(f"the MCP server {self._name} was closed during the call, {_UNKNOWN}")
+            return MCPError(f"the MCP server {self._name} was closed during the call, {_OUTCOME_UNKNOWN}")
         if self._over:
-            lost = f"the connection to the MCP server {self._name} was lost during the call ({words})"
-            return MCPError(f"{lost}, {_UNKNOWN}. The next call connects anew")
-        if words.startswith(_ANSWER_LOST):
-            return MCPError(f"the answer of the MCP server {self._name} to the call was lost ({words}), {_UNKNOWN}")
-        return MCPError(f"the MCP server {self._name} answered with an error: {words}")
+            lost = f"the connection to the MCP server {self._name} was lost during the call ({text})"
+            return MCPError(f"{lost}, {_OUTCOME_UNKNOWN}. The next call connects anew")
+        if text.startswith(_ANSWER_LOST):
+            return MCPError(
+                f"the answer of the MCP server {self._name} to the call was lost ({text}), {_OUTCOME_UNKNOWN}"
+            )
+        return MCPError(f"the MCP server {self._name} answered with an error: {text}")
 
-    def _strip(self, error: Exception) -> None:
-        """Take what is secret from `error` and all that led to it, also where it is an answer of the server."""
-        guarded = self._opening.guarded
+    def _scrub(self, error: Exception) -> None:
+        """Remove secrets from `error` and its causes, including error data from the server."""
+        guarded = self._options.guarded
         scrub_exception(error, guarded, None)
-        for link in chain(error):
-            data: Any = getattr(link, "error", None)
+        for cause in chain(error):
+            data: Any = getattr(cause, "error", None)
             if isinstance(message := getattr(data, "message", None), str):
                 data.message, data.data = guarded.mask(message), None
 
-    def _words(self, error: BaseException) -> str:
-        """Return what an error says, in short; of several at once, the first."""
+    def _error_text(self, error: BaseException) -> str:
+        """Return the message of an error, shortened; of an exception group, that of its first."""
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        words = self._opening.guarded.mask(str(error))
-        return in_a_line(words[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__
+        text = self._options.guarded.mask(str(error))
+        return single_line(text[: 2 * _SHOWN])[:_SHOWN] or type(error).__name__
 
 
-class _Watched:
-    """The stream read from, every message as `seen` gives it; it tells when the server has `gone`."""
+class _FilteredStream:
+    """A stream of messages, each passed through `seen`; `gone` is called at its end."""
 
     def __init__(self, stream: Any, seen: Callable[[Any], Any], gone: Callable[[], None]) -> None:
         self._stream = stream
@@ -354,7 +355,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _FilteredStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -364,19 +365,19 @@ class _Watched:
             self._gone()
             raise
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> _FilteredStream:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stream.aclose()
 
 
-def waited(future: Future[T], cancel: Callable[[], object] | None = None) -> T:
-    """What `future` gives, waited for by this thread. Where the waiting is broken off, so is the work, by `cancel`."""
+def wait_blocking(future: Future[T], cancel: Callable[[], object] | None = None) -> T:
+    """Wait in this thread for `future` and return its result. If interrupted, call `cancel`."""
     waiters = Waiters()
     future.add_done_callback(lambda _: waiters.wake())
     try:
-        waiters.block(future.done)  # which Ctrl-C breaks off for certain
+        waiters.block(future.done)  # which Ctrl-C always interrupts
         return future.result()
     except CancelledError:
         raise MCPError("the call was cancelled, or its MCP server was closed") from None
@@ -384,33 +385,33 @@ def waited(future: Future[T], cancel: Callable[[], object] | None = None) -> T:
         (cancel or future.cancel)()
 
 
-async def awaited(future: Future[T]) -> T:
-    """What `future` gives, waited for by this task. Where the waiting is broken off, so is the work."""
+async def wait_async(future: Future[T]) -> T:
+    """Wait in this task for `future` and return its result. If cancelled, cancel the call."""
     waiters = Waiters()
     future.add_done_callback(lambda _: waiters.wake())
     try:
         await waiters.suspend(future.done)
     finally:
         future.cancel()
-    return waited(future)
+    return wait_blocking(future)
 
 
-def _fault(tool: Any, result: dict[str, Any], version: str) -> str | None:
-    """What the package has against `tool`, of those that `result` lists."""
+def _tool_problem(tool: Any, result: dict[str, Any], version: str) -> str | None:
+    """Return why the package rejects `tool`, one of those in `result`; None if it does not."""
     from mcp_types.methods import validate_server_result
 
     try:
         validate_server_result("tools/list", version, {**result, "tools": [tool]})
     except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            if fault["loc"][0] == "tools":
-                return in_a_line(f"{'.'.join(map(str, fault['loc'][2:]))}: {fault['msg']}")
+        for problem in error.errors(include_url=False, include_input=False):
+            if problem["loc"][0] == "tools":
+                return single_line(f"{'.'.join(map(str, problem['loc'][2:]))}: {problem['msg']}")
     return None
 
 
-def _data_of(fault: ValidationError) -> dict[str, Any] | None:
+def _unreadable_response(problem: ValidationError) -> dict[str, Any] | None:
     """Return the JSON object that could not be validated, if it answers a request."""
-    data: Any = fault.errors(include_url=False)[0]["input"]
+    data: Any = problem.errors(include_url=False)[0]["input"]
     if isinstance(data, (str, bytes)):
         try:
             data = json.loads(data)
@@ -420,6 +421,6 @@ def _data_of(fault: ValidationError) -> dict[str, Any] | None:
     return cast("dict[str, Any]", data) if answers else None
 
 
-def _first_words(fault: ValidationError) -> str:
-    first = fault.errors(include_url=False, include_input=False)[0]
-    return in_a_line(first["msg"])[:_SHOWN] if first["type"] == "json_invalid" else "it is no JSON-RPC message"
+def _error_summary(problem: ValidationError) -> str:
+    first = problem.errors(include_url=False, include_input=False)[0]
+    return single_line(first["msg"])[:_SHOWN] if first["type"] == "json_invalid" else "it is no JSON-RPC message"

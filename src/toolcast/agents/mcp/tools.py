@@ -1,12 +1,11 @@
-"""What an MCP server says of its tools, and what it answers to calls, as tools and outputs of ours.
+"""Conversion of an MCP server's tools and call results to toolcast's, with validation of both.
 
-All of it comes from outside. A description is text that a model will read, so it is cut to a length and freed of
-characters that nobody sees; the words of an error stand in one line besides. A schema reaches services as it is, but
-what is nested too deeply or refers to another document makes no tool. What a tool says of its own harmlessness counts
-only where the server is trusted.
+All of it is untrusted. A description is text for a model, so it is shortened and stripped of invisible characters;
+error texts are also put on one line. A schema is sent to services as it is, but one that is nested too deeply or refers
+to another document makes no tool. A tool's own claim to be harmless counts only if the server is trusted.
 
-Of the arguments, names and types at the top are checked, so that a model can read what it did wrong and small slips
-are put right. In everything below, the server has the last word.
+Of the arguments, names and types at the top level are validated, so that the model can read its mistakes and small ones
+are repaired. Everything below is validated by the server.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from ...tools.signature import BoundCall
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
-DESCRIPTION: Final = 4000
+MAX_DESCRIPTION: Final = 4000
 """Characters that a description may have."""
 
-TEXT: Final = 1_000_000
-"""Characters of an answer's text that are kept."""
+MAX_TEXT: Final = 1_000_000
+"""Characters of a result's text; the rest is cut off."""
 
-DEPTH: Final = 50
+MAX_DEPTH: Final = 50
 """Levels that a schema may have."""
 
 
-class Arguments:
-    """The arguments that a JSON Schema describes: an object, checked at its top."""
+class ArgumentValidator:
+    """A validator for the arguments of a JSON Schema: an object, validated at its top level."""
 
     hides_input: bool = False
 
@@ -52,70 +51,74 @@ class Arguments:
         properties: Schema = schema.get("properties", {})
         required: list[str] = schema.get("required", [])
         fields = {
-            name: core_schema.typed_dict_field(_core(properties.get(name)), required=name in required)
+            name: core_schema.typed_dict_field(_argument_schema(properties.get(name)), required=name in required)
             for name in [*properties, *required]
         }
         extra: ExtraBehavior = "forbid" if schema.get("additionalProperties") is False else "allow"
         self._validator = SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior=extra))
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
-        """The arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
+        """Return the arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
         values, repairs = parsing.parse_json(self._validator, text, context=context)
         return BoundCall((), values), repairs
 
     def dump(self, value: Any) -> str:
-        """The JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
+        """Return the JSON text of `value`, a mapping of arguments. Raises Pydantic's `ValidationError`."""
         return json_text(self._validator.validate_python(value))
 
 
-def passed(call: BoundCall, context: ToolContext[Any]) -> BoundCall:
-    """`call` as a function takes it that is given all arguments in one dict, and the context."""
+def bind_arguments(call: BoundCall, context: ToolContext[Any]) -> BoundCall:
+    """Return `call` for a function that takes all arguments in one dict, and the context."""
     return BoundCall((call.kwargs, context), {})
 
 
-def fault_of(schema: Schema) -> str | None:
-    """Why no tool can be made of a schema from outside; None if one can."""
+def schema_problem(schema: Schema) -> str | None:
+    """Return why a schema from outside makes no tool; None if it does."""
     if schema.get("type", "object") != "object":
         return "its arguments are no object"
     parts = all(isinstance(schema.get(key, kind()), kind) for key, kind in _PARTS.items())
     if not parts or not all(isinstance(name, str) for name in schema.get("required", ())):
         return "its schema is none"
     level: list[Any] = [schema]
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         if any(map(_refers_elsewhere, level)):
             return "its schema refers to another document"
-        level = [below for node in level for below in _below(node)]
+        level = [below for node in level for below in _children(node)]
         if not level:
             return None
-    return f"its schema has more than {DEPTH} levels"
+    return f"its schema has more than {MAX_DEPTH} levels"
 
 
-def clean(description: str) -> str:
-    """`description` without characters that nobody sees, and not too long."""
-    seen = "".join([sign for sign in description if sign in "\n\t" or unicodedata.category(sign)[0] != "C"]).strip()
-    return seen if len(seen) <= DESCRIPTION else f"{seen[: DESCRIPTION - 1]}…"
+def clean_text(description: str) -> str:
+    """Return `description` without invisible characters, shortened to `MAX_DESCRIPTION`."""
+    visible = "".join(
+        [character for character in description if character in "\n\t" or unicodedata.category(character)[0] != "C"]
+    ).strip()
+    return visible if len(visible) <= MAX_DESCRIPTION else f"{visible[: MAX_DESCRIPTION - 1]}…"
 
 
-def in_a_line(words: str) -> str:
-    """`words` as they may stand in an error and its log: in one line, and `clean`."""
-    return clean(" ".join(words.split()))
+def single_line(words: str) -> str:
+    """Return `words` on one line, and cleaned, for an error or its log."""
+    return clean_text(" ".join(words.split()))
 
 
-def output_of(result: CallToolResult, tool: str) -> ToolOutput:
-    """What a server answered to a call of `tool`."""
-    shown = [_SHOWN.get(block.type, _of_unknown_kind)(block) for block in result.content]
+def to_tool_output(result: CallToolResult, tool: str) -> ToolOutput:
+    """Convert the result of a call of `tool`."""
+    shown = [_BLOCKS.get(block.type, _other_block)(block) for block in result.content]
     images = tuple([each for each in shown if isinstance(each, ImagePart)])
     structured = result.structured_content
-    content = truncate("\n".join([each for each in shown if isinstance(each, str)]), TEXT)
+    content = truncate("\n".join([each for each in shown if isinstance(each, str)]), MAX_TEXT)
     if not shown and structured is not None:
         content = text_of(structured)
     raw = content if structured is None else structured
-    error = MCPToolError(in_a_line(content[: 2 * DESCRIPTION]) or "it gives no reason") if result.is_error else None
+    error = (
+        MCPToolError(single_line(content[: 2 * MAX_DESCRIPTION]) or "it gives no reason") if result.is_error else None
+    )
     return ToolOutput(content, tool, raw_output=raw, is_error=result.is_error, error=error, images=images)
 
 
-# The parts of a schema that are looked into, and what they are. The words for types that are known, and what
-# Pydantic calls them: an integer stays one where any number will do.
+# The checked keywords of a schema with their Python types, and the validators of the standard types: an integer stays
+# an int where any number is valid.
 _PARTS: Final[dict[str, type[Any]]] = {"properties": dict, "required": list, "$defs": dict}
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _TYPES: Final[dict[Any, CoreSchema]] = {
@@ -129,8 +132,8 @@ _TYPES: Final[dict[Any, CoreSchema]] = {
 }
 
 
-def _core(schema: Any) -> CoreSchema:
-    """What validates one argument: its type, where that is known."""
+def _argument_schema(schema: Any) -> CoreSchema:
+    """Return the validator of one argument: its type, if that is a standard one."""
     kinds: Any = cast("Schema", schema).get("type") if isinstance(schema, dict) else None
     names = cast("list[object]", kinds if isinstance(kinds, list) else [kinds])
     known = [_TYPES[name] for name in names if isinstance(name, str) and name in _TYPES]
@@ -146,7 +149,7 @@ def _refers_elsewhere(node: Any) -> bool:
     return any(isinstance(target, str) and not target.startswith("#") for target in targets)
 
 
-def _below(node: Any) -> Iterable[Any]:
+def _children(node: Any) -> Iterable[Any]:
     if isinstance(node, dict):
         return cast("Schema", node).values()
     return cast("list[object]", node) if isinstance(node, list) else ()
@@ -160,16 +163,16 @@ def _image(block: Any) -> ImagePart | str:
 
 
 def _resource(block: Any) -> str:
-    held = block.resource
-    text = getattr(held, "text", None)
-    return text if isinstance(text, str) else f"[{held.uri}: {held.mime_type or 'bytes'}]"
+    resource = block.resource
+    text = getattr(resource, "text", None)
+    return text if isinstance(text, str) else f"[{resource.uri}: {resource.mime_type or 'bytes'}]"
 
 
-def _of_unknown_kind(block: Any) -> str:
+def _other_block(block: Any) -> str:
     return f"[{block.type}]"
 
 
-_SHOWN: Final[dict[str, Callable[[Any], ImagePart | str]]] = {
+_BLOCKS: Final[dict[str, Callable[[Any], ImagePart | str]]] = {
     "text": lambda block: block.text,
     "image": _image,
     "audio": lambda block: f"[sound: {block.mime_type}]",

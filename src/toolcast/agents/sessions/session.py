@@ -1,8 +1,8 @@
-"""`Session`: one engine, a conversation that goes on by itself and can be left and found again.
+"""`Session`: a conversation with one engine, whose turns run in the background and are saved in a store.
 
-`send` starts a turn and returns; the turn goes on in a thread (`asend`: in a task of the event loop), whether or not
-somebody reads its events. A session with a store writes down what the engine remembers before every step that
-matters, so that it is resumed after a crash in any state. Its states are the table `SESSION` (toolcast.states).
+`send` starts a turn and returns; the turn runs in a thread (`asend`: in a task of the event loop), whether or not its
+events are read. A session with a store saves the engine's conversation before every tool call and after every step, so
+it can be resumed after a crash in any state. Its states are the table `SESSION` (toolcast.states).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...stores.store import Store
 from ...turn import Turn
 from ..engine.compaction import token_state
 from ..engine.engine import Engine
-from ..engine.history import estimated_tokens
+from ..engine.history import estimate_tokens
 from .persistence import SavedSession
 from .turn import SessionTurn
 
@@ -39,15 +39,15 @@ T = TypeVar("T", default=None)
 
 logger: Final = logging.getLogger("toolcast")
 
-_NOTHING: Final[Broadcast[AgentEvent]] = Broadcast()
-_NOTHING.close()
+_NO_EVENTS: Final[Broadcast[AgentEvent]] = Broadcast()
+_NO_EVENTS.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """How a session is. `tokens_used` is how much of the model's context its history takes, `tokens_max` all of it.
+    """The state of a session, and the tokens of the model's context window that it uses.
 
-    `token_state` is `ok`, `warning` or `critical`; `tokens_max` is None where the model is not known.
+    `token_state` is `ok`, `warning` or `critical`; `tokens_max` is None if the model's limit is unknown.
     """
 
     state: str
@@ -60,16 +60,16 @@ class SessionStatus:
 
     @property
     def token_percent(self) -> float | None:
-        """How full the context is, in percent."""
+        """The used part of the context window in percent."""
         return None if self.tokens_max is None else 100 * self.tokens_used / self.tokens_max
 
 
 class Session(Closing, AsyncClosing):
-    """A conversation with one engine, turn after turn, each going on whether or not anybody reads its events.
+    """A conversation with one engine, whose turns run whether or not their events are read.
 
-    With a `store` it is kept under its `id`, and `Session.resume` finds it again. Nobody else may have it open
-    meanwhile: that is `SessionLocked`. An engine belongs to one open session: a second is an `IllegalState`.
-    `observer(session_id, state)` hears of every state.
+    With a `store` it is saved under its `id`, and `Session.resume` opens it again. Only one process may have it open:
+    another gets `SessionLocked`. An engine belongs to one open session: a second raises `IllegalState`.
+    `observer(session_id, state)` is called with every state.
     """
 
     def __init__(
@@ -84,25 +84,25 @@ class Session(Closing, AsyncClosing):
         self._saved: SavedSession | None = None
         self._trace = Trace(SESSION, observer)
         self._trace.call_id = self.id
-        self._lock = RLock()  # an observer may call what it likes
-        self._turn: SessionTurn | None = None  # that is going on, or was the last
-        engine.join(self)
-        with self._unless_it_fails():
+        self._lock = RLock()  # an observer may call any method
+        self._turn: SessionTurn | None = None  # the current or the last one
+        engine.attach(self)
+        with self._release_on_error():
             self._saved = None if store is None else SavedSession.new(self.id, store)
 
     @classmethod
     def resume(cls, id: str, engine: Engine, store: Store, *, observer: Observer | None = None) -> Self:
-        """The session `id` as the store has it, in whatever state it was left; `engine` gets its history.
+        """Open the saved session `id`, in whatever state it was left; `engine` gets its history.
 
-        Where it was left in the middle of a turn (`unfinished`), `send()` without text goes on with that.
+        If it was left in the middle of a turn (`unfinished`), `send()` without a message continues that.
         """
-        made = cls(engine, id=id, observer=observer)
-        with made._unless_it_fails():
-            made._saved = SavedSession.found(id, store)
-            engine.restore(made._saved.state)
-        return made
+        session = cls(engine, id=id, observer=observer)
+        with session._release_on_error():
+            session._saved = SavedSession.load(id, store)
+            engine.restore(session._saved.state)
+        return session
 
-    # What there is.
+    # State.
 
     @property
     def state(self) -> str:
@@ -111,25 +111,25 @@ class Session(Closing, AsyncClosing):
 
     @property
     def pending(self) -> tuple[PermissionRequest, ...]:
-        """What somebody has to be asked before the turn can go on: `send(answers=[...])` goes on with it."""
-        return () if self._goes_on else self.engine.pending
+        """The approvals that the turn waits for: `send(answers=[...])` continues it."""
+        return () if self._is_running else self.engine.pending
 
     @property
     def unfinished(self) -> bool:
-        """Whether the history ends in the middle of a turn: `send()` without text goes on with it."""
+        """True if the history ends in the middle of a turn: `send()` without a message continues it."""
         history = self.engine.history
-        if not history or self.engine.transcript.end == "output":  # a typed result is a call, which has an answer
+        if not history or self.engine.conversation.end == "output":  # a typed result is a call, which has an answer
             return False
         return history[-1].role != "assistant" or bool(history[-1].tool_calls)
 
     @property
     def status(self) -> SessionStatus:
-        """How the session is, and how full the model's context."""
-        known, transcript = self.engine.llm.metadata, self.engine.transcript
-        used = transcript.context_tokens or estimated_tokens(self.engine.history)
-        limit = known.capabilities.context_window
+        """The state of the session, and the used part of the context window."""
+        metadata, conversation = self.engine.llm.metadata, self.engine.conversation
+        used = conversation.context_tokens or estimate_tokens(self.engine.history)
+        limit = metadata.capabilities.context_window
         level = token_state(used, limit)
-        return SessionStatus(self.state, known.provider, known.model_name, used, limit, level, transcript.turns)
+        return SessionStatus(self.state, metadata.provider, metadata.model_name, used, limit, level, conversation.turns)
 
     # Turns.
 
@@ -146,25 +146,25 @@ class Session(Closing, AsyncClosing):
         self._start(SessionTurn(concurrent=True), message, output_cls, answers)
 
     def events(self) -> Subscription[AgentEvent]:
-        """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
+        """Return the events of the turn, from its first; they end with the turn. Without a turn there are none."""
         return self._events.iterate()
 
     def aevents(self) -> AsyncSubscription[AgentEvent]:
-        """The events of the turn, from its first; they end with the turn. Without a turn there are none."""
+        """Return the events of the turn, from its first; they end with the turn. Without a turn there are none."""
         return self._events.aiterate()
 
     def result(self, timeout: float | None = None) -> Turn[Any]:
-        """The turn, once it has ended; raises what ended it otherwise. `TimeoutError` after so many seconds."""
-        turn = self._begun()
+        """Wait for the turn's end and return it, or raise its error. `TimeoutError` after `timeout` seconds."""
+        turn = self._require_turn()
         if not turn.wait(timeout):
             raise TimeoutError(f"the turn goes on after {timeout} seconds; cancel() ends it")
-        return self._ended(turn)
+        return self._result_of(turn)
 
     async def aresult(self) -> Turn[Any]:
-        """The turn, once it has ended; raises what ended it otherwise."""
-        turn = self._begun()
+        """Wait for the end of the turn and return it, or raise what ended it."""
+        turn = self._require_turn()
         await turn.join()
-        return self._ended(turn)
+        return self._result_of(turn)
 
     def run(
         self,
@@ -173,7 +173,7 @@ class Session(Closing, AsyncClosing):
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
-        """A whole turn. Ctrl-C cancels it, and waits a while for its end."""
+        """Run a turn to its end and return it. Ctrl-C cancels it, and waits a limited time for its end."""
         turn = SessionTurn()
         try:
             self._start(turn, message, output_cls, answers)
@@ -191,7 +191,7 @@ class Session(Closing, AsyncClosing):
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
         answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
-        """A whole turn, awaited. Being cancelled here cancels it, and waits a while for its end."""
+        """Run a turn to its end and return it. Cancelling this call cancels it, and waits a while."""
         turn = SessionTurn(concurrent=True)
         try:
             self._start(turn, message, output_cls, answers)
@@ -203,112 +203,112 @@ class Session(Closing, AsyncClosing):
         return turn.result()
 
     def cancel(self) -> None:
-        """End the turn that is going on, from any thread. Without one, nothing happens."""
+        """Cancel the current turn, from any thread. Without one, do nothing."""
         if self._turn is not None:
             self._cancel(self._turn)
 
     def close(self) -> None:
-        """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
+        """Close the session, and cancel its turn; waits a limited time for its end. Idempotent."""
         turn = self._close()
         if turn is None:
             return
-        if not turn.would_wait_for_itself:
+        if not turn.would_deadlock:
             turn.wait(turn.grace)
-        self._give_up(turn)
+        self._abandon(turn)
 
     async def aclose(self) -> None:
-        """End the session, and a turn that is going on; waits a while for its end. Harmless when repeated."""
+        """Close the session, and cancel its turn; waits a limited time for its end. Idempotent."""
         turn = self._close()
-        if turn is None or turn.is_around:
+        if turn is None or turn.is_current:
             return
         await join_all([turn], turn.grace)
-        self._give_up(turn)
+        self._abandon(turn)
 
-    # How a turn goes.
+    # Implementation of turns.
 
     def _start(
         self, turn: SessionTurn, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision]
     ) -> None:
-        """Begin `turn`. Where this raises and it is the session's turn all the same, somebody has begun to work."""
+        """Begin `turn`. If this raises while the session has the turn, another thread already works on it."""
         with self._lock:
             if self.state != "idle":
                 raise IllegalState(f"the session cannot send while it is {self.state}", state=self.state)
             if self._saved is not None:
                 self._saved.check()
-            turn.flow = self.engine.begin(
+            turn.turn_loop = self.engine.begin(
                 message, output_cls, answers, concurrent=turn.concurrent, checkpoint=self._checkpoint
             )
             self._turn = turn
-            with turn.around():
+            with turn.as_current():
                 try:
                     self._trace.step("sent")
-                    start_job(partial(self._work, turn), concurrent=turn.concurrent, name=f"session {self.id}")
+                    start_job(partial(self._run_turn, turn), concurrent=turn.concurrent, name=f"session {self.id}")
                 except BaseException:  # there are no more threads; or Ctrl-C, and then a thread may work already
-                    if turn.taken():
-                        turn.flow.abandon()
+                    if turn.claim():
+                        turn.turn_loop.abandon()
                         self._end(turn)
                     raise
 
-    async def _work(self, turn: SessionTurn) -> None:
-        if not turn.taken():
+    async def _run_turn(self, turn: SessionTurn) -> None:
+        if not turn.claim():
             return
         try:
-            while events := await turn.flow.next_events():
+            while events := await turn.turn_loop.next_events():
                 for event in events:
                     turn.events.put(event)
         except (KeyboardInterrupt, SystemExit) as error:
-            turn.error = error  # of a tool: it is meant for the whole program, so whoever asks shall get it
+            turn.error = error  # from a tool: it is meant for the whole program, so `result` raises it too
             raise
         finally:
             self._end(turn)
 
     def _end(self, turn: SessionTurn) -> None:
-        if turn.done:  # it was given up, and only now is what was left of it forgotten
+        if turn.done:  # it was abandoned, and its remains are collected only now
             return
         try:
-            self._leave_turn()
-        except Exception as error:  # the user's store: what it raises is raised by `result`
-            # The store is the user's own code: what it raises is raised by `result`, where someone hears it.
+            self._save_turn()
+        except Exception as error:  # the user's store: `result` raises its error
+            # The store is the user's own code: `result` raises its error to the caller.
             logger.warning("the end of a turn could not be saved in session %s: %s", self.id, error)
-            turn.error = turn.error or turn.flow.error or error
+            turn.error = turn.error or turn.turn_loop.error or error
         except BaseException as error:
             turn.error = error
             raise
         finally:
             turn.end()
 
-    def _leave_turn(self) -> None:
+    def _save_turn(self) -> None:
         try:
             if self._checkpoint is not None:
                 self._checkpoint()
         finally:
             with self._lock:
                 if self.state == "closed":
-                    self._let_go()
+                    self._release()
                 else:
                     self._trace.step("ended")
 
     @property
     def _checkpoint(self) -> Callable[[], None] | None:
-        # Not one of our own methods: turns keep it, and would keep a session that everybody has forgotten.
+        # Not a bound method: turns refer to it, and would keep an unused session alive.
         return None if self._saved is None else partial(self._saved.save, self.engine)
 
-    def _let_go(self) -> None:
-        """Let others have the session, and its engine."""
-        self.engine.leave(self)
+    def _release(self) -> None:
+        """Release the saved session and the engine."""
+        self.engine.detach(self)
         if self._saved is not None:
             self._saved.close()
 
     @contextmanager
-    def _unless_it_fails(self) -> Generator[None]:
+    def _release_on_error(self) -> Generator[None]:
         try:
             yield
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def _cancel(self, turn: SessionTurn) -> bool:
-        """Cancel this turn, and no other that may have begun since. Gives whether it is to end now."""
+        """Cancel this turn, and no later one; return True if it will end now."""
         with self._lock:
             if turn is not self._turn or turn.done:
                 return False
@@ -320,7 +320,7 @@ class Session(Closing, AsyncClosing):
         return True
 
     def _close(self) -> SessionTurn | None:
-        """Close, and give the turn that must end now, if there is one."""
+        """Close; return the turn that must end now, if there is one."""
         with self._lock:
             idle, turn = self.state == "idle", self._turn
             try:
@@ -328,53 +328,53 @@ class Session(Closing, AsyncClosing):
                     self._trace.step("closed")
             finally:
                 if idle:
-                    self._leave()
+                    self._save_and_release()
                 elif turn is not None and not turn.done:
                     self._stop(turn)
         return None if turn is None or turn.done else turn
 
-    def _leave(self) -> None:
-        """Write what was injected since the last turn, or could not be written then, and let go."""
+    def _save_and_release(self) -> None:
+        """Save what was injected since the last turn, or could not be saved then, and release."""
         try:
-            if self._saved is not None and self._saved.is_ours:
+            if self._saved is not None and self._saved.is_in_this_process:
                 self._saved.save(self.engine)
         finally:
-            self._let_go()
+            self._release()
 
     def _stop(self, turn: SessionTurn) -> None:
         if turn.is_lost:
-            self._give_up(turn)
+            self._abandon(turn)
         else:
-            turn.flow.cancellation.cancel()
+            turn.turn_loop.cancellation.cancel()
 
-    def _give_up(self, turn: SessionTurn) -> None:
-        """End a turn with which nobody goes on, if it is one."""
+    def _abandon(self, turn: SessionTurn) -> None:
+        """End a turn that no thread or event loop continues."""
         with self._lock:
             if turn.done or not turn.is_stranded:
                 return
-            if turn.is_ours:
-                turn.flow.abandon()
-                turn.error = turn.flow.error
-            else:  # its connections are the parent's too
+            if turn.is_in_this_process:
+                turn.turn_loop.abandon()
+                turn.error = turn.turn_loop.error
+            else:  # its connections belong to the parent
                 turn.error = TurnCancelled(f"the turn goes on in process {turn.process}; this is its forked child")
             assert turn.error is not None
             turn.events.put(ErrorEvent(turn.error))
             self._end(turn)
 
-    def _ended(self, turn: SessionTurn) -> Turn[Any]:
+    def _result_of(self, turn: SessionTurn) -> Turn[Any]:
         if turn.is_lost:
-            self._give_up(turn)
+            self._abandon(turn)
         return turn.result()
 
     @property
-    def _goes_on(self) -> bool:
+    def _is_running(self) -> bool:
         return self._turn is not None and not self._turn.done
 
     @property
     def _events(self) -> Broadcast[AgentEvent]:
-        return _NOTHING if self._turn is None else self._turn.events
+        return _NO_EVENTS if self._turn is None else self._turn.events
 
-    def _begun(self) -> SessionTurn:
+    def _require_turn(self) -> SessionTurn:
         if self._turn is None:
             raise IllegalState("the session has no turn to give the result of; send() starts one", state=self.state)
         return self._turn

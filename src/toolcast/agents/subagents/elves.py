@@ -1,11 +1,11 @@
-"""Elves: agents that an agent or a program starts, each with a task and a history of its own.
+"""Elves: sub-agents that an agent or a program starts, each with a task and a history of its own.
 
-An elf is an engine made like its manager's, with nobody to ask for permission. A `SyncElf` works in the turn of who
-started it, who waits for it; it is cancelled with that turn. A `BackgroundElf` works beside it, in a thread or a task
-of its own, and goes on when that turn ends. Both spend from the budgets of who started them.
+An elf has an engine with its manager's settings and without an approver. A `SyncElf` runs in the turn that starts it,
+which waits for it; it is cancelled with that turn. A `BackgroundElf` runs beside it, in a thread or a task of its own,
+and continues when that turn ends. Both spend from the budgets of the turn that started them.
 
-What an elf is told once is a run (elf_runs.py), and each run has one result. How deep elves stand in each other is
-known to the context variables as well, so no tool has to hand it on.
+Each message starts a run (run.py), and each run has one result. A context variable has the depth of nested elves, so no
+tool has to pass it on.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...usage import Budget, BudgetTracker
 from ..engine.engine import Engine
-from .run import CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
+from .run import ELF_CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
 
 TIMEOUT: Final = 300.0
-"""Seconds that an elf has for what it is told."""
+"""Seconds that an elf has for one message."""
 MAX_DEPTH: Final = 2
 MAX_ELVES: Final = 10
 
@@ -47,20 +47,20 @@ TASKS: Final = {
     "explain": "Explain it to somebody who has never seen it: first what it is for, then how it works.",
     "planning": "Carry nothing out. Answer with a plan: numbered steps, each small enough to be checked by itself.",
 }
-"""What the model of an elf is told, for each type of task."""
+"""The instructions of an elf's model, for each type of task."""
 
-_ALONE = "You work for another agent, which will read your last answer alone. There is nobody you could ask."
+_ISOLATION = "You work for another agent, which will read your last answer alone. There is nobody you could ask."
 
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class ElfConfig:
-    """What an elf is to do, and with what.
+    """The task of an elf, and its settings.
 
-    `task_type` is one of `TASKS`; any other is taken for `generation`. What is None is the manager's: the `tools` and
-    `max_rounds` of its engine, its `timeout` in seconds, its `budget` for one elf. With `output_cls` the result is
-    typed. Not in the `background`, the elf works in the turn of who starts it.
+    `task_type` is one of `TASKS`; any other is treated as `generation`. None stands for the manager's value: the
+    `tools` and `max_rounds` of its engine, its `timeout` in seconds, its `budget` for one elf. With `output_cls` the
+    result is typed. With `background=False` the elf runs in the turn that starts it.
     """
 
     prompt: str = ""
@@ -80,9 +80,9 @@ class ElfConfig:
 
 
 class Elf(ABC):
-    """What both kinds of elves are: a conversation with an engine of their own, made like `engine`.
+    """The common base of both kinds of elves: a conversation with an engine of its own, forked from `engine`.
 
-    Given the `context` of a tool call, it spends what that turn may, and tells it what it does.
+    With the `context` of a tool call, it spends from that turn's budget, and sends it its events.
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class Elf(ABC):
         config: ElfConfig,
         *,
         context: ToolContext[Any] | None = None,
-        roll: ElfRegistry | None = None,
+        registry: ElfRegistry | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.id: str = f"elf-{next(_numbers)}"
         self.config: ElfConfig = config
-        self.depth: int = len(CHAIN.get())
-        self._chain = (*CHAIN.get(), self.id)
-        self.engine: Engine = _engine_of(engine, config, self._shared(context))
+        self.depth: int = len(ELF_CHAIN.get())
+        self._chain = (*ELF_CHAIN.get(), self.id)
+        self.engine: Engine = _elf_engine(engine, config, self._shared(context))
         self._emit: Callable[[Any], None] | None = None if context is None else context.emit
-        self._roll = roll or ElfRegistry()
+        self._registry = registry or ElfRegistry()
         self._trace = Trace(ELF, observer)
         self._trace.call_id = self.id
         self._lock = RLock()
@@ -113,37 +113,37 @@ class Elf(ABC):
 
     @abstractmethod
     def send(self, message: Messages) -> None:
-        """Tell the elf something; the conversation goes on. Raises `IllegalState` while it is running."""
+        """Send a message; the conversation continues. Raises `IllegalState` while the elf is running."""
 
     @abstractmethod
     async def asend(self, message: Messages) -> None:
-        """Tell the elf something; the conversation goes on. Raises `IllegalState` while it is running."""
+        """Send a message; the conversation continues. Raises `IllegalState` while the elf is running."""
 
     def events(self) -> Subscription[AgentEvent]:
-        """The events of the run, from its first; they end with the run."""
-        return self._begun().channel.iterate()
+        """Return the events of the run, from its first; they end with the run."""
+        return self._require_run().channel.iterate()
 
     def aevents(self) -> AsyncSubscription[AgentEvent]:
-        """The events of the run, from its first; they end with the run."""
-        return self._begun().channel.aiterate()
+        """Return the events of the run, from its first; they end with the run."""
+        return self._require_run().channel.aiterate()
 
     def wait(self, timeout: float | None = None) -> ElfResult:
-        """The result of the run, once there is one, always the same. `TimeoutError` after so many seconds.
+        """Wait for the result of the run and return it, the same each time. `TimeoutError` after `timeout` seconds.
 
-        `IllegalState` where it would never come: an elf waits neither for itself, nor for one that waits for it.
+        Raises `IllegalState` if it would never come: an elf cannot wait for itself, or for one that waits for it.
         """
-        return self._begun().wait(timeout)
+        return self._require_run().wait(timeout)
 
     def __await__(self) -> Generator[Any, Any, ElfResult]:
-        """`await elf` is the result of the run, once there is one, always the same."""
-        return self._begun().awaited().__await__()
+        """Wait for the result of the run and return it, the same each time."""
+        return self._require_run().awaited().__await__()
 
     def expected(self) -> AbstractContextManager[None]:
-        """A `with` block that waits for the run by other means. `IllegalState` as `wait` raises it."""
-        return self._begun().expected()
+        """Return a context manager for waiting by other means. Raises `IllegalState` as `wait` does."""
+        return self._require_run().expected()
 
     def cancel(self) -> None:
-        """End the run, from any thread. One that has ended stays as it is."""
+        """Cancel the run, from any thread. One that has ended does not change."""
         with self._lock:
             if self._run is None:
                 self._run = ElfRun(self.id, None, False, self._trace.step)
@@ -151,77 +151,77 @@ class Elf(ABC):
         run.stop(TurnCancelled(f"{self.id} was cancelled"))
 
     def _shared(self, context: ToolContext[Any] | None) -> ToolContext[Any] | None:
-        """What the elf shares with the call that starts it."""
+        """Return the part of the calling tool's context that the elf shares."""
         return context
 
     def _start(self, message: Messages, *, concurrent: bool) -> ElfRun:
-        """A run that is about to begin."""
+        """Return a new run, not begun yet."""
         with self._lock:
             if self.status == "running":
                 raise IllegalState(f"{self.id} is running; wait() for it, or cancel() it", state=self.status)
-            self._roll.enter(self.id)
+            self._registry.enter(self.id)
             try:
-                flow = self.engine.begin(message, self.config.output_cls, (), concurrent=concurrent)
+                turn_loop = self.engine.begin(message, self.config.output_cls, (), concurrent=concurrent)
             except BaseException:
-                self._roll.leave(self.id)
+                self._registry.leave(self.id)
                 raise
-            self._run = run = ElfRun(self.id, flow, self.config.output_cls is not None, self._ended)
+            self._run = run = ElfRun(self.id, turn_loop, self.config.output_cls is not None, self._on_end)
             run.thread = get_ident() if concurrent else 0
             self._trace.step("started" if self.status == "pending" else "sent")
-            self._roll.elves.setdefault(self.id, self)
+            self._registry.elves.setdefault(self.id, self)
             return run
 
     async def _work(self, run: ElfRun) -> None:
-        before = CHAIN.get()
-        CHAIN.set(self._chain)
+        before = ELF_CHAIN.get()
+        ELF_CHAIN.set(self._chain)
         try:
-            await run.work(self.config.timeout, None if self._emit is None else self._tell)
+            await run.work(self.config.timeout, None if self._emit is None else self._forward)
         finally:
-            CHAIN.set(before)
+            ELF_CHAIN.set(before)
 
-    def _tell(self, event: AgentEvent) -> None:
+    def _forward(self, event: AgentEvent) -> None:
         assert self._emit is not None
         self._emit(ElfEvent(self.id, event))
 
-    def _ended(self, outcome: str) -> None:
-        self._roll.leave(self.id)
+    def _on_end(self, outcome: str) -> None:
+        self._registry.leave(self.id)
         self._trace.step(outcome)
 
-    def _begun(self) -> ElfRun:
+    def _require_run(self) -> ElfRun:
         if self._run is None:
-            raise IllegalState(f"{self.id} was told nothing yet; send() it something", state=self.status)
+            raise IllegalState(f"{self.id} has no run yet; send() it a message", state=self.status)
         return self._run
 
 
 class SyncElf(Elf):
-    """An elf that works in the turn of who tells it something, who waits, and that is cancelled with that turn."""
+    """An elf that runs in the turn that sends to it; that turn waits, and the elf is cancelled with it."""
 
     def send(self, message: Messages) -> None:
-        """Tell the elf something, and let it work until it has a result."""
+        """Send a message and wait until there is a result."""
         with waiting_for(self.id):
             sync_driver.run(self._work(self._start(message, concurrent=False)))
 
     async def asend(self, message: Messages) -> None:
-        """Tell the elf something, and let it work until it has a result."""
+        """Send a message and wait until there is a result."""
         with waiting_for(self.id):
             await self._work(self._start(message, concurrent=True))
 
 
 class BackgroundElf(Elf):
-    """An elf that works by itself: `send` returns at once, and the turn that it was started in may end before it."""
+    """An elf that runs by itself: `send` returns at once, and the turn that started it may end before it."""
 
     def send(self, message: Messages) -> None:
-        """Tell the elf something. It works in a thread of its own."""
-        self._go(message, concurrent=False)
+        """Send a message. The elf runs in a thread of its own."""
+        self._start_in_background(message, concurrent=False)
 
     async def asend(self, message: Messages) -> None:
-        """Tell the elf something. It works in a task of its own in this event loop."""
-        self._go(message, concurrent=True)
+        """Send a message. The elf runs in a task of its own in this event loop."""
+        self._start_in_background(message, concurrent=True)
 
     def _shared(self, context: ToolContext[Any] | None) -> ToolContext[Any] | None:
         return None if context is None else replace(context, cancellation=Cancellation())
 
-    def _go(self, message: Messages, *, concurrent: bool) -> None:
+    def _start_in_background(self, message: Messages, *, concurrent: bool) -> None:
         run = self._start(message, concurrent=concurrent)
         try:
             start_job(partial(self._work, run), concurrent=concurrent, name=self.id)
@@ -231,11 +231,11 @@ class BackgroundElf(Elf):
 
 
 class ElfManager:
-    """Starts elves that are made like `engine`, and knows them all.
+    """Starts elves with the settings of `engine`, and lists them.
 
-    No more than `max_elves` run at the same time, all that elves have started included, and no elf stands deeper than
-    `max_depth` in others. `timeout`, in seconds, and `budget` are for each elf that is given none of its own; what it
-    spends counts for who started it as well. `observer(elf_id, status)` hears of every status. `tools()` are for an
+    At most `max_elves` run at the same time, including those that elves have started, and elves are nested at most
+    `max_depth` deep. `timeout`, in seconds, and `budget` are for each elf that has none of its own; its usage also
+    counts for the turn that started it. `observer(elf_id, status)` is called with every status. `tools()` are for an
     engine whose model is to start elves.
     """
 
@@ -256,46 +256,46 @@ class ElfManager:
         self.timeout: float | None = timeout
         self.budget: Budget | None = budget
         self._observer = observer
-        self._roll = ElfRegistry(max_elves)
+        self._registry = ElfRegistry(max_elves)
         self._tools: tuple[CallableTool, ...] = ()
 
     @property
     def depth(self) -> int:
-        """In how many elves, one in the other, this is asked: 0 outside of all."""
-        return len(CHAIN.get()) - 1
+        """The number of elves around the current code, nested in each other: 0 outside of all."""
+        return len(ELF_CHAIN.get()) - 1
 
     @property
     def active(self) -> int:
-        """How many elves are running."""
-        return len(self._roll.running)
+        """The number of running elves."""
+        return len(self._registry.running)
 
     def spawn(self, config: ElfConfig | str, *, context: ToolContext[Any] | None = None) -> Elf:
-        """A new elf that has been told its prompt. Raises `IllegalState` where a limit is reached.
+        """Start a new elf with its prompt and return it. Raises `IllegalState` if a limit is reached.
 
-        A tool gives its `context`: the elf then spends what the turn may, and unless it works in the background it is
-        cancelled with the turn.
+        A tool passes its `context`: the elf then spends from the turn's budget, and unless it runs in the background it
+        is cancelled with the turn.
         """
-        elf = self._made(config, context)
+        elf = self._create(config, context)
         elf.send(elf.config.prompt)
         return elf
 
     async def aspawn(self, config: ElfConfig | str, *, context: ToolContext[Any] | None = None) -> Elf:
-        """A new elf that has been told its prompt, in this event loop. See `spawn`."""
-        elf = self._made(config, context)
+        """Start a new elf with its prompt in this event loop and return it. See `spawn`."""
+        elf = self._create(config, context)
         await elf.asend(elf.config.prompt)
         return elf
 
     def get(self, id: str) -> Elf:
-        """The elf `id`. Raises `LookupError` where there is none."""
+        """Return the elf `id`. Raises `LookupError` if there is none."""
         try:
-            return self._roll.elves[id]
+            return self._registry.elves[id]
         except KeyError:
-            known = ", ".join(self._roll.elves) or "none"
+            known = ", ".join(self._registry.elves) or "none"
             raise LookupError(f"there is no elf {id!r}; there are: {known}") from None
 
     def list(self) -> tuple[Elf, ...]:
-        """All elves, in the order in which they began."""
-        return tuple(self._roll.elves.values())
+        """Return all elves, in the order in which they began."""
+        return tuple(self._registry.elves.values())
 
     def cancel_all(self) -> None:
         """End the runs of all elves."""
@@ -303,27 +303,27 @@ class ElfManager:
             elf.cancel()
 
     def wait_all(self, timeout: float | None = None) -> tuple[ElfResult, ...]:
-        """The results of all elves, in the order of `list`. `TimeoutError` after so many seconds."""
+        """Wait for all elves; return their results, in the order of `list`. `TimeoutError` after `timeout` seconds."""
         until = None if timeout is None else monotonic() + timeout
         return tuple([elf.wait(None if until is None else max(until - monotonic(), 0)) for elf in self.list()])
 
     async def await_all(self) -> tuple[ElfResult, ...]:
-        """The results of all elves, in the order of `list`."""
+        """Wait for all elves; return their results, in the order of `list`."""
         return tuple([await elf for elf in self.list()])
 
     def cleanup(self) -> None:
-        """Forget the elves that have ended."""
-        self._roll.clean()
+        """Remove the elves that have ended."""
+        self._registry.clean()
 
     def tools(self) -> tuple[CallableTool, ...]:
-        """Tools with which a model starts elves: `agent`, `agent_result` and `spawn_elves`."""
+        """Return the tools with which a model starts elves: `agent`, `agent_result` and `spawn_elves`."""
         if not self._tools:
-            from .tools import elf_tools  # which is made of what is here
+            from .tools import elf_tools  # it imports this module
 
             self._tools = elf_tools(self)
         return self._tools
 
-    def _made(self, config: ElfConfig | str, context: ToolContext[Any] | None) -> Elf:
+    def _create(self, config: ElfConfig | str, context: ToolContext[Any] | None) -> Elf:
         if isinstance(config, str):
             config = ElfConfig(config)
         if self.depth >= self.max_depth:
@@ -332,7 +332,7 @@ class ElfManager:
             )
         config = replace(config, timeout=config.timeout or self.timeout, budget=config.budget or self.budget)
         kind = BackgroundElf if config.background else SyncElf
-        return kind(self.engine, config, context=context, roll=self._roll, observer=self._observer)
+        return kind(self.engine, config, context=context, registry=self._registry, observer=self._observer)
 
 
 class ElfRegistry:
@@ -345,7 +345,7 @@ class ElfRegistry:
         self._lock = Lock()
 
     def enter(self, id: str) -> None:
-        """One more runs. Raises `IllegalState` where that would be too many."""
+        """Register a running elf. Raises `IllegalState` if that would be too many."""
         with self._lock:
             if self._limit is not None and len(self.running) >= self._limit:
                 raise IllegalState(
@@ -355,30 +355,30 @@ class ElfRegistry:
             self.running.add(id)
 
     def leave(self, id: str) -> None:
-        """One has ended."""
+        """Unregister an elf that has ended."""
         with self._lock:
             self.running.discard(id)
 
     def clean(self) -> None:
-        """Strike off those that are not running."""
+        """Remove the elves that are not running."""
         with self._lock:
             for id in self.elves.keys() - self.running:
                 del self.elves[id]
 
 
-def _engine_of(engine: Engine, config: ElfConfig, context: ToolContext[Any] | None) -> Engine:
-    """An elf's own engine. It spends what its context may, and without one what `engine` may."""
+def _elf_engine(engine: Engine, config: ElfConfig, context: ToolContext[Any] | None) -> Engine:
+    """Return the engine of an elf, with the budget of its context, or without one that of `engine`."""
     spending = None if context is None else context.spending
-    shared = replace(context or ToolContext(), spending=spending or engine.transcript.spending)
-    made = engine.fork(
+    shared = replace(context or ToolContext(), spending=spending or engine.conversation.spending)
+    created = engine.fork(
         permissions=engine.permissions.without_prompt(),
         tools=config.tools,
         max_rounds=config.max_rounds,
-        instructions=f"{TASKS.get(config.task_type, TASKS['generation'])} {_ALONE}",
-        # So that a tool can be left behind; when the elf's time is up, it is the elf that says so.
+        instructions=f"{TASKS.get(config.task_type, TASKS['generation'])} {_ISOLATION}",
+        # A hanging tool is left behind; the elf's own timeout comes first, so its error names the elf.
         tool_timeout=None if config.timeout is None else config.timeout + GRACE,
         context=shared,
     )
     if config.budget is not None:
-        made.transcript.spending = BudgetTracker(config.budget, made.transcript.spending)
-    return made
+        created.conversation.spending = BudgetTracker(config.budget, created.conversation.spending)
+    return created

@@ -1,11 +1,10 @@
-"""One run of an elf: what it was told once, and the one result of that, however it ends.
+"""`ElfRun`: one run of an elf, from its message to its one result.
 
-A run ends well, with an error, cancelled, or out of time. One that does not stop when it should, because a tool of it
-hangs, is given up: it has its result then, and what comes later is discarded.
+A run ends with an output, with an error, cancelled, or out of time. One that does not stop in time, because one of its
+tools hangs, is abandoned: it gets its result then, and later events are discarded.
 
-Who waits for a run is known as long as it does, and by the context variables, which tasks, threads and tools all
-inherit, it is known which elf that is. So an elf that would wait for ever, for itself or for one that waits for it, is
-told so at once.
+Waiting elves are registered, and a context variable, which tasks, threads and tools inherit, has the current elf. So a
+wait that would never end (for itself, or in a circle) raises at once.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ from ...events import AgentEvent
 from ...messages import Message
 from ...turn import Turn
 from ...usage import Usage
-from ..engine.turn_loop import TurnFlow
+from ..engine.turn_loop import TurnLoop
 
 GRACE: Final = 1.0
 """Seconds that a run has to stop, before it is given up."""
 
-CHAIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("toolcast_elves", default=("the program",))
+ELF_CHAIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("toolcast_elves", default=("the program",))
 """Who works here: the program, the elf that it started, the elf which that one started, and so on."""
 
-_waits: Final[list[tuple[str, str]]] = []  # who waits, and for whom: never in a circle
+_waits: Final[list[tuple[str, str]]] = []  # (waiting elf, elf it waits for): never a cycle
 _waits_lock = Lock()
 
-_INSTEAD: Final = "end your own task first, with what you know"
+_END_FIRST: Final = "end your own task first, with what you know"
 
-Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
+ElfOutcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class ElfResult:
-    """What came of a run: `output` is its last text, or the typed result. `duration` is in seconds.
+    """The result of a run: `output` is its last text, or the typed result. `duration` is in seconds.
 
-    `status` is `completed`, `failed` or `cancelled`; where it is not the first, `error` says why.
+    `status` is `completed`, `failed` or `cancelled`; `error` is the reason of the last two.
     """
 
     id: str
-    status: Outcome
+    status: ElfOutcome
     messages: tuple[Message, ...]
     usage: Usage
     output: Any
@@ -60,86 +59,86 @@ class ElfResult:
 
 @dataclass(frozen=True, slots=True)
 class ElfEvent:
-    """What an elf does, as the turn that waits for it is told: the `data` of a `ToolProgress`."""
+    """An event of an elf, as `ToolProgress.data` in the turn that waits for it."""
 
     id: str
     event: AgentEvent
 
 
 class ElfRun:
-    """A run of the elf `id`. `ended` is called once, just before everybody can see that there is a `result`.
+    """A run of the elf `id`. `ended` is called once, just before the `result` is visible.
 
-    Without a `flow` it is that of an elf which is cancelled before it is told anything.
+    Without a `turn_loop` it is the run of an elf that was cancelled before its first message.
     """
 
-    def __init__(self, id: str, flow: TurnFlow | None, typed: bool, ended: Callable[[Outcome], object]) -> None:
+    def __init__(self, id: str, turn_loop: TurnLoop | None, typed: bool, ended: Callable[[ElfOutcome], object]) -> None:
         self.result: ElfResult | None = None
         self.channel: Broadcast[AgentEvent] = Broadcast()
-        self.thread: int = 0  # where it works, as far as that is known
+        self.thread: int = 0  # its thread, once it has begun
         self._id = id
-        self._flow = flow
+        self._turn_loop = turn_loop
         self._typed = typed
         self._ended = ended
         self._began = perf_counter()
         self._waiters = Waiters()
         self._lock = RLock()
-        self._stopped: Exception | None = None  # why it is to end before it is done
-        self._alarm: Timer | None = None
+        self._stopped: Exception | None = None  # the reason to end early
+        self._timer: Timer | None = None
 
-    async def work(self, timeout: float | None, tell: Callable[[AgentEvent], object] | None) -> None:
-        """Do it, within `timeout` seconds; `tell` hears of every event."""
-        assert self._flow is not None
+    async def work(self, timeout: float | None, on_event: Callable[[AgentEvent], object] | None) -> None:
+        """Run the turn, within `timeout` seconds; `on_event` is called with every event."""
+        assert self._turn_loop is not None
         self.thread = get_ident()
         try:
             self._limit(timeout)
-            while events := await self._flow.next_events():
+            while events := await self._turn_loop.next_events():
                 for event in events:
                     self.channel.put(event)
-                    if tell is not None and self.result is None:
-                        tell(event)
+                    if on_event is not None and self.result is None:
+                        on_event(event)
         except BaseException as error:
             self.abandon(error)
             raise
-        self.end(self._flow.error)
+        self.end(self._turn_loop.error)
 
     def abandon(self, error: BaseException) -> None:
-        """Have it end here, where it could not begin, or nobody goes on with it."""
-        assert self._flow is not None
-        self._flow.abandon()
+        """End a run that could not begin, or that no thread continues."""
+        assert self._turn_loop is not None
+        self._turn_loop.abandon()
         self.end(error)
 
     def stop(self, error: Exception) -> None:
-        """Have it end because of `error`, from any thread, and give it up if it does not."""
+        """End the run with `error`, from any thread; abandon it if it does not stop in time."""
         with self._lock:
             if self.result is not None or self._stopped is not None:
                 return
             self._stopped = error
-            if self._flow is None:
+            if self._turn_loop is None:
                 self.end(error)
                 return
-            self._ring(GRACE, partial(self.end, error))
-        self._flow.cancellation.cancel()
+            self._start_timer(GRACE, partial(self.end, error))
+        self._turn_loop.cancellation.cancel()
 
     def end(self, error: BaseException | None) -> None:
-        """Give it its result, if it has none yet."""
+        """Set the result, unless there is one already."""
         with self._lock:
             if self.result is not None:
                 return
             if error is not None:
-                error = self._stopped or _told_of(error, self._id)
-            turn: Turn[Any] = Turn() if self._flow is None else self._flow.turn
+                error = self._stopped or _as_exception(error, self._id)
+            turn: Turn[Any] = Turn() if self._turn_loop is None else self._turn_loop.turn
             output = turn.output if self._typed else turn.text
             seconds = perf_counter() - self._began
             result = ElfResult(self._id, _outcome(error), turn.messages, turn.usage, output, error, seconds)
             self._ended(result.status)
             self.result = result
-            if self._alarm is not None:
-                self._alarm.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
         self.channel.close()
         self._waiters.wake()
 
     def wait(self, timeout: float | None = None) -> ElfResult:
-        """The result, once there is one; this thread waits. `TimeoutError` after so many seconds."""
+        """Block this thread until there is a result and return it. `TimeoutError` after `timeout` seconds."""
         with self.expected():
             if self.result is None and self.thread == get_ident():
                 raise RuntimeError(f"{self._id} works in the thread that would wait for it; use `await` instead")
@@ -149,7 +148,7 @@ class ElfRun:
         return self.result
 
     async def awaited(self) -> ElfResult:
-        """The result, once there is one; this task waits."""
+        """Wait in this task until there is a result and return it."""
         with self.expected():
             await self._waiters.suspend(self._is_over)
         assert self.result is not None
@@ -157,13 +156,13 @@ class ElfRun:
 
     @contextmanager
     def expected(self) -> Generator[None]:
-        """While this holds, who works here waits for the result. Raises `IllegalState` where it would never come."""
+        """Register the current elf as waiting for the result; raise `IllegalState` if it would never come."""
         if self.result is not None:
             yield
             return
-        *above, who = CHAIN.get()
+        *above, who = ELF_CHAIN.get()
         if self._id in above:
-            raise IllegalState(f"{who} may not wait for {self._id}, which it works for; {_INSTEAD}")
+            raise IllegalState(f"{who} may not wait for {self._id}, which it works for; {_END_FIRST}")
         with waiting_for(self._id):
             yield
 
@@ -174,25 +173,25 @@ class ElfRun:
         with self._lock:
             if timeout is not None and self._stopped is None:
                 late = TimeoutError(f"{self._id} was not done after {timeout:g} seconds; give it more timeout=")
-                self._ring(timeout, partial(self.stop, late))
+                self._start_timer(timeout, partial(self.stop, late))
 
-    def _ring(self, seconds: float, call: Callable[[], object]) -> None:
-        """Have `call` made after so many seconds, and no other any more."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = Timer(min(seconds, TIMEOUT_MAX), call)
-        self._alarm.daemon = True
-        self._alarm.start()
+    def _start_timer(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call `call` after so many seconds, in place of an earlier timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = Timer(min(seconds, TIMEOUT_MAX), call)
+        self._timer.daemon = True
+        self._timer.start()
 
 
 @contextmanager
 def waiting_for(id: str) -> Generator[None]:
-    """While this holds, who works here waits for the elf `id`. Raises `IllegalState` where that waits for it."""
-    who = CHAIN.get()[-1]
+    """Register the current elf as waiting for the elf `id`; raise `IllegalState` if that waits for it."""
+    who = ELF_CHAIN.get()[-1]
     with _waits_lock:
-        if _waits_for(id, who):
-            whom = "itself" if id == who else f"{id}, which waits for it"
-            raise IllegalState(f"{who} may not wait for {whom}; {_INSTEAD}")
+        if _is_waiting_for(id, who):
+            target = "itself" if id == who else f"{id}, which waits for it"
+            raise IllegalState(f"{who} may not wait for {target}; {_END_FIRST}")
         _waits.append((who, id))
     try:
         yield
@@ -201,13 +200,13 @@ def waiting_for(id: str) -> Generator[None]:
             _waits.remove((who, id))
 
 
-def _waits_for(one: str, other: str) -> bool:
-    """Whether `one` is `other`, or waits for it, by way of however many."""
-    return one == other or any(_waits_for(whom, other) for who, whom in _waits if who == one)
+def _is_waiting_for(one: str, other: str) -> bool:
+    """Return True if `one` is `other`, or waits for it, directly or through others."""
+    return one == other or any(_is_waiting_for(target, other) for who, target in _waits if who == one)
 
 
-def _told_of(error: BaseException, id: str) -> BaseException:
-    """`error`, or in words what it means, where it is how an event loop cancels."""
+def _as_exception(error: BaseException, id: str) -> BaseException:
+    """Return `error`, or a `TurnCancelled` if it is the cancellation of an event loop."""
     if isinstance(error, (Exception, SystemExit, KeyboardInterrupt)):
         return error
     cancelled = TurnCancelled(f"{id} was cancelled: the task or the event loop in which it worked has ended")
@@ -215,7 +214,7 @@ def _told_of(error: BaseException, id: str) -> BaseException:
     return cancelled
 
 
-def _outcome(error: BaseException | None) -> Outcome:
+def _outcome(error: BaseException | None) -> ElfOutcome:
     if error is None:
         return "completed"
     failed = isinstance(error, (Exception, SystemExit)) and not isinstance(error, TurnCancelled)

@@ -1,8 +1,7 @@
 """The tools with which a model starts elves: `agent`, `agent_result` and `spawn_elves`.
 
-What a model waits for belongs to its call: it is cancelled when the turn is, and when nobody waits for it any more. An
-elf that fails is no failure of the turn: the model reads why, and decides. While `max_depth` allows it, the elves of a
-model have these tools as well.
+An elf that a model waits for belongs to its call: it is cancelled with the turn. An elf that fails does not fail the
+turn: the model reads the error, and decides. The elves have these tools too, while `max_depth` allows it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_TASKS: Final = 10
 OUTPUT_LIMIT: Final = 2000
 """Characters of one elf's answer among several."""
 
-# Offered as a choice, but not enforced: what a model makes up is taken for "generation".
+# Offered as a choice, but not enforced: an unknown type counts as "generation".
 TaskType: TypeAlias = Annotated[
     str, Field(description="What kind of task it is.", json_schema_extra={"enum": list(TASKS)})
 ]
@@ -47,22 +46,22 @@ Rounds: TypeAlias = Annotated[int, Field(ge=1, description="How often each agent
 
 
 def elf_tools(elves: ElfManager) -> tuple[CallableTool, ...]:
-    """The tools that start elves of this manager."""
+    """Return the tools that start elves of this manager."""
     tools = _ElfTools(elves)
-    # More than the elves have, so that it is they who say that their time is up.
+    # More than the elves have, so that the error comes from the elf.
     timeout = None if elves.timeout is None else elves.timeout + 5 * GRACE
-    both: list[tuple[Callable[..., str], Callable[..., Any]]] = [
+    pairs: list[tuple[Callable[..., str], Callable[..., Any]]] = [
         (tools.agent, tools.aagent),
         (tools.agent_result, tools.aagent_result),
         (tools.spawn_elves, tools.aspawn_elves),
     ]
     return tuple(
-        [replace(CallableTool.from_function(sync), async_function=other, timeout=timeout) for sync, other in both]
+        [replace(CallableTool.from_function(sync), async_function=other, timeout=timeout) for sync, other in pairs]
     )
 
 
 class _ElfTools:
-    """What the tools do, for both faces. Their docstrings are what the model reads."""
+    """The functions of the tools, sync and async. The model reads their docstrings."""
 
     def __init__(self, elves: ElfManager) -> None:
         self._elves = elves
@@ -76,14 +75,14 @@ class _ElfTools:
             wait: If false, you get an id at once, and the answer later with agent_result.
         """
         elf = self._elves.spawn(self._config(prompt, task_type, background=not wait), context=context)
-        return _answer(elf.wait()) if wait else _begun(elf)
+        return _answer_text(elf.wait()) if wait else _started_text(elf)
 
     async def aagent(
         self, prompt: Prompt, task_type: TaskType = "generation", wait: bool = True, *, context: ToolContext
     ) -> str:
         """See `agent`."""
         elf = await self._elves.aspawn(self._config(prompt, task_type, background=not wait), context=context)
-        return _answer(await elf) if wait else _begun(elf)
+        return _answer_text(await elf) if wait else _started_text(elf)
 
     def agent_result(self, id: str, *, context: ToolContext) -> str:
         """Wait for an agent that was started without waiting, and get its answer.
@@ -98,11 +97,11 @@ class _ElfTools:
             for _ in events:
                 pass
             context.check()
-            return _answer(elf.wait())
+            return _answer_text(elf.wait())
 
     async def aagent_result(self, id: str, *, context: ToolContext) -> str:
         """See `agent_result`."""
-        return _answer(await self._elves.get(id))
+        return _answer_text(await self._elves.get(id))
 
     def spawn_elves(self, tasks: Tasks, max_turns: Rounds = 30, *, context: ToolContext) -> str:
         """Give each of several independent tasks to an agent of its own, all at the same time, and get all answers.
@@ -118,8 +117,8 @@ class _ElfTools:
                 except Exception as error:  # a task that cannot start is reported beside the others
                     started.append(error)
                 else:
-                    started.append(_belongs(elf, context, leaving))
-            return _together([each.wait() if isinstance(each, Elf) else each for each in started])
+                    started.append(_cancel_with_call(elf, context, leaving))
+            return _combined_text([each.wait() if isinstance(each, Elf) else each for each in started])
 
     async def aspawn_elves(self, tasks: Tasks, max_turns: Rounds = 30, *, context: ToolContext) -> str:
         """See `spawn_elves`."""
@@ -132,8 +131,8 @@ class _ElfTools:
                 except Exception as error:  # a task that cannot start is reported beside the others
                     started.append(error)
                 else:
-                    started.append(_belongs(elf, context, leaving))
-            return _together([await each if isinstance(each, Elf) else each for each in started])
+                    started.append(_cancel_with_call(elf, context, leaving))
+            return _combined_text([await each if isinstance(each, Elf) else each for each in started])
 
     def _config(
         self, prompt: str, task_type: str, max_rounds: int | None = None, *, background: bool = True
@@ -146,30 +145,30 @@ class _ElfTools:
         return ElfConfig(prompt, task_type, tools, max_rounds=max_rounds, background=background)
 
 
-def _belongs(elf: Elf, context: ToolContext[Any], leaving: ExitStack) -> Elf:
-    """`elf`, which is cancelled with the call, and when the call is left."""
+def _cancel_with_call(elf: Elf, context: ToolContext[Any], leaving: ExitStack) -> Elf:
+    """Return `elf`, to be cancelled with the call, or when `leaving` is closed."""
     leaving.callback(elf.cancel)
     leaving.callback(context.cancellation.then(elf.cancel))
     return elf
 
 
-def _begun(elf: Elf) -> str:
+def _started_text(elf: Elf) -> str:
     return f"{elf.id} is at work; agent_result(id={elf.id!r}) gives its answer"
 
 
-def _answer(result: ElfResult) -> str:
-    """What the model reads of one elf. Raises what it reads of one that failed."""
+def _answer_text(result: ElfResult) -> str:
+    """Return an elf's output for the model; raise its error if it failed."""
     if result.status == "completed":
         return str(result.output)
     raise ToolcastError(f"{result.id} {result.status}: {error_text(result.error)}")
 
 
-def _together(results: Sequence[ElfResult | Exception]) -> str:
-    """What the model reads of several elves, in the order of their tasks."""
-    return "\n\n".join([f"Task {number}: {_line(result)}" for number, result in enumerate(results, 1)])
+def _combined_text(results: Sequence[ElfResult | Exception]) -> str:
+    """Return the outputs of several elves for the model, in the order of their tasks."""
+    return "\n\n".join([f"Task {number}: {_summary_line(result)}" for number, result in enumerate(results, 1)])
 
 
-def _line(result: ElfResult | Exception) -> str:
+def _summary_line(result: ElfResult | Exception) -> str:
     if isinstance(result, Exception):
         return f"not started: {error_text(result)}"
     text = str(result.output) if result.status == "completed" else error_text(result.error)

@@ -1,11 +1,11 @@
-"""Which tools a text may be about, by its words alone: BM25 over what tools say of themselves.
+"""BM25 search over names, descriptions and parameters of tools.
 
-A tool is the words of its name, its description, and of its parameters with theirs; those of the name count most. The
-index has for each word the tools it stands in, with what it is worth there. A question costs as much as there are such
-places of its words, however many tools there are.
+A tool's document is its name, its description, and its parameters with theirs; words in the name count most. The index
+is inverted: for each word it has the tools that contain it, with their scores. A query costs as much as its words have
+such entries, however many tools there are.
 
-For half as much count words that were not said but may be meant: those that search_words.py says may stand for one that
-was, and, for a word that nobody knows, those that are one letter away.
+Words that are likely to be meant count half: synonyms (synonyms.txt), and for an unknown word those that are one edit
+away.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
 from typing import Any, NamedTuple, Protocol, cast
 
-from .stemming import one_letter_less, related, words
+from .stemming import single_deletions, stems, synonyms
 
 _SATURATION, _LENGTH = 1.2, 0.5  # BM25's k1 and b
 _IN_NAME, _IN_DESCRIPTION, _IN_PARAMETERS = 3, 2, 1
-_GUESSED = 0.5  # what a word counts that was not said, but may be meant
-_FEW = 10
+_GUESS_WEIGHT = 0.5  # the weight of a word that only may be meant
+_MAX_CHOICES = 10
 
 
-class Described(Protocol):
-    """What says of itself what it does: a `ToolSpec` or a `CallableTool`."""
+class ToolDescription(Protocol):
+    """The described parts of a tool: a `ToolSpec` or a `CallableTool`."""
 
     @property
     def name(self) -> str: ...
@@ -35,8 +35,8 @@ class Described(Protocol):
     def parameters(self) -> Mapping[str, Any]: ...
 
 
-class Scored(NamedTuple):
-    """A tool that was found: its `place` among those of the index, its name, and how well it fits; more is better."""
+class ScoredTool(NamedTuple):
+    """A search result: the index of the tool, its name, and its score; higher is better."""
 
     place: int
     name: str
@@ -44,67 +44,67 @@ class Scored(NamedTuple):
 
 
 class ToolIndex:
-    """The words of `tools`, ready to be searched."""
+    """An inverted index of `tools`."""
 
-    def __init__(self, tools: Iterable[Described]) -> None:
+    def __init__(self, tools: Iterable[ToolDescription]) -> None:
         described = tuple(tools)
         self.names: tuple[str, ...] = tuple([tool.name for tool in described])
-        self._worth: dict[str, list[tuple[int, float]]] = _worth([_counted(tool) for tool in described])
+        self._scores: dict[str, list[tuple[int, float]]] = _word_scores([_count_words(tool) for tool in described])
         self._near: defaultdict[str, list[str]] = defaultdict(list)
-        for word in self._worth:
-            for form in (word, *one_letter_less(word)):
+        for word in self._scores:
+            for form in (word, *single_deletions(word)):
                 self._near[form].append(word)
 
-    def best(self, said: str | Iterable[tuple[str, float]], limit: int = 5) -> list[Scored]:
-        """The at most `limit` tools that fit what was `said`, the best first; of equals, the first of the index.
+    def best(self, query: str | Iterable[tuple[str, float]], limit: int = 5) -> list[ScoredTool]:
+        """Return at most `limit` tools that match a query, the best first; equals in the order of the index.
 
-        `said` is a text, or several, each with its weight. A tool that has none of the words is not found.
+        `query` is a text, or several, each with its weight. A tool without any of the words is not found.
         """
-        texts = [(said, 1.0)] if isinstance(said, str) else said
+        texts = [(query, 1.0)] if isinstance(query, str) else query
         scores: defaultdict[int, float] = defaultdict(float)
-        for word, weight in self._known(texts).items():
-            for place, worth in self._worth[word]:
-                scores[place] += weight * worth
+        for word, weight in self._query_words(texts).items():
+            for place, score in self._scores[word]:
+                scores[place] += weight * score
         first = heapq.nsmallest(limit, scores, key=lambda place: (-scores[place], place))
-        return [Scored(place, self.names[place], scores[place]) for place in first]
+        return [ScoredTool(place, self.names[place], scores[place]) for place in first]
 
-    def _known(self, texts: Iterable[tuple[str, float]]) -> dict[str, float]:
-        """The words of the index that are meant, each with the greatest weight with which it was said."""
-        known: dict[str, float] = {}
+    def _query_words(self, texts: Iterable[tuple[str, float]]) -> dict[str, float]:
+        """Return the words of the index that the query matches, each with its greatest weight."""
+        found: dict[str, float] = {}
         for text, weight in texts:
-            for word in words(text):
-                for meant, sure in self._meant(word):
-                    if meant in self._worth:
-                        known[meant] = max(known.get(meant, 0.0), weight * sure)
-        return known
+            for word in stems(text):
+                for meant, sure in self._expansions(word):
+                    if meant in self._scores:
+                        found[meant] = max(found.get(meant, 0.0), weight * sure)
+        return found
 
-    def _meant(self, word: str) -> Iterator[tuple[str, float]]:
-        """The words that `word` may mean, and how sure that is."""
-        is_known = word in self._worth or bool(related(word))
+    def _expansions(self, word: str) -> Iterator[tuple[str, float]]:
+        """Yield the words that `word` may mean, with their weights."""
+        is_known = word in self._scores or bool(synonyms(word))
         similar = [] if is_known else self._similar(word)
-        for spelt, sure in [(word, 1.0), *((each, _GUESSED) for each in similar)]:
-            yield spelt, sure
-            yield from ((other, sure * _GUESSED) for other in related(spelt))
+        for form_of_word, sure in [(word, 1.0), *((each, _GUESS_WEIGHT) for each in similar)]:
+            yield form_of_word, sure
+            yield from ((other, sure * _GUESS_WEIGHT) for other in synonyms(form_of_word))
 
     def _similar(self, word: str) -> list[str]:
-        """The words of the index that become `word` where a letter is added, left out, changed, or swapped."""
-        forms = [word, *one_letter_less(word)] if len(word) > 4 else []
+        """Return the words of the index that are one edit away: a letter added, removed, replaced or swapped."""
+        forms = [word, *single_deletions(word)] if len(word) > 4 else []
         return sorted({near for form in forms for near in self._near.get(form, [])})
 
 
-# What tools say of themselves.
+# The texts of tools.
 
 
-def _counted(tool: Described) -> Counter[str]:
-    """How often each word stands in what `tool` says of itself, by what that place counts."""
+def _count_words(tool: ToolDescription) -> Counter[str]:
+    """Return how often each word occurs in the texts of `tool`, weighted by the place."""
     count: Counter[str] = Counter()
-    for text, worth in _texts(tool):
-        for word in words(text):
-            count[word] += worth
+    for text, score in _texts(tool):
+        for word in stems(text):
+            count[word] += score
     return count
 
 
-def _texts(tool: Described) -> Iterator[tuple[str, int]]:
+def _texts(tool: ToolDescription) -> Iterator[tuple[str, int]]:
     yield tool.name, _IN_NAME
     yield tool.description, _IN_DESCRIPTION
     waiting: list[object] = [tool.parameters]
@@ -114,37 +114,37 @@ def _texts(tool: Described) -> Iterator[tuple[str, int]]:
             waiting += cast("list[object]", schema)
         elif isinstance(schema, Mapping):
             for key, value in cast("Mapping[object, object]", schema).items():
-                yield from ((text, _IN_PARAMETERS) for text in _told(key, value))
+                yield from ((text, _IN_PARAMETERS) for text in _schema_texts(key, value))
                 waiting.append(value)
 
 
-def _told(key: object, value: object) -> Iterator[str]:
-    """What one key of a schema tells: names of parameters, what they are, and what they may be."""
+def _schema_texts(key: object, value: object) -> Iterator[str]:
+    """Yield the texts at one key of a schema: names of parameters, descriptions, and choices."""
     if key == "properties" and isinstance(value, Mapping):
         yield from map(str, cast("Mapping[object, object]", value))
     elif key == "description" and isinstance(value, str):
         yield value
     elif key == "enum" and isinstance(value, list):
         choices = cast("list[object]", value)
-        if len(choices) <= _FEW:  # a list of all countries does not say what the tool is for
+        if len(choices) <= _MAX_CHOICES:  # a list of all countries does not describe the purpose of the tool
             yield from map(str, choices)
 
 
-def _worth(counts: Sequence[Counter[str]]) -> dict[str, list[tuple[int, float]]]:
-    """For each word the places of the tools that have it, with what it is worth there."""
+def _word_scores(counts: Sequence[Counter[str]]) -> dict[str, list[tuple[int, float]]]:
+    """Return for each word the tools that contain it, with its BM25 score there."""
     lengths = [sum(count.values()) for count in counts]
     usual = sum(lengths) / max(1, len(lengths))
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, count in enumerate(counts):
         for word in count:
             places[word].append(place)
-    worth: dict[str, list[tuple[int, float]]] = {}
+    score: dict[str, list[tuple[int, float]]] = {}
     for word, found in places.items():
         rarity = log(1 + (len(counts) - len(found) + 0.5) / (len(found) + 0.5))
-        worth[word] = [(at, rarity * _saturated(counts[at][word], lengths[at] / usual)) for at in found]
-    return worth
+        score[word] = [(at, rarity * _saturate(counts[at][word], lengths[at] / usual)) for at in found]
+    return score
 
 
-def _saturated(count: int, length: float) -> float:
-    """What a word is worth that was said so often, in a text so many times as long as usual."""
+def _saturate(count: int, length: float) -> float:
+    """Return the term-frequency factor of BM25 for `count` occurrences in a text of relative `length`."""
     return count * (_SATURATION + 1) / (count + _SATURATION * (1 - _LENGTH + _LENGTH * length))

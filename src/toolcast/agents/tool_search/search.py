@@ -1,10 +1,10 @@
-"""Which of many tools are offered with the next request: those whose words fit what was said, or those a model picks.
+"""Tool search: the choice of the tools that the next request offers, by words (BM25) or by an LLM.
 
-Hundreds of tools fit into no request, and a model that is shown them all chooses badly. A `ToolSearch` is asked before
-each request; `LexicalSearch` needs no call, `LLMSearch` asks a model. Both look at what the user and the model said,
-the newest first, and at the names of the tools that were called. What tools gave is left out of it: a web page is not
-to decide which tools are offered next. Neither takes away what the model is just using: tools that were called since
-the user spoke last stay, so that it can go on.
+Hundreds of tools fit into no request, and a model chooses badly among them. A `ToolSearch` is called before each
+request; `LexicalSearch` needs no LLM, `LLMSearch` uses one. Both read the recent messages of the user and the model,
+the newest first, and the names of the tools that were called. Tool results are left out: a web page is not to decide
+which tools are offered next. Tools that were called since the user's last message stay offered, so that the model can
+continue.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from .bm25_index import ToolIndex
 logger: Final = logging.getLogger("toolcast")
 
 
-_TERSE = Settings(temperature=0.1, max_tokens=1000)
+_SEARCH_SETTINGS = Settings(temperature=0.1, max_tokens=1000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking:
-    """How a search asks: the conversation's own `llm`, under an event loop (`concurrent`) or without one.
+class SearchContext:
+    """The resources of a search: the conversation's `llm`, under an event loop (`concurrent`) or without one.
 
-    Without one, `cancellation` ends the search, from any thread; under one, cancel the task that awaits it. `paid`
-    hears what it cost.
+    Without one, `cancellation` ends the search, from any thread; under one, cancel the task that awaits it. `paid` is
+    called with the usage.
     """
 
     llm: FunctionCallingLLM | None = None
@@ -58,35 +58,35 @@ class Asking:
 
 
 class ToolSearch(Protocol):
-    """Chooses among `tools` those that are offered with the next request of a conversation, `messages`."""
+    """A function that chooses among `tools` those that the next request of a conversation offers."""
 
     async def __call__(
-        self, messages: Sequence[Message], tools: Sequence[CallableTool], asked: Asking
+        self, messages: Sequence[Message], tools: Sequence[CallableTool], context: SearchContext
     ) -> Sequence[CallableTool]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalSearch:
-    """The `limit` tools whose words fit best what was said, in the order in which they were given. No model is asked.
+    """The `limit` tools that match the recent messages best, by BM25, in their given order. No LLM is called.
 
-    Tools that share no word with it are not offered, unless there are no more than `limit` in all. `always` are names,
-    or globs for names, of tools that are offered in any case; neither they nor those in use count.
+    Tools that share no word with the messages are not offered, unless there are no more than `limit` in all. `always`
+    are names, or globs for names, of tools that are always offered; neither they nor those in use count.
     """
 
     limit: int = 5
     always: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check(self.limit, self.always)
+        _check_options(self.limit, self.always)
 
     async def __call__(
-        self, messages: Sequence[Message], tools: Sequence[CallableTool], asked: Asking
+        self, messages: Sequence[Message], tools: Sequence[CallableTool], context: SearchContext
     ) -> Sequence[CallableTool]:
-        """The tools that fit. Nothing is asked."""
-        kept = _kept(messages, tools, self.always)
+        """Return the tools that match, those in use and those that are always offered."""
+        kept = _always_offered(messages, tools, self.always)
         if len(tools) - len(kept) <= self.limit:
             return tuple(tools)
-        chosen = {*kept, *_ranked(messages, tools, self.limit, kept)}
+        chosen = {*kept, *_rank(messages, tools, self.limit, kept)}
         return tuple([tool for tool in tools if tool.name in chosen])
 
 
@@ -106,12 +106,11 @@ class ToolScores(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LLMSearch:
-    """The at most `limit` tools that a model gives a score of `threshold` or more, the best first.
+    """The at most `limit` tools that an LLM scores with `threshold` or more, the best first.
 
-    `llm`, an LLM or its name, is asked, or else the conversation's own. It reads names and the first lines of
-    descriptions, no schemas; of more than `pool` tools those whose words fit best, filled up in their order. `always`
-    is as in `LexicalSearch`. Where the model fails, a `LexicalSearch` chooses instead, and a warning is logged; without
-    `fallback` the error is raised.
+    `llm`, an LLM or its name, is by default the conversation's own. It gets names and the first lines of descriptions,
+    no schemas; of more than `pool` tools those that match best by words. `always` is as in `LexicalSearch`. If the LLM
+    fails, a `LexicalSearch` chooses, and a warning is logged; without `fallback` the error is raised.
     """
 
     llm: FunctionCallingLLM | str | None = None
@@ -120,10 +119,10 @@ class LLMSearch:
     pool: int = 200
     always: tuple[str, ...] = ()
     fallback: bool = True
-    settings: Settings = _TERSE
+    settings: Settings = _SEARCH_SETTINGS
 
     def __post_init__(self) -> None:
-        _check(self.limit, self.always)
+        _check_options(self.limit, self.always)
         if self.pool < self.limit:
             raise ValueError(f"pool={self.pool} must not be below limit={self.limit}, of which it is the choice")
         if not 0 <= self.threshold <= 1:
@@ -132,32 +131,34 @@ class LLMSearch:
             object.__setattr__(self, "llm", as_llm(self.llm))
 
     async def __call__(
-        self, messages: Sequence[Message], tools: Sequence[CallableTool], asked: Asking
+        self, messages: Sequence[Message], tools: Sequence[CallableTool], context: SearchContext
     ) -> Sequence[CallableTool]:
-        """The tools that the model chose, then those in use."""
-        kept = _kept(messages, tools, self.always)
+        """Return the tools that the LLM chose, then those in use."""
+        kept = _always_offered(messages, tools, self.always)
         if len(tools) - len(kept) <= self.limit:
             return tuple(tools)
         try:
-            chosen = await self._picked(messages, tools, kept, asked)
+            chosen = await self._choose(messages, tools, kept, context)
         except ToolcastError as error:
-            if not self.fallback or asked.cancellation.cancelled:
+            if not self.fallback or context.cancellation.cancelled:
                 raise
             logger.warning("no model chose the tools, their words do: %s", error)
-            chosen = _ranked(messages, tools, self.limit, kept)
+            chosen = _rank(messages, tools, self.limit, kept)
         by_name = {tool.name: tool for tool in tools}
         return tuple([by_name[name] for name in (*chosen, *kept)])
 
-    async def _picked(
-        self, messages: Sequence[Message], tools: Sequence[CallableTool], kept: Sequence[str], asked: Asking
+    async def _choose(
+        self, messages: Sequence[Message], tools: Sequence[CallableTool], kept: Sequence[str], context: SearchContext
     ) -> list[str]:
-        """The names of the tools that the model chose among those that are not `kept` anyway."""
+        """Return the names of the tools that the LLM chose among those that are not always offered."""
         pool = self._pool(messages, tools, kept)
-        llm = chosen_llm(asked.llm if self.llm is None else self.llm)
+        llm = chosen_llm(context.llm if self.llm is None else self.llm)
         mode: OutputMode | None = None if llm.metadata.is_function_calling_model else "prompted"
-        prompt, scores = search_prompt(messages, pool, self.limit), _scores_of(pool, self.limit)
-        ask = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings), mode=mode)
-        read: ToolScores = ResponseValidator({scores.name: scores}).validate(await _answered(llm, ask, asked))[0].value
+        prompt, scores = search_prompt(messages, pool, self.limit), _scores_tool(pool, self.limit)
+        request = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings), mode=mode)
+        read: ToolScores = (
+            ResponseValidator({scores.name: scores}).validate(await _ask_model(llm, request, context))[0].value
+        )
         best: dict[str, float] = {}
         for tool in read.tools:
             best[tool.tool_name] = max(tool.relevance_score, best.get(tool.tool_name, 0.0))
@@ -167,28 +168,28 @@ class LLMSearch:
     def _pool(
         self, messages: Sequence[Message], tools: Sequence[CallableTool], kept: Sequence[str]
     ) -> list[CallableTool]:
-        """The tools that the model chooses from."""
+        """Return the tools that the LLM chooses from."""
         others = [tool for tool in tools if tool.name not in kept]
         if len(others) <= self.pool:
             return others
-        rank = {name: at for at, name in enumerate(_ranked(messages, tools, self.pool, kept))}
+        rank = {name: at for at, name in enumerate(_rank(messages, tools, self.pool, kept))}
         return sorted(others, key=lambda tool: rank.get(tool.name, self.pool))[: self.pool]
 
 
 def search_prompt(messages: Sequence[Message], tools: Iterable[CallableTool], limit: int) -> tuple[Message, ...]:
-    """What asks a model which of `tools`, at most `limit` of them, fit the conversation."""
-    told = "\n".join(f"{said.role}: {said}" for said in reversed(list(_said(messages))))
+    """Return the request for scores of `tools`, at most `limit` of them, for the conversation."""
+    conversation = "\n".join(f"{recent.role}: {recent}" for recent in reversed(list(_recent_messages(messages))))
     listed = "\n".join(f"{tool.name}: {_first_line(tool.description)}" for tool in tools)
     return (
         system(_TASK.format(limit=limit)),
-        user(f"<conversation>\n{told}\n</conversation>\n\n<tools>\n{listed}\n</tools>"),
+        user(f"<conversation>\n{conversation}\n</conversation>\n\n<tools>\n{listed}\n</tools>"),
     )
 
 
-def _scores_of(tools: Iterable[CallableTool], limit: int) -> CallableTool:
-    """What the model writes the scores with. Where it can be held to it, it names none but `tools`, and not too many.
+def _scores_tool(tools: Iterable[CallableTool], limit: int) -> CallableTool:
+    """Return the tool for the scores; its schema allows only names in `tools`, and at most `limit`.
 
-    What a model writes that could not be held to it is read all the same.
+    A response that does not respect the schema is still read.
     """
     schema: Any = deepcopy(_SCORES.parameters)
     schema["properties"]["tools"]["maxItems"] = limit
@@ -196,11 +197,11 @@ def _scores_of(tools: Iterable[CallableTool], limit: int) -> CallableTool:
     return replace(_SCORES, parameters=schema)
 
 
-async def _answered(llm: FunctionCallingLLM, ask: ChatRequest, asked: Asking) -> ChatResponse:
-    backend = llm.async_backend() if asked.concurrent else llm.sync_backend()
-    call, folded = start_call(ask.settings, backend), Accumulator()
-    source = llm.source(ask, backend, call)
-    forget = asked.cancellation.then((lambda: None) if asked.concurrent else source.break_off)
+async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: SearchContext) -> ChatResponse:
+    backend = llm.async_backend() if context.concurrent else llm.sync_backend()
+    call, folded = start_call(request.settings, backend), Accumulator()
+    source = llm.source(request, backend, call)
+    forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
     try:
         while events := await source.next_events():
             for event in events:
@@ -208,15 +209,15 @@ async def _answered(llm: FunctionCallingLLM, ask: ChatRequest, asked: Asking) ->
     finally:
         forget()
         await source.close()
-        asked.paid(call.usage)
+        context.paid(call.usage)
     return folded.response(request_id=source.request_id, **llm.origin)
 
 
-# What both look at.
+# The parts that both searches use.
 
 
-class _Said(NamedTuple):
-    """What the user or the model said in one message, so many turns ago, and the names of the tools it called."""
+class _RecentMessage(NamedTuple):
+    """The text of a user's or model's message so many turns ago, and the names of the tools it called."""
 
     role: str
     text: str
@@ -227,27 +228,29 @@ class _Said(NamedTuple):
         return " ".join([self.text, *(f"[{name} is called]" for name in self.called)]).strip()
 
     def weighted(self) -> Iterator[tuple[str, float]]:
-        """Its texts, each with what its words count."""
-        weight = _FADING**self.turns_ago
-        yield self.text, weight if self.role == "user" else weight * _OF_THE_MODEL
+        """Yield its texts with their weights."""
+        weight = _DECAY**self.turns_ago
+        yield self.text, weight if self.role == "user" else weight * _ASSISTANT_WEIGHT
         yield " ".join(self.called), weight
 
 
-def _said(messages: Sequence[Message]) -> Iterator[_Said]:
-    """What was said in the last turns, the newest first."""
-    ago, spoke_before = 0, ""
+def _recent_messages(messages: Sequence[Message]) -> Iterator[_RecentMessage]:
+    """Yield the messages of the last turns, the newest first."""
+    ago, previous_role = 0, ""
     for message in reversed(messages):
         if message.role not in ("user", "assistant"):
             continue
-        ago += spoke_before == "user" and message.role == "assistant"
+        ago += previous_role == "user" and message.role == "assistant"
         if ago == _TURNS:
             return
-        spoke_before = message.role
-        yield _Said(message.role, _ends(message.text), tuple([call.name for call in message.tool_calls]), ago)
+        previous_role = message.role
+        yield _RecentMessage(
+            message.role, _abridge(message.text), tuple([call.name for call in message.tool_calls]), ago
+        )
 
 
-def _kept(messages: Sequence[Message], tools: Iterable[CallableTool], always: Iterable[str]) -> list[str]:
-    """The names of the tools that are offered in any case: those that are in use, and those that `always` names."""
+def _always_offered(messages: Sequence[Message], tools: Iterable[CallableTool], always: Iterable[str]) -> list[str]:
+    """Return the names of the tools in use, and of those that match `always`."""
     newest = takewhile(lambda message: message.role != "user", reversed(messages))
     in_use = {call.name for message in newest for call in message.tool_calls}
     return [
@@ -255,11 +258,11 @@ def _kept(messages: Sequence[Message], tools: Iterable[CallableTool], always: It
     ]
 
 
-def _ranked(messages: Sequence[Message], tools: Iterable[CallableTool], limit: int, kept: Sequence[str]) -> list[str]:
-    """The names of the `limit` tools beside those `kept` whose words fit best what was said, the best first."""
+def _rank(messages: Sequence[Message], tools: Iterable[CallableTool], limit: int, kept: Sequence[str]) -> list[str]:
+    """Return the names of the `limit` best matches besides those in `kept`, the best first."""
     index = _index(tuple([tool.spec for tool in tools]))
-    said = [weighted for said in _said(messages) for weighted in said.weighted()]
-    return [tool.name for tool in index.best(said, limit + len(kept)) if tool.name not in kept][:limit]
+    recent = [weighted for recent in _recent_messages(messages) for weighted in recent.weighted()]
+    return [tool.name for tool in index.best(recent, limit + len(kept)) if tool.name not in kept][:limit]
 
 
 @lru_cache(maxsize=8)
@@ -267,24 +270,24 @@ def _index(specs: tuple[ToolSpec, ...]) -> ToolIndex:
     return ToolIndex(specs)
 
 
-def _ends(text: str) -> str:
-    """The beginning and the end of a long `text`: what it is about stands there."""
+def _abridge(text: str) -> str:
+    """Return the beginning and the end of a long `text`, where its subject usually is."""
     return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]} ... {text[-_SHOWN:]}"
 
 
 def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")[:_LINE]
+    return next(iter(text.strip().splitlines()), "")[:_LINE_LENGTH]
 
 
-def _check(limit: int, always: tuple[str, ...]) -> None:
+def _check_options(limit: int, always: tuple[str, ...]) -> None:
     if limit < 1:
         raise ValueError(f"limit={limit} must be at least 1")
     if isinstance(always, str):
         raise ValueError(f"always={always!r} must be several names or globs: always=({always!r},)")
 
 
-_TURNS, _FADING, _OF_THE_MODEL = 4, 0.4, 0.3
-_SHOWN, _LINE = 2_000, 200
+_TURNS, _DECAY, _ASSISTANT_WEIGHT = 4, 0.4, 0.3
+_SHOWN, _LINE_LENGTH = 2_000, 200
 _SCORES = CallableTool.from_model(ToolScores)
 _TASK = """\
 You choose the tools that an assistant is offered for the next step of a conversation with a user. You are given the

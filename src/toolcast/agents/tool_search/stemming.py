@@ -1,11 +1,11 @@
-"""The words of a text, as a search compares them: their stems, and what is known of everyday English.
+"""Word splitting, stemming, stop words and synonyms for the tool search.
 
-A compound, `createIssue`, `create_issue` or `e-mail`, is its parts and the whole. Accents and endings count for
-nothing: `Cafés` and `cafe` are one word, `created` and `create` another. An ending is cut off by a few rules that look
-at nothing but letters, so a stem need not be a word, and may now and then be that of two.
+A compound, `createIssue`, `create_issue` or `e-mail`, is its parts and the whole. Accents and endings are ignored:
+`Cafés` and `cafe` are one word, `created` and `create` another. Endings are removed by a few rules on letters, so a
+stem need not be a word, and may be that of two.
 
-`stop_words.txt` lists the words that are left out, `synonyms.txt` those that may stand for each other. They are read
-when the first word is looked up.
+`stop_words.txt` lists the words that are left out, `synonyms.txt` groups of words with one meaning. They are read on
+first use.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-_LONGEST = 40  # letters; what is longer is data
+_LONGEST = 40  # letters; longer words are data
 
 
-def words(text: str) -> list[str]:
-    """The stems of the words of `text`, in their order, those left out that say nothing.
+def stems(text: str) -> list[str]:
+    """Return the stems of the words of `text`, in order, without stop words.
 
-    Where a script has no blanks between words, two letters that follow each other are one.
+    In a script without blanks between words, each pair of adjacent letters is a word.
     """
-    return [word for run in _runs.findall(_plain(text)) for word in _words(run)]
+    return [word for run in _runs.findall(_without_accents(text)) for word in _stems_of_run(run)]
 
 
-def related(word: str) -> tuple[str, ...]:
-    """The stems of the words that may stand for `word`, a stem."""
-    return _related().get(word, ())
+def synonyms(word: str) -> tuple[str, ...]:
+    """Return the stems of the synonyms of `word`, a stem."""
+    return _synonym_table().get(word, ())
 
 
-def lines_of(path: Path) -> list[str]:
-    """Return the lines of a list of words, without its comments."""
+def read_word_list(path: Path) -> list[str]:
+    """Return the lines of a word list, without its comments."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def one_letter_less(word: str) -> list[str]:
-    """`word` without its first letter, without its second, and so on."""
+def single_deletions(word: str) -> list[str]:
+    """Return `word` without its first letter, without its second, and so on."""
     return [word[:at] + word[at + 1 :] for at in range(len(word))]
 
 
-def _words(run: str) -> list[str]:
+def _stems_of_run(run: str) -> list[str]:
     if _is_unspaced(run):
         return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
     parts = [part for part in _breaks.split(run) if part]
@@ -54,8 +54,8 @@ def _words(run: str) -> list[str]:
     return [_stem(part) for part in folded if part not in left_out]
 
 
-def _plain(text: str) -> str:
-    """`text` without accents and other marks."""
+def _without_accents(text: str) -> str:
+    """Return `text` without accents and other marks."""
     if text.isascii():
         return text
     letters = [letter for letter in unicodedata.normalize("NFKD", text) if unicodedata.category(letter)[0] != "M"]
@@ -97,14 +97,14 @@ _ENDINGS = [
 
 @lru_cache(maxsize=1)
 def _stop_words() -> frozenset[str]:
-    return frozenset(lines_of(Path(__file__).with_name("stop_words.txt")))
+    return frozenset(read_word_list(Path(__file__).with_name("stop_words.txt")))
 
 
 @lru_cache(maxsize=1)
-def _related() -> Mapping[str, tuple[str, ...]]:
+def _synonym_table() -> Mapping[str, tuple[str, ...]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for line in lines_of(Path(__file__).with_name("synonyms.txt")):
-        stems = {words(word)[-1] for word in line.split()}  # of a compound the whole
-        for stem in stems:
-            found[stem] |= stems - {stem}
+    for line in read_word_list(Path(__file__).with_name("synonyms.txt")):
+        group = {stems(word)[-1] for word in line.split()}  # of a compound the whole
+        for stem in group:
+            found[stem] |= group - {stem}
     return {stem: tuple(sorted(others)) for stem, others in found.items()}

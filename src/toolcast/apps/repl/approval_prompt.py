@@ -50,7 +50,7 @@ def _yes(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecis
 
 
 def _no(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
-    return request.deny(f"the user said no: {rest}" if rest else "")
+    return request.deny(f"the user denied it: {rest}" if rest else "")
 
 
 def _always(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:

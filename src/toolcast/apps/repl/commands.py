@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...agents.engine.history import estimated_tokens
+from ...agents.engine.history import estimate_tokens
 from ...errors import ToolcastError
 from ...llms.provider_llms import LlamaCpp, providers
 from ...messages import Message, system, user
@@ -75,10 +75,10 @@ def _clear(repl: Repl, argument: str) -> None:
 def _context(repl: Repl, argument: str) -> None:
     engine, status = repl.conversation.engine, repl.session.status
     limit = "" if status.tokens_max is None else f" of {status.tokens_max:,} ({status.token_percent:.0f} %)"
-    parts = [("instructions", estimated_tokens([system(repl.conversation.kit.instructions)]))]
+    parts = [("instructions", estimate_tokens([system(repl.conversation.kit.instructions)]))]
     parts += [(f"{len(engine.tools)} tools", sum(map(_size, engine.tools)) // 4)]
     for role, count in Counter(message.role for message in engine.history).items():
-        tokens = estimated_tokens(message for message in engine.history if message.role == role)
+        tokens = estimate_tokens(message for message in engine.history if message.role == role)
         parts.append((f"{count} of role {role}", tokens))
     rows = [f"  {tokens:>9,}  {what}" for what, tokens in parts]
     repl.screen.note("\n".join([f"The history takes {status.tokens_used:,} tokens{limit}. About:", *rows]))
@@ -112,14 +112,14 @@ def _tools(repl: Repl, argument: str) -> None:
 
 
 def _undo(repl: Repl, argument: str) -> None:
-    question = repl.conversation.take_back()
+    question = repl.conversation.rollback()
     if question is None:
         raise ToolcastError("there is no turn to take back")
     repl.screen.note(f"Taken back: {_named(question)}")
 
 
 def _retry(repl: Repl, argument: str) -> None:
-    question = repl.conversation.take_back()
+    question = repl.conversation.rollback()
     if question is None:
         raise ToolcastError("there is no question to ask again")
     repl.screen.note(f"Asked again: {_named(question)}")
@@ -134,7 +134,7 @@ def _edit(repl: Repl, argument: str) -> None:
     if not said:
         repl.screen.note("All stays as it is.")
         return
-    repl.conversation.take_back()
+    repl.conversation.rollback()
     repl.ask(user(said))
 
 

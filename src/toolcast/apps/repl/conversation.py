@@ -129,11 +129,11 @@ class OpenConversation:
         """Remember what was said to a turn that is over, where it failed so early that the history has it no more."""
         self._unsaid = None if any(message is said for message in self.engine.history) else said
 
-    def take_back(self) -> Message | None:
+    def rollback(self) -> Message | None:
         """The last question, which is out of the history now with all that followed."""
         question, start = self.last_question, self._start_of_turn()
         if self._unsaid is None and start is not None:
-            state = self.engine.transcript.state()
+            state = self.engine.conversation.state()
             nothing: dict[str, Any] = {"started": frozenset(), "answers": (), "injected": (), "end": "end_turn"}
             self.engine.restore(replace(state, history=state.history[:start], turns=max(state.turns - 1, 0), **nothing))
         self._unsaid = None
@@ -142,9 +142,9 @@ class OpenConversation:
     def use(self, kit: Kit) -> None:
         """Go on with another kit. The history stays, and so does what was allowed for the session."""
         engine, session = kit.engine(), self.session
-        engine.restore(self.engine.transcript.state())
-        engine.join(session)
-        self.engine.leave(session)
+        engine.restore(self.engine.conversation.state())
+        engine.attach(session)
+        self.engine.detach(session)
         session.engine, self.kit = engine, kit
 
     def begin(self, history: Iterable[Message] = ()) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from ...agents.engine.engine import Engine
-from ...agents.engine.history import estimated_tokens
+from ...agents.engine.history import estimate_tokens
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -41,7 +41,7 @@ def log_turn(engine: Engine, state: str) -> None:
         known, history = engine.llm.metadata, engine.history
         logger.debug(
             "request to %s %s: %d messages, about %d tokens, %d tools",
-            *(known.provider, known.model_name, len(history), estimated_tokens(history), len(engine.tools)),
+            *(known.provider, known.model_name, len(history), estimate_tokens(history), len(engine.tools)),
         )
 
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypedDict
 from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import Unpack
 
-from ...agents.engine.history import estimated_tokens
+from ...agents.engine.history import estimate_tokens
 from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
@@ -142,7 +142,7 @@ class PEIAssessment:
         return await _answer(llm, _without_tool(ask), backend)
 
     def _too_long(self, error: ContextTooLong) -> ContextTooLong:
-        tokens = estimated_tokens(self.messages)
+        tokens = estimate_tokens(self.messages)
         return ContextTooLong(
             f"the history of the run {self.run_id}, about {tokens:,} tokens, does not fit: choose an evaluator with a "
             f"larger context window. It says: {error.message}",
@@ -201,7 +201,7 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
 
     It must report an error if they do not fit, and use a larger window if the smallest one may be too small.
     """
-    needed = 2 * estimated_tokens(messages) + _ANSWER
+    needed = 2 * estimate_tokens(messages) + _ANSWER
     options: Mapping[str, Any] = {"num_ctx": needed} if needed > _SMALLEST_WINDOW else {}
     options = {**options, **extra.get("options", {})}
     return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})

@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...agents.engine.history import repaired, says_something
+from ...agents.engine.history import has_content, repair
 from ...message_dicts import message_from_dict
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ..log_events import LogEvent
@@ -46,7 +46,7 @@ def history_of(run_log: str | PathLike[str]) -> tuple[Message, ...]:
             path=path,
         )
     told = [_cycle(number, request, path) for number, request in cycles.items()]
-    return repaired([*_system(told[-1].said), *_together(told)], NO_RESULT)
+    return repair([*_system(told[-1].said), *_together(told)], NO_RESULT)
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def _together(cycles: Iterable[_Cycle]) -> Iterator[Message]:
     """Yield all messages of the cycles but system messages, in order."""
     before: list[object] = []
     for number, said, results in cycles:
-        said = [message for message in said if message.role != "system" and says_something(message)]
+        said = [message for message in said if message.role != "system" and has_content(message)]
         heard = [_heard(message) for message in said]
         goes_on = len(heard) > len(before) and heard[: len(before)] == before
         new = len(before) if goes_on else 0
