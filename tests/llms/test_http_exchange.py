@@ -718,7 +718,7 @@ def test_auth_that_never_answers_has_the_time_of_the_call(kind: str, async_face:
     auth, limit = wait if kind == "sync" else sleep, Settings(timeout=Timeouts(total=0.05))
     make, network, _ = maker(GOOD, auth=auth, settings=limit, max_retries=0)
     try:
-        with pytest.raises(Timeout, match=r"the call was not finished within 0\.05 s"):
+        with pytest.raises(Timeout, match=r"the call did not end within 0\.05 s"):
             async_face.call(make)
     finally:
         over.set()

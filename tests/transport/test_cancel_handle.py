@@ -178,7 +178,7 @@ def test_a_broken_call_does_not_begin(server: Loopback) -> None:
     llm = openai(server)
     reading = asked(llm)
     reading.break_off()
-    with pytest.raises(StreamInterrupted, match="broken off"):
+    with pytest.raises(StreamInterrupted, match="aborted"):
         sync_driver.run(reading.next_events())
     assert server.accepted == 0
     answers_again(llm, server)
@@ -234,7 +234,7 @@ def test_the_wait_for_a_turn_is_broken_off(server: Loopback) -> None:
     source = asked(llm)
     second = Reading(source)
     assert isinstance(source, LimitedEvents)
-    while source._turn is None or source._turn.thread not in source._turn.slots.blocked:
+    while source._waiter is None or source._waiter.thread not in source._waiter.slots.blocked:
         pass
     source.break_off()
     assert isinstance(second.ended(), StreamClosed)

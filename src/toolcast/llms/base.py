@@ -1,11 +1,11 @@
-"""LLMs that can call functions: what every one of them shares.
+"""`FunctionCallingLLM`: the base class of all LLMs.
 
-`FunctionCallingLLM` turns one source of events into every way to ask: chat, chat with tools, predict and call,
-each whole or streamed, sync or async. A custom LLM implements `metadata` and one async iterator, `_events`;
-the ready-made ones (ready_made.py) are a service's dialect behind the network instead.
+It builds every call on one stream of events: chat, chat with tools, predict and call, each complete or streamed, sync
+or async. A custom LLM implements `metadata` and one async iterator, `_events`; the classes of provider_llms.py send a
+provider's HTTP requests instead.
 
-What is asked is one frozen value, `ChatRequest` (asking.py). Each public method makes one and hands it to the same few
-lines, written once in async syntax; the sync methods drive those without an event loop.
+Each public method builds one frozen `ChatRequest` (request.py). The rest is written once, in async syntax; the sync
+methods run it without an event loop.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def resolve_network(choice: Network | str | None) -> Network:
 
 
 class FunctionCallingLLM(Closing, AsyncClosing):
-    """A model that can be given tools. Subclass it with `metadata` and `_events` to bring your own.
+    """An LLM that can call tools. A custom LLM subclasses it with `metadata` and `_events`.
 
     `modes` are the ways in which it can be held to them. The options of a request are those of `ChatOptions`, or, with
     tools, of `ToolCallOptions`.
@@ -113,10 +113,10 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     @property
     @abstractmethod
     def metadata(self) -> LLMMetadata:
-        """What is known about the model."""
+        """The name, provider and capabilities of the model."""
 
     def load(self, progress: Progress | None = None) -> None:
-        """Make the model ready, where it runs here: fetch its weights, start it. `progress(done, total)`: in bytes."""
+        """Download the weights of a local model and start it; `progress(done, total)` is in bytes."""
 
     @abstractmethod
     def _events(
@@ -126,29 +126,29 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
-        """The events of one answer, a `Finish` last. If it suspends, only the async face works."""
+        """Yield the events of one response, `Finish` last. If it suspends, only the async methods work."""
 
     def chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
-        """One whole answer. With `tools`, the calls in it are not run."""
-        ask = self._chat_request("chat", messages, tools, options)
-        return sync_driver.run(self.answer(ask, self.sync_backend()))
+        """Return the complete response. The tool calls in it are not run."""
+        request = self._chat_request("chat", messages, tools, options)
+        return sync_driver.run(self.answer(request, self.sync_backend()))
 
     async def achat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
-        """One whole answer. With `tools`, the calls in it are not run."""
-        ask = self._chat_request("achat", messages, tools, options)
-        return await self.answer(ask, self.async_backend())
+        """Return the complete response. The tool calls in it are not run."""
+        request = self._chat_request("achat", messages, tools, options)
+        return await self.answer(request, self.async_backend())
 
     def stream_chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> EventStream:
-        """The events of one answer, as they arrive. The request goes out when the first is asked for."""
-        ask = self._chat_request("stream_chat", messages, tools, options)
-        return self._event_stream(replace(ask, stream=True))
+        """Return a stream of the events of one response. The request is sent when the first event is read."""
+        request = self._chat_request("stream_chat", messages, tools, options)
+        return self._event_stream(replace(request, stream=True))
 
     def astream_chat(
         self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]
     ) -> AsyncEventStream:
-        """The events of one answer, as they arrive. The request goes out when the first is awaited."""
-        ask = self._chat_request("astream_chat", messages, tools, options)
-        return self._async_event_stream(replace(ask, stream=True))
+        """Return a stream of the events of one response. The request is sent when the first event is awaited."""
+        request = self._chat_request("astream_chat", messages, tools, options)
+        return self._async_event_stream(replace(request, stream=True))
 
     @overload
     def chat_with_tools(
@@ -176,11 +176,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         stream: bool = False,
         **options: Unpack[ToolCallOptions],
     ) -> ChatResponse | EventStream:
-        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
-        ask = self._tool_request("chat_with_tools", messages, tools, options)
+        """Return a response that may have tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        request = self._tool_request("chat_with_tools", messages, tools, options)
         if stream:
-            return self._event_stream(replace(ask, stream=True))
-        return sync_driver.run(self.answer(ask, self.sync_backend()))
+            return self._event_stream(replace(request, stream=True))
+        return sync_driver.run(self.answer(request, self.sync_backend()))
 
     @overload
     async def achat_with_tools(
@@ -208,11 +208,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         stream: bool = False,
         **options: Unpack[ToolCallOptions],
     ) -> ChatResponse | AsyncEventStream:
-        """One answer that may hold tool calls: at most one, unless `allow_parallel_tool_calls`."""
-        ask = self._tool_request("achat_with_tools", messages, tools, options)
+        """Return a response that may have tool calls: at most one, unless `allow_parallel_tool_calls`."""
+        request = self._tool_request("achat_with_tools", messages, tools, options)
         if stream:
-            return self._async_event_stream(replace(ask, stream=True))
-        return await self.answer(ask, self.async_backend())
+            return self._async_event_stream(replace(request, stream=True))
+        return await self.answer(request, self.async_backend())
 
     def predict_and_call(
         self,
@@ -222,9 +222,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         error_on_no_tool_call: bool = True,
         **options: Unpack[ToolCallOptions],
     ) -> AgentChatResponse:
-        """One answer, and what the tools it called returned."""
-        ask = self._tool_request("predict_and_call", messages, tools, options)
-        return sync_driver.run(self._predict(ask, self.sync_backend(), error_on_no_tool_call))
+        """Return the response, and the outputs of the tools that it called."""
+        request = self._tool_request("predict_and_call", messages, tools, options)
+        return sync_driver.run(self._predict(request, self.sync_backend(), error_on_no_tool_call))
 
     async def apredict_and_call(
         self,
@@ -234,14 +234,14 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         error_on_no_tool_call: bool = True,
         **options: Unpack[ToolCallOptions],
     ) -> AgentChatResponse:
-        """One answer, and what the tools it called returned."""
-        ask = self._tool_request("apredict_and_call", messages, tools, options)
-        return await self._predict(ask, self.async_backend(), error_on_no_tool_call)
+        """Return the response, and the outputs of the tools that it called."""
+        request = self._tool_request("apredict_and_call", messages, tools, options)
+        return await self._predict(request, self.async_backend(), error_on_no_tool_call)
 
     def get_tool_calls_from_response(
         self, response: ChatResponse, *, error_on_no_tool_call: bool = True
     ) -> list[ToolCallPart]:
-        """The tool calls in `response`, in call order."""
+        """Return the tool calls of `response`, in call order. Raise `NoToolCallError` without one."""
         calls = list(response.message.tool_calls)
         if not calls and error_on_no_tool_call:
             raise NoToolCallError(
@@ -263,7 +263,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             messages, tools, options.get("tool_choice"), options.get("settings"), parallel=parallel
         )
 
-    # What follows is what the layers above stand on.
+    # For the packages above: structured, agents, experiments.
 
     def build_request(
         self,
@@ -274,7 +274,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         *,
         parallel: bool,
     ) -> ChatRequest:
-        """One frozen question: messages with the system prompt, tools, and the settings of all places merged."""
+        """Return the request: messages with the system prompt, tools, and the merged settings."""
         made = as_tools(tools)
         return ChatRequest(
             self.with_system_prompt(as_messages(messages)),
@@ -285,43 +285,43 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         )
 
     def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """`messages` as every path sends them: the system prompt first, if there is one."""
+        """Return `messages` with the system prompt, if there is one, in front."""
         return tuple(self._extend_messages(messages))
 
     def merge_settings(self, settings: Settings | None) -> Settings:
-        """`settings` over this LLM's over `Configs.settings`."""
+        """Return `settings` over this LLM's over `Configs.settings`."""
         found: Settings | None = Configs.settings
         for nearer in (self.settings, settings):
             found = found if nearer is None else nearer.over(found)
         return NOTHING_SET if found is None else found
 
-    def source(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        """The events of one answer; those of the LLM that stands in for all, where there is one, in its usual mode."""
+    def source(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response of this LLM, or of its replacement (`use_llm`), in the latter's mode."""
         other = replacement()
         if other is None:
-            return self.open_events(ask, backend, call)
-        return other.open_events(replace(ask, mode=None), backend, call)
+            return self.open_events(request, backend, call)
+        return other.open_events(replace(request, mode=None), backend, call)
 
-    def open_events(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        """The events of one answer of this very LLM, once it is its turn."""
-        source = self._open_in_mode(ask, backend, call)
+    def open_events(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response of this LLM, limited to `max_concurrency`."""
+        source = self._open_in_mode(request, backend, call)
         return source if self._limiter is None else LimitedEvents(source, self._limiter, backend, call, self.origin)
 
-    async def answer(self, ask: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
-        """One whole answer."""
+    async def answer(self, request: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
+        """Return the complete response."""
         if call is not None:
-            return await self._accumulate(ask, backend, call)
-        call, account = start_call(ask.settings, backend), Account("chat", lambda: self.origin, backend.now)
+            return await self._accumulate(request, backend, call)
+        call, account = start_call(request.settings, backend), Account("chat", lambda: self.origin, backend.now)
         try:
-            response = await self._accumulate(ask, backend, call)
+            response = await self._accumulate(request, backend, call)
         except BaseException as error:
             account.end(call.usage, call.attempts, error)
             raise
         account.end(call.usage, call.attempts, output=response)
         return response
 
-    async def _accumulate(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ChatResponse:
-        source = self.source(ask, backend, call)
+    async def _accumulate(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ChatResponse:
+        source = self.source(request, backend, call)
         accumulator = Accumulator()
         try:
             while events := await source.next_events():
@@ -331,83 +331,89 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             await source.close()
         return accumulator.response(request_id=source.request_id, **self.origin)
 
-    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
-        """The request that `ask` would send; None for an LLM that sends none."""
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request for `request` without sending it; None for an LLM without HTTP."""
         return None
 
-    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
-        """What reads the body of an answer to `ask`."""
-        raise TypeError(f"{type(self).__name__} reads no HTTP bodies; parse() takes a ChatResponse of it")
+    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+        """Return the decoder for the body of a response to `request`."""
+        raise TypeError(f"{type(self).__name__} has no HTTP bodies to parse; pass its ChatResponse to parse()")
 
-    def mode(self, ask: ChatRequest) -> OutputMode:
-        """How the model is held to the tools: as `ask` wants it, or else in this LLM's usual way."""
-        if ask.mode is None:
-            return self._usual_mode(ask)
-        if ask.mode not in self.modes:
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode of `request`, or this LLM's default for it."""
+        if request.mode is None:
+            return self._usual_mode(request)
+        if request.mode not in self.modes:
             can = ", ".join(map(repr, self.modes))
             raise UnsupportedLLMError(
-                f"{type(self).__name__} has no mode {ask.mode!r}; for {self.metadata.model_name} there are: {can}"
+                f"{type(self).__name__} has no mode {request.mode!r}; for {self.metadata.model_name} there are: {can}"
             )
-        return ask.mode
+        return request.mode
 
     def sync_backend(self) -> IOBackend:
-        """All that a call of a caller without an event loop awaits."""
+        """Return the I/O of sync calls."""
         return sync_backend(self._network, self.clock)
 
     def async_backend(self) -> IOBackend:
-        """All that a call under an event loop awaits."""
+        """Return the I/O of async calls."""
         return async_backend(self._network, self.clock)
 
     @property
     def origin(self) -> Mapping[str, Any]:
-        """What responses say of their origin."""
+        """The provider and model of the responses."""
         metadata = self.metadata
         return {"provider": metadata.provider, "model": metadata.model_name}
 
     def close(self) -> None:
-        """Close the connections of the sync face. The LLM can still be used; it opens new ones."""
+        """Close the connections of sync calls. The LLM can still be used; it opens new ones."""
         self._network.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, and those of the sync face."""
+        """Close the connections of this event loop and those of sync calls."""
         await self._network.aclose()
         self._network.close()
 
-    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
+    def _usual_mode(self, request: ChatRequest) -> OutputMode:
         return "tool_call"
 
-    def _open_in_mode(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        """The events of one answer, by a model that is held to the tools in the mode of this ask."""
-        if not ask.tools:
-            return self._open(ask, backend, call)
-        mode = self.mode(ask)
+    def _open_in_mode(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response in the output mode of the request."""
+        if not request.tools:
+            return self._open(request, backend, call)
+        mode = self.mode(request)
         if mode != "prompted":
-            return self._open(ask.with_mode(mode), backend, call)
+            return self._open(request.with_mode(mode), backend, call)
         from .prompted import PromptedEvents, prompted_calls, to_prompted_request
 
-        source = self._open(to_prompted_request(ask), backend, call)
-        calls = prompted_calls(ask)
-        return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=ask.accept_damaged)
+        source = self._open(to_prompted_request(request), backend, call)
+        calls = prompted_calls(request)
+        return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=request.accept_damaged)
 
-    def _open(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        events = self._events(ask.messages, ask.tools, ask.tool_choice, ask.settings)
-        return IteratorEvents(events, backend, call, parallel=ask.parallel)
+    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
+        return IteratorEvents(events, backend, call, parallel=request.parallel)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:
             return messages
         return [system_message(self.system_prompt), *messages]
 
-    async def _predict(self, ask: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool) -> AgentChatResponse:
-        response = await self.answer(ask, backend)
+    async def _predict(
+        self, request: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool
+    ) -> AgentChatResponse:
+        response = await self.answer(request, backend)
         calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-        outputs = await run_tools(ask.tools, calls, concurrent=backend.concurrent)
+        outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent)
         return AgentChatResponse(response, tuple(outputs))
 
-    def _event_stream(self, ask: ChatRequest) -> EventStream:
+    def _event_stream(self, request: ChatRequest) -> EventStream:
         backend = self.sync_backend()
-        return EventStream(self.source(ask, backend, start_call(ask.settings, backend)), self.origin, backend.now)
+        return EventStream(
+            self.source(request, backend, start_call(request.settings, backend)), self.origin, backend.now
+        )
 
-    def _async_event_stream(self, ask: ChatRequest) -> AsyncEventStream:
+    def _async_event_stream(self, request: ChatRequest) -> AsyncEventStream:
         backend = self.async_backend()
-        return AsyncEventStream(self.source(ask, backend, start_call(ask.settings, backend)), self.origin, backend.now)
+        return AsyncEventStream(
+            self.source(request, backend, start_call(request.settings, backend)), self.origin, backend.now
+        )

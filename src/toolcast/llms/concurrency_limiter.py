@@ -1,12 +1,12 @@
-"""At most so many answers of one LLM under way at once; who comes later waits for a turn, in order.
+"""`ConcurrencyLimiter`: at most `max_concurrency` responses of one LLM at once; further requests wait in order.
 
-Threads and tasks, of any number of event loops, wait in one queue. There is no lock: slots and turns lie in deques,
-whose steps are atomic, so a slot can be given back from anywhere, by a garbage collection too. Whoever brings a
-slot or a turn pairs slots with turns until one of the two has run out. A slot is handed over in a box of its turn,
-and belongs to whoever takes it out: one that is handed to somebody who is just leaving is not lost.
+Threads and tasks, of any number of event loops, wait in one queue. There is no lock: slots and waiters are in deques,
+whose operations are atomic, so a slot can be released from anywhere, also by a garbage collection. Each operation that
+adds a slot or a waiter pairs slots with waiters until one of the two deques is empty. A slot is assigned by putting it
+into the waiter's `box`; taking it out is atomic, so a slot that is assigned to a leaving waiter is not lost.
 
-A thread that waits cannot give back what it holds. If every slot is held by threads that wait here, nobody gets on,
-and the last to come is told so. A task may wait for a stream of its own: another task may yet close that one.
+A waiting thread cannot release its slots. If every slot belongs to a thread that waits here, this is a deadlock, and
+the last one raises `LimitExceeded`. A task may wait in spite of its own open stream: another task may close that one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..events import Event, Finish
 from ..transport.network import IOBackend
 from .request_state import RequestState, ResponseEvents
 
-_LATE = "too many answers of this LLM were under way, and none ended in time; allow more max_concurrency, or more time"
+_LATE = "max_concurrency responses of this LLM were under way and none ended in time; raise max_concurrency or timeout"
 _STUCK = (
-    "as many answers as max_concurrency allows are being read in threads that would wait here for each other, "
-    "this one among them; close their streams first, or allow more"
+    "deadlock: max_concurrency responses are being read in threads that would wait here for each other, "
+    "this one among them; close their streams first, or raise max_concurrency"
 )
 
 
 class LimitedEvents:
-    """The events of one answer that waits for its turn before it begins."""
+    """The events of one response, which waits for a slot before its request is sent."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class LimitedEvents:
         self._backend = backend
         self._call = call
         self._origin = origin
-        self._turn: Waiter | None = None
+        self._waiter: Waiter | None = None
         self._broken = False
 
     @property
     def request_id(self) -> str | None:
-        """The service's name for the request."""
+        """The service's id of the request."""
         return self._source.request_id
 
     async def next_events(self) -> list[Event]:
-        """The next events, the first of them when it is this answer's turn; an empty list at the end."""
+        """Return the next events, after waiting for a slot, or an empty list at the end."""
         try:
-            turn = self._turn or await self._enter()
-            turn.thread = get_ident()
+            waiter = self._waiter or await self._enter()
+            waiter.thread = get_ident()
             events = await self._source.next_events()
         except BaseException:
             self._leave()
@@ -68,49 +68,53 @@ class LimitedEvents:
         return events
 
     async def close(self) -> None:
-        """Stop, and let the next one begin."""
+        """Stop and release the slot."""
         try:
             await self._source.close()
         finally:
             self._leave()
 
     def break_off(self) -> None:
-        """End what a thread waits for in `pull`: its turn, or the answer."""
+        """Abort the `next_events` of another thread, which waits for a slot or for the response."""
         self._broken = True
         self._source.break_off()
-        turn = self._turn
-        if turn is not None and not turn.box:
-            turn.slots.leave(turn)
+        waiter = self._waiter
+        if waiter is not None and not waiter.box:
+            waiter.slots.leave(waiter)
 
     def __del__(self) -> None:
         self._leave()
 
     async def _enter(self) -> Waiter:
-        """The turn, once it has come."""
+        """Wait for a slot, and return its waiter."""
         kind = TaskWaiter if self._backend.concurrent else Waiter
-        self._turn = turn = kind(self._limiter.here())
-        turn.slots.enter(turn)
+        self._waiter = waiter = kind(self._limiter.here())
+        waiter.slots.enter(waiter)
         if self._broken:
-            turn.slots.leave(turn)
+            waiter.slots.leave(waiter)
         deadline = self._call.deadline
         try:
-            if not turn.box:
-                await turn.wait(None if deadline is None else max(deadline - self._backend.now(), 0))
-            if not turn.box:
-                raise StreamClosed("closed while it waited for its turn") if turn.gone else Timeout(_LATE)
+            if not waiter.box:
+                await waiter.wait(None if deadline is None else max(deadline - self._backend.now(), 0))
+            if not waiter.box:
+                raise (
+                    StreamClosed("closed while the request waited for max_concurrency")
+                    if waiter.gone
+                    else Timeout(_LATE)
+                )
         except CallError as error:
             error.provider, error.model = self._origin["provider"], self._origin["model"]
             self._call.with_attempts(error)
             raise
-        return turn
+        return waiter
 
     def _leave(self) -> None:
-        if self._turn is not None:
-            self._turn.slots.leave(self._turn)
+        if self._waiter is not None:
+            self._waiter.slots.leave(self._waiter)
 
 
 class ConcurrencyLimiter:
-    """The turns of one LLM: `limit` at once, in each process. A forked child does not wait for its parent's threads."""
+    """The slots of one LLM: `limit` in each process. A forked child does not wait for its parent's threads."""
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
@@ -119,13 +123,13 @@ class ConcurrencyLimiter:
         self._slots: dict[int, Slots] = {}
 
     def here(self) -> Slots:
-        """The slots of this process."""
+        """Return the slots of this process."""
         pid = os.getpid()
         return self._slots.get(pid) or self._slots.setdefault(pid, Slots(self._limit))
 
 
 class Waiter:
-    """A thread's place in the queue, and then its slot, in `box`. `thread` is where it was last worked on."""
+    """A thread's entry in the queue; `box` contains its slot. `thread` is the last thread that used it."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots: Slots = slots
@@ -136,7 +140,7 @@ class Waiter:
         self._lock.acquire()
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for `end_wait`. Raises `LimitExceeded` where it would never come."""
+        """Wait for `end_wait`. Raise `LimitExceeded` for a deadlock."""
         blocked = self.slots.blocked
         blocked[self.thread] = self
         try:
@@ -147,12 +151,12 @@ class Waiter:
             blocked.pop(self.thread, None)
 
     def end_wait(self) -> None:
-        """Have the one that waits look again. From any thread, once."""
+        """Wake the waiter. From any thread, once."""
         self._lock.release()
 
 
 class TaskWaiter(Waiter):
-    """A task's place, in the event loop that runs here."""
+    """A task's entry in the queue, in the running event loop."""
 
     def __init__(self, slots: Slots) -> None:
         import anyio
@@ -172,7 +176,7 @@ class TaskWaiter(Waiter):
             await self._event.wait()
 
     def end_wait(self) -> None:
-        """Have the task look again."""
+        """Wake the task."""
         try:
             self._soon(self._event.set)
         except RuntimeError:  # its event loop is closed
@@ -180,36 +184,36 @@ class TaskWaiter(Waiter):
 
 
 class Slots:
-    """The slots, by number, and the turns that wait for one."""
+    """The slots of one process, and the waiters for one."""
 
     def __init__(self, limit: int) -> None:
         self._holders: list[Waiter | None] = [None] * limit
         self._free = deque(range(limit))
         self._queue: deque[Waiter] = deque()
-        self.blocked: dict[int, Waiter] = {}  # the threads that wait, and for what
+        self.blocked: dict[int, Waiter] = {}  # the waiting threads and their waiters
 
-    def enter(self, turn: Waiter) -> None:
-        """Take the last place of the queue, and perhaps a slot at once."""
-        self._queue.append(turn)
+    def enter(self, waiter: Waiter) -> None:
+        """Append `waiter` to the queue, and assign it a slot if one is free."""
+        self._queue.append(waiter)
         self._pair()
 
-    def leave(self, turn: Waiter) -> None:
-        """Give back the slot, or the place in the queue. Harmless when repeated."""
-        turn.gone = True
+    def leave(self, waiter: Waiter) -> None:
+        """Release the slot, or leave the queue. Idempotent."""
+        waiter.gone = True
         try:
-            self._queue.remove(turn)
+            self._queue.remove(waiter)
         except ValueError:
-            self._take_back(turn)
+            self._take_back(waiter)
             self._pair()
         else:
-            turn.end_wait()
+            waiter.end_wait()
 
     @property
     def are_stuck(self) -> bool:
-        """Whether every slot is held by a thread that waits for another, and was not given one just now."""
-        held = [turn for turn in self._holders if turn is not None and turn.box]
-        waiting = [self.blocked.get(turn.thread) for turn in held]
-        return len(held) == len(self._holders) and not any(turn is None or turn.box for turn in waiting)
+        """True if every slot belongs to a thread that waits for another one, and none was assigned since."""
+        held = [waiter for waiter in self._holders if waiter is not None and waiter.box]
+        waiting = [self.blocked.get(waiter.thread) for waiter in held]
+        return len(held) == len(self._holders) and not any(waiter is None or waiter.box for waiter in waiting)
 
     def _pair(self) -> None:
         while self._queue:
@@ -218,17 +222,17 @@ class Slots:
             except IndexError:
                 return
             try:
-                turn = self._holders[slot] = self._queue.popleft()
-            except IndexError:  # somebody left, or was faster
+                waiter = self._holders[slot] = self._queue.popleft()
+            except IndexError:  # the waiter left, or another thread took it
                 self._free.append(slot)
                 continue
-            turn.box.append(slot)
-            turn.end_wait()
-            if turn.gone:
-                self._take_back(turn)
+            waiter.box.append(slot)
+            waiter.end_wait()
+            if waiter.gone:
+                self._take_back(waiter)
 
-    def _take_back(self, turn: Waiter) -> None:
+    def _take_back(self, waiter: Waiter) -> None:
         with suppress(IndexError):
-            slot = turn.box.pop()
+            slot = waiter.box.pop()
             self._holders[slot] = None
             self._free.append(slot)

@@ -1,7 +1,7 @@
 """The default LLM and settings, for the process or for a context.
 
-`Configs.llm = Ollama("llama3.2")` holds everywhere; `with Configs.use(llm=...):` only inside the block, in this
-thread or task and the tasks that it starts, as context variables do.
+`Configs.llm = Ollama("llama3.2")` is for the process; `with Configs.use(llm=...):` for the block, in this thread or
+task and the tasks that it starts, as with any context variable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _here: ContextVar[dict[str, Any] | None] = ContextVar("toolcast_configs", default=None)
 _replacement: ContextVar[FunctionCallingLLM | None] = ContextVar("toolcast_replacement", default=None)
-_process_wide: list[FunctionCallingLLM] = []  # what stands in for every LLM in all threads, the last of them
+_process_wide: list[FunctionCallingLLM] = []  # the last one replaces every LLM in all threads
 
 
 class _Configs:
-    """The defaults. There is one, `Configs`."""
+    """The defaults, of which `Configs` is the only instance."""
 
     def __init__(self) -> None:
         self._llm: FunctionCallingLLM | str | None = None
@@ -29,7 +29,7 @@ class _Configs:
 
     @property
     def llm(self) -> FunctionCallingLLM | str | None:
-        """The LLM of orchestrators that are made without one: an LLM, its name, or None."""
+        """The LLM of orchestrators that are created without one: an LLM, its name, or None."""
         llm: FunctionCallingLLM | str | None = self._get("llm", self._llm)
         return llm
 
@@ -39,7 +39,7 @@ class _Configs:
 
     @property
     def settings(self) -> Settings | None:
-        """The settings under those of every LLM and call."""
+        """The settings that apply where an LLM and a call set none."""
         settings: Settings | None = self._get("settings", self._settings)
         return settings
 
@@ -49,7 +49,7 @@ class _Configs:
 
     @contextmanager
     def use(self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None) -> Generator[None]:
-        """Other defaults inside a `with` block; what is None stays as it was."""
+        """Change the defaults inside a `with` block. None changes nothing."""
         changes = {name: value for name, value in (("llm", llm), ("settings", settings)) if value is not None}
         token = _here.set({**(_here.get() or {}), **changes})
         try:
@@ -66,7 +66,7 @@ Configs: _Configs = _Configs()
 
 
 def replacement() -> FunctionCallingLLM | None:
-    """Return the LLM that stands in for every other one (`toolcast.testing.use_llm`), or None."""
+    """Return the LLM that replaces every other one (`toolcast.testing.use_llm`), or None."""
     here = _replacement.get()
     last = _process_wide[-1:]  # at once: another thread may leave its block meanwhile
     return last[0] if here is None and last else here
@@ -74,9 +74,11 @@ def replacement() -> FunctionCallingLLM | None:
 
 @contextmanager
 def replace_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> Generator[None]:
-    """Send every call inside the block to `llm`, whatever LLM it was made with.
+    """Send every call inside the block to `llm` instead of its own LLM.
 
-    `process_wide`: those of all threads, where they are not inside a block of their own.
+    Args:
+        llm: The LLM that replaces all others.
+        process_wide: Replace in all threads, except inside blocks of their own.
     """
     if process_wide:
         _process_wide.append(llm)

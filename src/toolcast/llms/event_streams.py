@@ -19,7 +19,7 @@ from .request_state import ResponseEvents
 
 
 class _EventState:
-    """The common base of both event streams."""
+    """The common base of `EventStream` and `AsyncEventStream`."""
 
     def __init__(self, source: ResponseEvents, origin: Mapping[str, Any], now: Callable[[], float]) -> None:
         self._account = Account("chat", lambda: origin, now)
@@ -42,16 +42,16 @@ class _EventState:
 
     @property
     def response(self) -> ChatResponse:
-        """What has arrived so far, folded into one response."""
+        """The response so far."""
         return self._folded.response(request_id=self._source.request_id, **self._origin)
 
     @property
     def usage(self) -> Usage:
-        """Tokens used so far, as the service reported them."""
+        """The tokens so far, as the service reported them."""
         return self._folded.usage
 
     def _take(self) -> bool:
-        """Move to the next event that is already here."""
+        """Move to the next event that has already arrived. Return False if there is none."""
         if self._position >= len(self._queue):
             return False
         self._current = event = self._queue[self._position]
@@ -85,7 +85,7 @@ class _EventState:
         await self._source.close()
 
     def _end(self, stop: type[Exception]) -> Exception:
-        """Return what iteration raises now: the failure of the stream, else `stop`."""
+        """Return the exception that iteration raises: the error of the stream, else `stop`."""
         return self.err if self.state == "errored" and self.err is not None else stop()
 
     @property
@@ -94,10 +94,10 @@ class _EventState:
 
 
 class EventStream(_EventState, Closing):
-    """The events of one answer, pulled: `next()`, `current`, `err`, `close()`, or simply iterated.
+    """The events of one response: iterated, or read with `next()`, `current`, `err` and `close()`.
 
-    States: `open`, `has_event` (until `current` is read), `exhausted`, `errored`, `closed`. `next()` gives False at
-    the end and sets `err` on failure; iterating raises instead.
+    States: `open`, `has_event` (until `current` is read), `exhausted`, `errored`, `closed`. `next()` returns False at
+    the end and sets `err` on failure; iteration raises instead.
     """
 
     def next(self) -> bool:
@@ -105,7 +105,7 @@ class EventStream(_EventState, Closing):
         return self._take() or sync_driver.run(self._pull())
 
     def close(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
+        """Stop and release the connection. Idempotent."""
         sync_driver.run(self._stop())
 
     def __iter__(self) -> Iterator[Event]:
@@ -122,14 +122,14 @@ class EventStream(_EventState, Closing):
 
 
 class AsyncEventStream(_EventState, AsyncClosing):
-    """The events of one answer, awaited: `await next()`, `current`, `err`, `await aclose()`, or `async for`."""
+    """The events of one response: `await next()`, `current`, `err`, `await aclose()`, or `async for`."""
 
     async def next(self) -> bool:
         """Return True if there is another event, now `current`."""
         return self._take() or await self._pull()
 
     async def aclose(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
+        """Stop and release the connection. Idempotent."""
         await self._stop()
 
     def __aiter__(self) -> AsyncIterator[Event]:

@@ -1,8 +1,8 @@
-"""Several LLMs as one: where a model fails before it has said anything, the next one is asked.
+"""`FallbackLLM`: several LLMs as one, of which the next is called if one fails before its first content.
 
-Each model is first tried again by its own rules (exchange.py); what is left then, if it may pass, is a reason to go
-on to the next. All requests share one call: its time, its retries and its record. The LLM stays with the model
-that answered last. What a caller has seen is never told twice: after the first event an error is final.
+Each LLM first retries by its own policy (http_exchange.py); a retryable error after that moves on to the next. All
+requests share one call: its deadline, its retries and its attempts. The last LLM that answered is called first the next
+time. No content is emitted twice: after the first event an error is final.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ from .provider_llms import as_llm
 from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents, deadline_after
 
-_PREAMBLE = frozenset((UsageReport, Routing, Failover))  # nothing of an answer yet
+_PREAMBLE = frozenset((UsageReport, Routing, Failover))  # events before the first content
 
 
 class FallbackLLM(FunctionCallingLLM):
-    """The first of several LLMs that answers, and that one again until it fails.
+    """The first of several LLMs that answers, and the same one again until it fails.
 
-    `llms` are LLMs or their names. `settings` here beat those of each LLM; `system_prompt` replaces theirs.
+    Args:
+        llms: LLMs or their names.
+        settings: Settings over those of each LLM.
+        system_prompt: A system prompt in place of those of the LLMs.
+        max_concurrency: The number of responses at once; None is no limit.
     """
 
     def __init__(
@@ -48,52 +52,52 @@ class FallbackLLM(FunctionCallingLLM):
     ) -> None:
         super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
         if isinstance(llms, str):
-            raise TypeError(f"FallbackLLM takes a list of LLMs or names, not the one name {llms!r}")
+            raise TypeError(f"llms: expected a list of LLMs or names, got the single name {llms!r}")
         self.llms: tuple[FunctionCallingLLM, ...] = tuple(map(as_llm, llms))
         if not self.llms:
-            raise ValueError("FallbackLLM needs at least one LLM")
+            raise ValueError("llms: expected at least one LLM, got none")
         self.preferred: int = 0
 
     @property
     def current(self) -> FunctionCallingLLM:
-        """The LLM that is asked first: the one that answered last."""
+        """The LLM that is called first: the last one that answered."""
         return self.llms[self.preferred]
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What is known about the current model."""
+        """The name, provider and capabilities of the current model."""
         return self.current.metadata
 
     def merge_settings(self, settings: Settings | None) -> Settings:
-        """`settings` over this LLM's. Those of the model that is asked, and `Configs.settings`, go under them then."""
+        """Return `settings` over this LLM's. The called LLM adds its own and `Configs.settings` below them."""
         return (settings or Settings()).over(self.settings)
 
-    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
-        """The request that `ask` would send to the current model."""
-        return self.current.preview(self.request_for(self.current, ask))
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request of the current LLM without sending it."""
+        return self.current.preview(self.request_for(self.current, request))
 
-    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
-        """What reads the body of the current model's answer to `ask`."""
-        return self.current.decoder(self.request_for(self.current, ask))
+    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+        """Return the current LLM's decoder for the body of a response."""
+        return self.current.decoder(self.request_for(self.current, request))
 
-    def mode(self, ask: ChatRequest) -> OutputMode:
-        """How the current model is held to the tools. Raises where any of them cannot be held as `ask` wants it."""
-        modes: list[OutputMode] = [llm.mode(self.request_for(llm, ask)) for llm in self.llms]
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the current LLM's output mode. Raise `UnsupportedLLMError` if one LLM lacks the requested one."""
+        modes: list[OutputMode] = [llm.mode(self.request_for(llm, request)) for llm in self.llms]
         return modes[self.preferred]
 
-    def request_for(self, llm: FunctionCallingLLM, ask: ChatRequest) -> ChatRequest:
-        """`ask` as `llm` hears it: with its settings, and its system prompt where there is none here."""
-        messages = ask.messages if self.system_prompt else llm.with_system_prompt(ask.messages)
-        return replace(ask, messages=messages, settings=llm.merge_settings(ask.settings))
+    def request_for(self, llm: FunctionCallingLLM, request: ChatRequest) -> ChatRequest:
+        """Return the request for `llm`: with its settings, and its system prompt if this LLM has none."""
+        messages = request.messages if self.system_prompt else llm.with_system_prompt(request.messages)
+        return replace(request, messages=messages, settings=llm.merge_settings(request.settings))
 
     def close(self) -> None:
-        """Close the connections of the sync face, of every LLM."""
+        """Close the connections of sync calls, of every LLM."""
         with ExitStack() as stack:
             for llm in self.llms:
                 stack.callback(llm.close)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, and those of the sync face, of every LLM."""
+        """Close the connections of this event loop and those of sync calls, of every LLM."""
         async with AsyncExitStack() as stack:
             for llm in self.llms:
                 stack.push_async_callback(llm.aclose)
@@ -108,8 +112,8 @@ class FallbackLLM(FunctionCallingLLM):
         vars(self).update(state)
         super().__init__(settings=self.settings, system_prompt=self.system_prompt, max_concurrency=self.max_concurrency)
 
-    def _open_in_mode(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        return _FirstAnswer(self, ask, backend, call)  # in which each model is held to the tools in its own way
+    def _open_in_mode(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        return _FirstAnswer(self, request, backend, call)  # each LLM has its own output mode
 
     def _events(
         self,
@@ -124,28 +128,28 @@ class FallbackLLM(FunctionCallingLLM):
 
 
 class _FirstAnswer:
-    """The events of the first model that answers, and before them how it was found.
+    """The events of the first LLM that answers, after `Routing` and `Failover` events.
 
-    A `Routing` comes with the first events of its model, or with the `Failover` that led to it.
+    A `Routing` comes with the first events of its model, or with the `Failover` before it.
     """
 
-    def __init__(self, owner: FallbackLLM, ask: ChatRequest, backend: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: FallbackLLM, request: ChatRequest, backend: IOBackend, call: RequestState) -> None:
         self.request_id: str | None = None
         self._owner = owner
-        self._ask = ask
+        self._request = request
         self._backend = backend
         self._call = call
         self._deadline = call.deadline
         self._first = self._number = 0
-        self._asked = 0
-        self._told = Routing("", "")
+        self._called = 0
+        self._routing = Routing("", "")
         self._source: ResponseEvents | None = None
         self._answered = False
         self._broken = False
 
     async def next_events(self) -> list[Event]:
-        """The next events; an empty list at the end."""
-        news: list[Event] = [] if self._asked else [self._ask_next()]
+        """Return the next events, or an empty list at the end."""
+        notices: list[Event] = [] if self._called else [self._call_next()]
         source = self._source
         if source is None:
             return []
@@ -155,7 +159,7 @@ class _FirstAnswer:
             await self.close()
             if self._is_final(error):
                 raise
-            return [*news, Failover(self._told.provider, self._told.model, error), self._ask_next()]
+            return [*notices, Failover(self._routing.provider, self._routing.model, error), self._call_next()]
         except BaseException:
             await self.close()
             raise
@@ -164,10 +168,10 @@ class _FirstAnswer:
             self.request_id = source.request_id
             if self._number != self._first:
                 self._owner.preferred = self._number
-        return news + events if news else events
+        return notices + events if notices else events
 
     async def close(self) -> None:
-        """Stop, and give the connection back."""
+        """Stop and release the connection."""
         source, self._source = self._source, None
         self._call.deadline = self._deadline
         if source is not None:
@@ -175,38 +179,38 @@ class _FirstAnswer:
             await source.close()
 
     def break_off(self) -> None:
-        """End what a thread waits for in `pull`; no other model is asked."""
+        """Abort the `next_events` of another thread; no other LLM is called."""
         self._broken = True
         source = self._source
         if source is not None:
             source.break_off()
 
-    def _ask_next(self) -> Routing:
-        """Turn to the next model. Its own time limit holds beside that of the whole call."""
+    def _call_next(self) -> Routing:
+        """Call the next LLM. Its own total timeout applies besides the deadline of the whole call."""
         llms = self._owner.llms
-        if not self._asked:
+        if not self._called:
             self._first = self._owner.preferred
-        self._number = (self._first + self._asked) % len(llms)
-        self._asked += 1
+        self._number = (self._first + self._called) % len(llms)
+        self._called += 1
         llm = llms[self._number]
-        ask = self._owner.request_for(llm, self._ask)
-        own = deadline_after(self._backend.now(), ask.settings.timeouts.total)
+        request = self._owner.request_for(llm, self._request)
+        own = deadline_after(self._backend.now(), request.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
-        self._source = llm.open_events(ask, _Through(llm, self._backend), self._call)
+        self._source = llm.open_events(request, _Through(llm, self._backend), self._call)
         if self._broken:
             self._source.break_off()
-        self._told = Routing(**llm.origin)
-        return self._told
+        self._routing = Routing(**llm.origin)
+        return self._routing
 
     def _is_final(self, error: CallError) -> bool:
-        error.provider = error.provider or self._told.provider
-        error.model = error.model or self._told.model
+        error.provider = error.provider or self._routing.provider
+        error.model = error.model or self._routing.model
         late = self._deadline is not None and self._backend.now() >= self._deadline
-        return self._answered or self._broken or not error.retryable or late or self._asked >= len(self._owner.llms)
+        return self._answered or self._broken or not error.retryable or late or self._called >= len(self._owner.llms)
 
 
 class _Through:
-    """A model's own network, by the clock of the whole call."""
+    """The network of one LLM with the clock of the whole call."""
 
     def __init__(self, llm: FunctionCallingLLM, backend: IOBackend) -> None:
         own = llm.async_backend() if backend.concurrent else llm.sync_backend()

@@ -1,7 +1,7 @@
-"""One conversation with one service: a request, retried until its first event, read to its end.
+"""`HTTPExchange`: one request to one service, retried until its first event, and the events of its response.
 
-Everything is awaited from an `IOBackend`, so the same lines serve a caller with an event loop and one without.
-Once an event has been handed out nothing is retried: what a caller has seen is never told twice.
+All I/O is awaited from an `IOBackend`, so the same code serves sync and async calls. After the first event nothing is
+retried, so that no content is emitted twice.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ T = TypeVar("T")
 logger: Final = logging.getLogger("toolcast")
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of one response, far more than any model writes; each single event has a smaller limit of its own."""
+"""The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 _LAST_WORD: Final = re.compile(r'[^\s"]*\Z')
 _LOGGED: Final = 4096  # characters of a body in the log
-_MORE = frozenset((TextDelta, ToolCallDelta))  # more of the same: nothing to note
-_SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may hold what the service wants back
+_MORE = frozenset((TextDelta, ToolCallDelta))  # frequent events without anything to record
+_SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may carry data that must be returned to the service
 
 
 class HTTPService(Protocol):
-    """What an exchange needs of the LLM it is made for."""
+    """The methods of an LLM that an exchange calls."""
 
     @property
     def retry_policy(self) -> RetryPolicy: ...
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
-        """Hears of every request before it is sent."""
+        """Log the settings that `request` leaves out."""
         ...
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """The wire, once the service can be spoken to."""
+        """Return the adapter, once the service is ready for requests."""
         ...
 
     async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """`request` with what proves who is asking."""
+        """Return `request` with the headers of its authentication."""
         ...
 
 
 class HTTPExchange:
-    """The events of one answer, from the request to the last byte."""
+    """The events of one response, from the request to the last byte."""
 
     def __init__(
         self,
@@ -83,35 +83,35 @@ class HTTPExchange:
         self._deadline = inf if call.deadline is None else call.deadline
         self._backend = backend
         self._call = call
-        self._line = CancelHandle()
+        self._cancel_handle = CancelHandle()
         self._body: Body | None = None
         self._decoder: ResponseDecoder | None = None
         self._adapter: ProviderAdapter | None = None
         self._request: HTTPRequest | None = None
-        self._first_token_by: float | None = None  # None: there is no such limit, or it was kept
-        self._handed_out = False
+        self._first_token_by: float | None = None  # None without this limit, or after the first event
+        self._emitted = False
         self._ended = False
         self._now = backend.now
         self._asked = 0.0
-        self._room = MAX_RESPONSE_BYTES
+        self._bytes_left = MAX_RESPONSE_BYTES
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
         self._usage = NO_USAGE
         self._received: bytearray | None = None  # the start of the body, where it is logged
 
     async def next_events(self) -> list[Event]:
-        """The next events; an empty list at the end."""
+        """Return the next events, or an empty list at the end."""
         before = sys.exception()
         while not self._ended:
             try:
-                self._check_line()
+                self._check_cancelled()
                 body, decoder = self._body, self._decoder
                 if body is None or decoder is None:
                     await self._open()
                     continue
                 data = b"" if decoder.failed else await body.read(self._time_left())
-                self._room -= len(data)
-                if self._room < 0:
+                self._bytes_left -= len(data)
+                if self._bytes_left < 0:
                     raise LimitExceeded(
                         f"the response is longer than {MAX_RESPONSE_BYTES} bytes: the service does not end it"
                     )
@@ -119,12 +119,12 @@ class HTTPExchange:
                     self._received += data[: 2 * _LOGGED]
                 events = decoder.feed(data) if data else decoder.close()
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
-                    events = self._noted(events)
+                    events = self._record_events(events)
                 if not data:
                     await self.close()
             except (LLMError, TimeoutError) as error:
-                data = b""  # this frame, and those the error has been through, hold what may be the key
-                failure = self._named(error)
+                data = b""  # a traceback must not show data that may contain the key
+                failure = self._with_timeout_phase(error)
                 scrub_exception(failure, self._request, before)
                 await self._drop()
                 await self._retry_or_raise(failure)
@@ -133,25 +133,25 @@ class HTTPExchange:
                 raise
             else:
                 if events:
-                    self._handed_out = True
+                    self._emitted = True
                     self._first_token_by = None
                     return events
         return []
 
     async def close(self) -> None:
-        """Stop, and give the connection back. An answer left unread counts as an attempt all the same."""
+        """Stop and release the connection. An unread response counts as an attempt too."""
         if self._decoder is not None and not self._ended:
             self._ended = True
             self._call.record(None, self._usage, self.request_id)
         await self._drop()
 
     def break_off(self) -> None:
-        """End what a thread waits for: the headers, a piece of the body, the next attempt."""
-        self._line.break_off()
+        """Abort the wait of another thread: for the headers, a chunk of the body, or the next attempt."""
+        self._cancel_handle.break_off()
 
-    def _check_line(self) -> None:
-        if self._line.broken:
-            raise StreamInterrupted("the answer was broken off", retryable=False)
+    def _check_cancelled(self) -> None:
+        if self._cancel_handle.broken:
+            raise StreamInterrupted("the response was aborted", retryable=False)
 
     async def _drop(self) -> None:
         body, self._body = self._body, None
@@ -164,7 +164,7 @@ class HTTPExchange:
     async def _open(self) -> None:
         now = self._asked = self._now()
         self._decoder = self.request_id = None
-        self._room = MAX_RESPONSE_BYTES
+        self._bytes_left = MAX_RESPONSE_BYTES
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
         request = self._adapter.request(self._conversation, self._settings)
@@ -180,22 +180,22 @@ class HTTPExchange:
         self._decoder = self._adapter.decoder(self._conversation)
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a user's code within the time of the whole call. Without an event loop nothing can end it."""
+        """Await a user's code within the deadline of the call. Without an event loop it cannot be interrupted."""
         if not self._backend.concurrent:
             return await call()
         import anyio
 
         with anyio.move_on_after(self._left(self._asked, None)):
             return await call()
-        raise self._too_late("total")
+        raise self._timeout_error("total")
 
     async def _connect(self, request: HTTPRequest, now: float) -> Body:
         connect = self._left(now, self._timeouts.connect)
         try:
-            with self._line:
+            with self._cancel_handle:
                 return await self._backend.open(request, connect=connect, read=self._read_limit(now))
         except Timeout as error:
-            raise self._too_late("connect" if error.phase == "connect" else self._phase) from error.__cause__
+            raise self._timeout_error("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
     async def _refusal(self, adapter: ProviderAdapter, body: Body) -> LLMError:
         content = bytearray()
@@ -209,8 +209,8 @@ class HTTPExchange:
         error.request_id = error.request_id or _request_id(body.headers, self._request)
         return error
 
-    def _noted(self, events: list[Event]) -> list[Event]:
-        """The events to hand out, after a look at those that are not just more of the same."""
+    def _record_events(self, events: list[Event]) -> list[Event]:
+        """Return the events to emit, after recording usage and tagging data for the service."""
         if not self._conversation.stream:
             self._first_token_by = None
         for place, event in enumerate(events):
@@ -225,21 +225,21 @@ class HTTPExchange:
         return events
 
     def _time_left(self) -> float | None:
-        """The seconds that the next read may take."""
+        """Return the time limit of the next read in seconds."""
         now = self._asked = self._now()
-        deadline_after = self._first_token_by
-        left = self._idle if deadline_after is None else deadline_after - now
+        first_token_by = self._first_token_by
+        left = self._idle if first_token_by is None else first_token_by - now
         total = self._deadline - now
         if left > total:
             left = total
         if left <= 0:
-            raise self._too_late(self._phase)
+            raise self._timeout_error(self._phase)
         return left if left < inf else None
 
-    def _named(self, error: LLMError | TimeoutError) -> LLMError:
-        """`error`, where a network says no more than that a read took too long, with the limit that has passed."""
+    def _with_timeout_phase(self, error: LLMError | TimeoutError) -> LLMError:
+        """Return `error`, or for a timed-out read the `Timeout` of the limit that was exceeded."""
         if isinstance(error, TimeoutError) or (isinstance(error, Timeout) and error.phase == "idle"):
-            late = self._too_late(self._phase)
+            late = self._timeout_error(self._phase)
             late.__cause__ = error.__cause__
             return late
         assert isinstance(error, LLMError)
@@ -247,21 +247,21 @@ class HTTPExchange:
 
     @property
     def _phase(self) -> str:
-        """The limit that runs out first, of a wait that began when the time was looked at last."""
-        deadline_after = self._first_token_by
-        phase, until = ("idle", self._asked + self._idle) if deadline_after is None else ("first_token", deadline_after)
+        """The phase whose limit ends first, for a wait that began at the last reading of the clock."""
+        first_token_by = self._first_token_by
+        phase, until = ("idle", self._asked + self._idle) if first_token_by is None else ("first_token", first_token_by)
         return phase if until <= self._deadline else "total"
 
-    def _too_late(self, phase: str) -> Timeout:
+    def _timeout_error(self, phase: str) -> Timeout:
         seconds = getattr(self._timeouts, phase)
-        words = {
+        problems = {
             "connect": f"no connection within {seconds} s",
-            "first_token": f"nothing came back within {seconds} s",
-            "idle": f"the answer stopped for {seconds} s",
-            "total": f"the call was not finished within {seconds} s",
+            "first_token": f"no response within {seconds} s",
+            "idle": f"the response stopped for {seconds} s",
+            "total": f"the call did not end within {seconds} s",
         }
         hint = f"allow more with settings=Settings(timeout=Timeouts({phase}=...))"
-        return Timeout(f"{words[phase]}; {hint}", phase=phase)
+        return Timeout(f"{problems[phase]}; {hint}", phase=phase)
 
     def _left(self, now: float, limit: float | None) -> float | None:
         deadline = self._call.deadline
@@ -271,22 +271,22 @@ class HTTPExchange:
         return left if limit is None else min(limit, left)
 
     def _read_limit(self, now: float) -> float | None:
-        """The seconds until the headers; without an event loop also until each later piece, which may take longer."""
+        """Return the limit in seconds for the headers, and in sync calls for each later chunk."""
         first, idle = self._timeouts.first_token, self._timeouts.idle
         if not self._backend.concurrent:
             first = None if first is None or idle is None else max(first, idle)
         return self._left(now, first)
 
     async def _retry_or_raise(self, error: LLMError) -> None:
-        """Wait for the next attempt, or raise `error` where there is none."""
+        """Wait for the next attempt, or raise `error` after the last."""
         self._describe(error)
         self._call.record(error, self._usage, error.request_id)
-        wait = None if self._handed_out or self._line.broken else self._wait_after(error)
+        wait = None if self._emitted or self._cancel_handle.broken else self._wait_after(error)
         if wait is None:
             self._ended = True
             raise self._call.with_attempts(error)
         self._call.retries_used += 1
-        with self._line:
+        with self._cancel_handle:
             await self._backend.sleep(wait)
 
     def _wait_after(self, error: LLMError) -> float | None:
@@ -308,9 +308,9 @@ class HTTPExchange:
 
 
 def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
-    """Log the start of a body at DEBUG, without keys."""
+    """Log the start of a body at DEBUG, with secrets masked."""
     text = request.mask(body[: 2 * _LOGGED].decode("utf-8", "replace"))
-    if len(body) >= 2 * _LOGGED:  # what was cut off there may be half of a key, which is not found
+    if len(body) >= 2 * _LOGGED:  # a key that was cut in half there would not be masked
         text = _LAST_WORD.sub("", text)
     shown = (
         text if len(text) <= _LOGGED and len(body) < 2 * _LOGGED else f"{text[:_LOGGED]}… ({len(body)} bytes or more)"
@@ -319,14 +319,14 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
 
 
 def tag_with_model(model: str, event: Event) -> Event:
-    """`event`, what a service wants back in it marked with the one model that can read it."""
+    """Return `event`, with the opaque data in it tagged with the one model that can read it."""
     if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
         return replace(event, opaque={**event.opaque, "model": model})
     return event
 
 
 def with_headers(request: HTTPRequest, headers: Mapping[str, str | Secret]) -> HTTPRequest:
-    """`request` with further headers."""
+    """Return `request` with further headers."""
     return replace(request, headers={**request.headers, **headers})
 
 

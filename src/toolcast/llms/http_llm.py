@@ -200,25 +200,27 @@ class ServiceLLM(FunctionCallingLLM):
         finally:
             del given
 
-    def preview(self, ask: ChatRequest) -> HTTPRequest | None:
-        """The request that `ask` would send."""
-        return self.adapter.request(self._out(ask), ask.settings)
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """The request that `request` would send."""
+        return self.adapter.request(self._out(request), request.settings)
 
-    def decoder(self, ask: ChatRequest) -> ResponseDecoder:
-        """What reads the body of an answer to `ask`."""
-        decoder = self.adapter.decoder(self._out(ask))
-        calls = prompted_calls(ask) if self.mode(ask) == "prompted" else None
+    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+        """What reads the body of an answer to `request`."""
+        decoder = self.adapter.decoder(self._out(request))
+        calls = prompted_calls(request) if self.mode(request) == "prompted" else None
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
 
-    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
-        return best_mode(self.metadata.capabilities, forced=ask.forces, thinking=bool(ask.settings.thinking))
+    def _usual_mode(self, request: ChatRequest) -> OutputMode:
+        return best_mode(self.metadata.capabilities, forced=request.forces, thinking=bool(request.settings.thinking))
 
-    def _out(self, ask: ChatRequest) -> RequestInput:
-        """What `ask` becomes on its way to the wire."""
-        mode = self.mode(ask)
-        return (to_prompted_request(ask) if mode == "prompted" else ask.with_mode(mode)).conversation(self.model)
+    def _out(self, request: ChatRequest) -> RequestInput:
+        """What `request` becomes on its way to the wire."""
+        mode = self.mode(request)
+        return (to_prompted_request(request) if mode == "prompted" else request.with_mode(mode)).conversation(
+            self.model
+        )
 
     def _required_key(self) -> tuple[str, ...] | None:
         """The variables that may hold the key without which nobody is answered; None where none is needed."""
@@ -228,8 +230,8 @@ class ServiceLLM(FunctionCallingLLM):
     def _make_adapter(self) -> ProviderAdapter:
         """The service's dialect, for this model and key."""
 
-    def _open(self, ask: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        return HTTPExchange(self, ask.conversation(self.model), ask.settings, backend, call)
+    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        return HTTPExchange(self, request.conversation(self.model), request.settings, backend, call)
 
     def _events(
         self,
@@ -287,10 +289,10 @@ class ServiceLLM(FunctionCallingLLM):
         )
 
 
-def iterate_response(llm: FunctionCallingLLM, ask: ChatRequest) -> AsyncIterator[Event]:
+def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:
     """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
     backend = llm.async_backend()
-    return iterate_events(llm.open_events(ask, backend, start_call(ask.settings, backend)))
+    return iterate_events(llm.open_events(request, backend, start_call(request.settings, backend)))
 
 
 def _proof(given: object) -> dict[str, Secret]:

@@ -1,7 +1,6 @@
-"""How a model is held to its tools in words alone, for any LLM: the `prompted` mode, of which no wire has to know.
+"""The `prompted` output mode, for any LLM: tools are described in the messages, and calls are parsed from the text.
 
-The tools leave the question and go into the messages (`in_words`); what the answer's text spells are the calls
-(`PromptedEvents`).
+`to_prompted_request` moves the tools into the messages; `PromptedEvents` parses the calls in the text of the response.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def prompted_calls(ask: ChatRequest) -> PromptedCalls | None:
 
 
 class PromptedEvents:
-    """The events of `source`, text that spells calls replaced by the calls."""
+    """The events of `source`, with tool calls in place of the text that contains them."""
 
     def __init__(
         self, source: ResponseEvents, calls: PromptedCalls, call: RequestState, *, accept_damaged: bool
@@ -41,11 +40,11 @@ class PromptedEvents:
 
     @property
     def request_id(self) -> str | None:
-        """The service's name for the request."""
+        """The service's id of the request."""
         return self._source.request_id
 
     async def next_events(self) -> list[Event]:
-        """The next events; an empty list at the end."""
+        """Return the next events, or an empty list at the end."""
         while events := await self._source.next_events():
             if out := self._read.of(events):
                 return out
@@ -54,9 +53,9 @@ class PromptedEvents:
         return []
 
     async def close(self) -> None:
-        """Stop, and give the connection back."""
+        """Stop and release the connection."""
         await self._source.close()
 
     def break_off(self) -> None:
-        """End what a thread waits for in `pull`."""
+        """Abort the `next_events` of another thread."""
         self._source.break_off()

@@ -146,9 +146,9 @@ class Anthropic(ServiceLLM):
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["anthropic"]
 
-    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
-        mode = super()._usual_mode(ask)
-        if mode != "json_schema" or cast("AnthropicAdapter", self.adapter).can_hold(ask.conversation(self.model)):
+    def _usual_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super()._usual_mode(request)
+        if mode != "json_schema" or cast("AnthropicAdapter", self.adapter).can_hold(request.conversation(self.model)):
             return mode
         return "tool_call"  # which cannot be forced then, but it can be asked for again
 
@@ -283,8 +283,8 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return adapter
 
-    def _usual_mode(self, ask: ChatRequest) -> OutputMode:
-        return "grammar" if ask.conversation(self.model).tools else "tool_call"
+    def _usual_mode(self, request: ChatRequest) -> OutputMode:
+        return "grammar" if request.conversation(self.model).tools else "tool_call"
 
     def _start(self) -> LlamaCppAdapter:
         """Return the wire of the running server, whose address is new each time it starts."""

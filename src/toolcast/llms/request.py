@@ -1,4 +1,4 @@
-"""What is asked of an LLM, once: one frozen value, in no service's dialect."""
+"""`ChatRequest`: one provider-neutral request, and the conversion of messages and tool choices that callers pass."""
 
 from __future__ import annotations
 
@@ -15,20 +15,28 @@ from ..tool_spec import NamedTool, ToolChoice
 from ..tools.callable_tool import CallableTool
 
 AnyMessage: TypeAlias = str | Message | Mapping[str, Any]
-"""What may stand where a message is expected: a string is a user message, a dict one in OpenAI's form."""
+"""The types accepted as a message: a string is a user message, a dict is in OpenAI's form."""
 
 Messages: TypeAlias = AnyMessage | Iterable[AnyMessage]
-"""What may stand where messages are expected."""
+"""The types accepted as messages."""
 
 Tools: TypeAlias = Iterable[Any]
-"""What may stand where tools are expected: tools, types, functions, orchestrators."""
+"""The types accepted as tools: tools, types, functions, orchestrators."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What is asked of an LLM, once. `mode`: how it is held to the tools; None leaves that to the LLM.
+    """One request to an LLM, independent of the provider.
 
-    `accept_damaged`: an answer with a damaged event is read as if nothing were missing.
+    Attributes:
+        messages: The messages, with the system prompt.
+        tools: The tools that the model may call.
+        tool_choice: Which of them it must call; None is the LLM's default.
+        settings: The merged settings.
+        parallel: True to allow several tool calls in one response.
+        stream: True for a streamed response.
+        mode: The output mode; None is the LLM's default.
+        accept_damaged: True to ignore damaged events of the response.
     """
 
     messages: tuple[Message, ...]
@@ -41,20 +49,20 @@ class ChatRequest:
     accept_damaged: bool = False
 
     def conversation(self, model: str) -> RequestInput:
-        """This, as a wire takes it."""
+        """Return the input of a provider's encoder for `model`."""
         tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
-        about = (self.parallel, self.stream, self.mode, self.accept_damaged)
-        return RequestInput(model, self.messages, tools, choice, *about)
+        options = (self.parallel, self.stream, self.mode, self.accept_damaged)
+        return RequestInput(model, self.messages, tools, choice, *options)
 
     def with_mode(self, mode: OutputMode) -> ChatRequest:
-        """This, with the mode settled."""
+        """Return this request with `mode`."""
         parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
         return ChatRequest(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
 
     @property
     def forces(self) -> bool:
-        """Whether the model must call a tool."""
+        """True if the model must call a tool."""
         return bool(self.tools) and self.tool_choice not in (None, "auto", "none")
 
 
@@ -89,7 +97,7 @@ def _shown(value: object) -> str:
 
 
 def resolve_tool_choice(choice: ToolChoice, names: Sequence[str]) -> ToolChoice:
-    """`choice`, a tool's name made a `NamedTool`. Raises ValueError for a name that no tool has."""
+    """Return `choice`, with a tool's name as a `NamedTool`. Raise `ValueError` for an unknown name."""
     if not isinstance(choice, str) or choice in ("auto", "required", "none"):
         return choice
     if choice not in names:

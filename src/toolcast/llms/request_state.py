@@ -1,6 +1,7 @@
-"""Where the events of one answer come from, and what all requests of one call share.
+"""`ResponseEvents`, the source of the events of one response, and `RequestState`, shared by all requests of one call.
 
-A ready-made LLM's events come from an `Exchange` (exchange.py), those of any other from its own async iterator.
+The events of an LLM behind HTTP come from an `HTTPExchange` (http_exchange.py), those of a custom one from its
+iterator.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ logger: Final = logging.getLogger("toolcast")
 
 
 class ResponseEvents(Protocol):
-    """Where the events of one answer come from."""
+    """The source of the events of one response."""
 
     @property
     def request_id(self) -> str | None:
-        """The service's name for the request."""
+        """The service's id of the request."""
         ...
 
     async def next_events(self) -> list[Event]:
-        """The next events; an empty list at the end."""
+        """Return the next events, or an empty list at the end."""
         ...
 
     async def close(self) -> None:
-        """Stop, and give the connection back. Harmless when repeated."""
+        """Stop and release the connection. Idempotent."""
         ...
 
     def break_off(self) -> None:
-        """End what a thread waits for in `pull`, which raises some error soon. From any thread, and again.
+        """Abort the `next_events` of another thread, which raises an error soon. From any thread; idempotent.
 
-        Under an event loop the task that waits is interrupted instead.
+        Under an event loop the waiting task is interrupted instead.
         """
         ...
 
 
 @dataclass(slots=True)
 class RequestState:
-    """What all requests of one call share: the time that is left, the retries that are left, and the record."""
+    """The deadline, retries and attempts that all requests of one call share."""
 
     deadline: float | None = None
     retries_used: int = 0
@@ -57,29 +58,29 @@ class RequestState:
     usage: Usage = NO_USAGE
 
     def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
-        """Note that one request has ended."""
+        """Record the end of one request."""
         self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
         self.usage += usage
 
     def mark_failed(self, error: Exception) -> None:
-        """Note that the answer of the last request, though it came, was not good."""
+        """Record `error` for the last request, whose response was complete but invalid."""
         self.attempts[-1] = replace(self.attempts[-1], error=error)
         if isinstance(error, CallError):
             self.with_attempts(error)
 
     def with_attempts(self, error: CallError) -> CallError:
-        """`error`, carrying every attempt of this call."""
+        """Set the attempts of this call on `error`, and return it."""
         error.attempts = tuple(self.attempts)
         return error
 
 
 def start_call(settings: Settings, backend: IOBackend) -> RequestState:
-    """A new call, its total time counted from now."""
+    """Return the state of a new call, whose total time starts now."""
     return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total))
 
 
 async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
-    """The events of `source` one by one; in the end it is closed."""
+    """Yield the events of `source`, and close it at the end."""
     try:
         while events := await source.next_events():
             for event in events:
@@ -89,12 +90,12 @@ async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
 
 
 def deadline_after(now: float, seconds: float | None) -> float | None:
-    """The moment `seconds` from `now`; None where there is no limit."""
+    """Return the time `seconds` after `now`, or None without a limit."""
     return None if seconds is None else now + seconds
 
 
 class IteratorEvents:
-    """The events of an LLM that is one async iterator, a user's own for example."""
+    """The events of a custom LLM, from its async iterator."""
 
     request_id: str | None = None
 
@@ -109,9 +110,9 @@ class IteratorEvents:
         self._recorded = False
 
     async def next_events(self) -> list[Event]:
-        """The next event, alone in a list; an empty list at the end."""
+        """Return a list of the next event, or an empty list at the end."""
         if self._loop is None and self._backend.concurrent:
-            from ..async_support.shielding import current_loop  # loads asyncio, which a sync program has no use for
+            from ..async_support.shielding import current_loop  # imports asyncio, which a sync program does not need
 
             self._loop = current_loop()
         while True:
@@ -131,7 +132,7 @@ class IteratorEvents:
         return [event]
 
     async def close(self) -> None:
-        """Close the iterator, if it is one that can be closed."""
+        """Close the iterator, if it has `aclose`."""
         self._record(None)
         self._loop = None
         aclose = getattr(self._events, "aclose", None)
@@ -139,10 +140,10 @@ class IteratorEvents:
             await collapse_groups(aclose)
 
     def break_off(self) -> None:
-        """Nothing: nobody knows what the iterator waits for. It ends with its next event."""
+        """Do nothing: a custom iterator cannot be aborted. It ends with its next event."""
 
     def __del__(self) -> None:
-        # Forgotten under an event loop, the iterator is closed there: a generator must end where it began.
+        # A generator must end in the event loop where it started.
         if self._loop is not None and not self._recorded:
             from ..async_support.shielding import schedule_in_loop
 
@@ -167,14 +168,14 @@ class IteratorEvents:
 
 
 class SingleCallFilter:
-    """Leaves out the events of every tool call after the first, with a warning if there were any."""
+    """A filter that removes the events of all tool calls after the first, and logs a warning."""
 
     def __init__(self) -> None:
         self._first: str | None = None
         self.dropping: bool = False
 
     def of(self, events: list[Event]) -> list[Event]:
-        """Those of `events` that are kept."""
+        """Return `events` without those of later tool calls."""
         return [event for event in events if self._keep(event)]
 
     def _keep(self, event: Event) -> bool:
@@ -185,6 +186,6 @@ class SingleCallFilter:
             self.dropping = True
             logger.warning(
                 "the model made more than one tool call; the first is the result. "
-                "allow_parallel_tool_calls=True gives them all."
+                "Pass allow_parallel_tool_calls=True for all of them."
             )
         return event.id == self._first

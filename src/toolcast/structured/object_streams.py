@@ -53,7 +53,7 @@ class ObjectEvents(Protocol):
 
 
 class _ObjectState(Generic[T]):
-    """The common base of both object streams."""
+    """The common base of `ObjectStream` and `AsyncObjectStream`."""
 
     def __init__(self, flow: ObjectEvents) -> None:
         self._flow = flow
@@ -106,10 +106,10 @@ class _ObjectState(Generic[T]):
 
 
 class ObjectStream(_ObjectState[T], Closing):
-    """Typed objects, growing while the model writes: iterate it, or take one of its views.
+    """A stream of partial objects while the model writes: iterate it, or use one of its views.
 
-    Each item is a snapshot that never changes; the last is the validated object. Leaving a `with` block, `close()`
-    and forgetting the stream give the connection back.
+    Each item is an immutable snapshot; the last is the validated object. The end of a `with` block, `close()` and
+    garbage collection release the connection.
     """
 
     def __iter__(self) -> Iterator[T]:
@@ -171,10 +171,10 @@ class ObjectStream(_ObjectState[T], Closing):
 
 
 class AsyncObjectStream(_ObjectState[T], AsyncClosing):
-    """Typed objects, growing while the model writes: `async for`, or one of its views.
+    """A stream of partial objects while the model writes: use `async for`, or one of its views.
 
-    Each item is a snapshot that never changes; the last is the validated object. Leaving an `async with` block and
-    `await aclose()` give the connection back.
+    Each item is an immutable snapshot; the last is the validated object. The end of an `async with` block and
+    `await aclose()` release the connection.
     """
 
     def __aiter__(self) -> AsyncIterator[T]:
