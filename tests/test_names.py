@@ -11,7 +11,7 @@ import toolcast
 
 @pytest.mark.parametrize("name", [name for name in toolcast.__all__ if name != "__version__"])
 def test_a_name_is_what_its_module_has(name: str) -> None:
-    home = import_module(f"toolcast.{toolcast._HOME[name]}")
+    home = import_module(f"toolcast.{toolcast._MODULE_OF[name]}")
     assert getattr(toolcast, name) is getattr(home, name)
 
 

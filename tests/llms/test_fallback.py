@@ -89,7 +89,7 @@ def standing_still(llm: FallbackLLM) -> VirtualClock:
 
 
 def test_one_name_is_no_list_of_names() -> None:
-    with pytest.raises(TypeError, match="not the one name 'openai:gpt-5'"):
+    with pytest.raises(TypeError, match="got the single name 'openai:gpt-5'"):
         FallbackLLM("openai:gpt-5")
 
 

@@ -1,7 +1,7 @@
-"""An LLM behind HTTP: a service's dialect and a network, made into one `FunctionCallingLLM`.
+"""`ServiceLLM`: the base class of the LLMs behind HTTP (provider_llms.py).
 
-`ServiceLLM` is all that the ready-made LLMs (ready_made.py) share: the key and where it is read from, the headers,
-the wire that is loaded on first use, and what is left out when an LLM is pickled.
+It has their options, authentication and headers, imports the provider's adapter on first use, and leaves credentials
+out of pickles.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from .request_state import RequestState, ResponseEvents, iterate_events, start_c
 logger: Final = logging.getLogger("toolcast")
 
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Called before each request; gives the headers that prove who is asking."""
+"""A sync or async function that is called before each request and returns authentication headers."""
 
 
-_PROOFS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
-"""The headers that a service may take in place of its own key."""
+_AUTH_HEADERS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
+"""The headers that count as authentication in place of an API key."""
 
 
 class LLMOptions(TypedDict, total=False):
-    """What every ready-made LLM takes besides its model."""
+    """The keyword arguments of every provider's LLM."""
 
     api_key: str | None
     base_url: str | None
@@ -64,15 +64,24 @@ class LLMOptions(TypedDict, total=False):
 
 
 class NoLLMOptions(TypedDict):
-    """No keyword at all: what type checkers allow, where at run time any keyword gets an error that helps."""
+    """No keyword arguments: for type checkers. At run time an unknown one raises an error with the closest name."""
 
 
 class ServiceLLM(FunctionCallingLLM):
-    """An LLM behind HTTP. `api_key` and `base_url` beat the environment; `max_retries` counts further attempts.
+    """An LLM behind HTTP.
 
-    `auth` is called before each request and gives headers, for tokens that expire. `network` replaces httpx;
-    `"aiohttp"` is a faster one for the async methods under asyncio. `max_concurrency` answers are under way at most.
-    What `capabilities` says of the model beats what toolcast knows of it.
+    Args:
+        model: The provider's name of the model.
+        api_key: The API key; the default is read from the environment.
+        base_url: The URL of the service; the default is read from the environment.
+        settings: The settings of its calls.
+        system_prompt: A system message in front of all messages.
+        max_retries: The number of further attempts of a failed request.
+        headers: Further HTTP headers.
+        auth: A function that is called before each request and returns headers, for tokens that expire.
+        network: A replacement of httpx; `"aiohttp"` is a faster one for the async methods under asyncio.
+        max_concurrency: The number of responses at once; None is no limit.
+        capabilities: Corrections of the capabilities that toolcast assumes of the model.
     """
 
     provider: ClassVar[str]
@@ -100,7 +109,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._key = Secret(str(api_key)) if api_key else None
         self._address = SecretURL(str(base_url)) if base_url else None
         self._headers = protect_headers(headers if headers and has_headers else {})
-        # What follows may raise, and no frame of a traceback may hold a key.
+        # The code below may raise, and no frame of a traceback may contain a key.
         del api_key, base_url, headers
         if unknown:
             refuse_unknown(type(self).__name__, unknown, self._option_names())
@@ -126,12 +135,12 @@ class ServiceLLM(FunctionCallingLLM):
 
     @property
     def base_url(self) -> str | None:
-        """The address that was given, with `***` in place of credentials in it."""
+        """The base URL that was passed, with `***` in place of credentials in it."""
         return self._address.shown if self._address else None
 
     @property
     def _given_url(self) -> str | None:
-        """The address that was given, with the credentials in it; for the wire, and nothing else."""
+        """The base URL that was passed, with its credentials; only for the adapter."""
         return self._address.reveal() if self._address else None
 
     @classmethod
@@ -143,7 +152,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What is known about the model."""
+        """The name, provider and capabilities of the model."""
         return self._metadata(self.provider)
 
     def _metadata(self, provider: str) -> LLMMetadata:
@@ -151,7 +160,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     @property
     def adapter(self) -> ProviderAdapter:
-        """The service's dialect."""
+        """The provider's adapter, imported and built on first use."""
         if self._made is None:
             self._made = self._new_adapter()
         return self._made
@@ -163,49 +172,49 @@ class ServiceLLM(FunctionCallingLLM):
         try:
             return self._make_adapter()
         except (ToolcastError, ValueError) as error:
-            error.__traceback__ = None  # its frames hold the URL and what the environment says
+            error.__traceback__ = None  # its frames contain the URL and environment variables
             raise
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
-        """Warn, once per LLM, of each setting that the service cannot take and that is not sent."""
+        """Log a warning, once per LLM, for each setting that the service does not support and that is not sent."""
         for note in request.notes:
             if note not in self._warned:
                 self._warned.add(note)
                 logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """The wire; raises `AuthFailed` where the service needs a key and there is none."""
+        """Return the adapter. Raise `AuthFailed` if the service needs a key and there is none."""
         adapter, names = self.adapter, self._required_key()
-        proven = self._auth is not None or any(name.lower() in _PROOFS for name in self._headers)
+        proven = self._auth is not None or any(name.lower() in _AUTH_HEADERS for name in self._headers)
         if names is not None and not proven and self.secret(*names) is None:
             raise missing_api_key(adapter.provider, names)
         return adapter
 
     async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """`request` with the headers of `auth`, if there is one."""
+        """Return `request` with the headers of `auth`, if there is one."""
         if self._auth is None:
             return request
         from anyio import to_thread
 
         alone = backend.concurrent and not inspect.iscoroutinefunction(self._auth)
-        # A token is fetched by blocking calls, which would hold up every other task.
+        # A token is often fetched by blocking calls, which would block every other task.
         given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
         if inspect.isawaitable(given):
             given = await given
         try:
-            return with_headers(request, _proof(given))
+            return with_headers(request, _check_auth_headers(given))
         except (TypeError, BadRequest) as error:
-            error.__traceback__ = None  # its frames hold what was given
+            error.__traceback__ = None  # its frames contain the value that `auth` returned
             raise
         finally:
             del given
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
-        """The request that `request` would send."""
+        """Return the HTTP request for `request` without sending it."""
         return self.adapter.request(self._out(request), request.settings)
 
     def decoder(self, request: ChatRequest) -> ResponseDecoder:
-        """What reads the body of an answer to `request`."""
+        """Return the decoder for the body of a response to `request`."""
         decoder = self.adapter.decoder(self._out(request))
         calls = prompted_calls(request) if self.mode(request) == "prompted" else None
         if calls is None:
@@ -216,19 +225,19 @@ class ServiceLLM(FunctionCallingLLM):
         return best_mode(self.metadata.capabilities, forced=request.forces, thinking=bool(request.settings.thinking))
 
     def _out(self, request: ChatRequest) -> RequestInput:
-        """What `request` becomes on its way to the wire."""
+        """Return the input of the adapter for `request`, in its output mode."""
         mode = self.mode(request)
         return (to_prompted_request(request) if mode == "prompted" else request.with_mode(mode)).conversation(
             self.model
         )
 
     def _required_key(self) -> tuple[str, ...] | None:
-        """The variables that may hold the key without which nobody is answered; None where none is needed."""
+        """Return the environment variables of the API key; None if the service needs no key."""
         return None
 
     @abstractmethod
     def _make_adapter(self) -> ProviderAdapter:
-        """The service's dialect, for this model and key."""
+        """Return the provider's adapter for this model and key."""
 
     def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         return HTTPExchange(self, request.conversation(self.model), request.settings, backend, call)
@@ -245,19 +254,19 @@ class ServiceLLM(FunctionCallingLLM):
         )
 
     def secret(self, *names: str) -> Secret | None:
-        """The key that was given, or the first of these environment variables that is set, unless `auth` proves it."""
+        """Return the key that was passed, or the first of these environment variables that is set; none with `auth`."""
         if self._key or self._auth:
             return self._key
         return read_api_key(names)
 
     def __repr__(self) -> str:
-        # A traceback may show an LLM whose constructor has failed.
+        # A traceback may show an LLM whose constructor has failed, before its attributes are set.
         address = vars(self).get("_address")
         where = f", base_url={address.shown!r}" if address else ""
         return f"{type(self).__name__}({vars(self).get('model')!r}{where})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the key, which the other process reads from its own environment, and connections."""
+        """Return the state without connections and the key, which the other process reads from its own environment."""
         headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
         secret = self._address is not None and self._address.has_secrets
         lost = [f"the header {name!r}" for name in self._headers if name not in headers]
@@ -290,24 +299,24 @@ class ServiceLLM(FunctionCallingLLM):
 
 
 def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:
-    """The events of one answer under an event loop, for an LLM of one's own that stands before `llm`."""
+    """Return the events of one response of `llm` under an event loop, for an LLM that wraps it."""
     backend = llm.async_backend()
     return iterate_events(llm.open_events(request, backend, start_call(request.settings, backend)))
 
 
-def _proof(given: object) -> dict[str, Secret]:
-    """What `auth` gave, checked: it is the caller's code, and a token may end in the line break of its file."""
+def _check_auth_headers(given: object) -> dict[str, Secret]:
+    """Return the headers that `auth` returned, after checking them: a token may end in the line break of its file."""
     from ..providers.http_adapter import check_header
 
     if not isinstance(given, Mapping):
-        raise TypeError(f"auth= must give a mapping of header names to values, not {type(given).__name__}")
-    proof: dict[str, Secret] = {}
+        raise TypeError(f"auth: expected a mapping of header names to values, got {type(given).__name__}")
+    headers: dict[str, Secret] = {}
     for name, value in cast("Mapping[object, object]", given).items():
         if not (isinstance(name, str) and isinstance(value, str)):
-            raise TypeError(f"auth= must give header values that are strings; that of {name!r} is not")
-        proof[name.lower()] = Secret(value)
-        check_header(name, proof[name.lower()])
-    return proof
+            raise TypeError(f"auth: expected str as the value of the header {name!r}")
+        headers[name.lower()] = Secret(value)
+        check_header(name, headers[name.lower()])
+    return headers
 
 
 @lru_cache(64)

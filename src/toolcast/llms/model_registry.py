@@ -1,11 +1,9 @@
-"""The model that a command or an experiment asks: the one that is named, or else what Ollama's environment
-variables name, or else the embedded one.
+"""Choice of the LLM for a command or an experiment: by name, by Ollama's environment variables, or the embedded one.
 
-A name is `provider:model`, as `toolcast.llm` takes it, the path of a `.gguf` file, which runs in this process, or a
-model of Ollama. Ollama's own names have colons too, so behind an unknown provider only what has the form of a tag
-(`qwen3:8b`) makes one of those; anything else is more likely a slip, and an error. `host` and `token` are the service's
-address and key. A host of Ollama without a scheme is asked over http where it is this machine, and over https anywhere
-else: a token must not travel in the open.
+A name is `provider:model`, as for `toolcast.llm`, the path of a `.gguf` file, which runs locally, or a model of Ollama.
+Ollama's names have colons too, so after an unknown provider only a suffix in the form of a tag (`qwen3:8b`) makes one
+of those; anything else is more likely a typo, and an error. `host` and `token` are the service's URL and key. An Ollama
+host without a scheme is http for this machine, and https for any other, so that no token is sent unencrypted.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from .base import FunctionCallingLLM
 from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm
 
 OLLAMA_MODEL = "gpt-oss"
-"""The model that Ollama is asked for where none is named."""
+"""The default model of Ollama."""
 
 
 _TAG: Final = re.compile(
@@ -32,7 +30,7 @@ _TAG: Final = re.compile(
 )
 """The tags of Ollama's library: sizes, versions, quantizations."""
 _HUBS: Final = ("hf.co/", "huggingface.co/")
-"""Where Ollama fetches models from; there, too, they may end in `.gguf`."""
+"""The hubs that Ollama downloads models from; their names may end in `.gguf` too."""
 
 
 def choose_llm(
@@ -66,9 +64,9 @@ def choose_chat_llm(model: str | None = None, host: str | None = None, token: st
 
 
 def split_provider(model: str) -> tuple[str, str]:
-    """Return the provider that a name means, and its own name for the model.
+    """Return the provider of a name, and the provider's name of the model.
 
-    Raises `UnsupportedLLMError` for a provider that is unknown.
+    Raise `UnsupportedLLMError` for an unknown provider.
     """
     provider, colon, name = model.partition(":")
     if provider in providers():
@@ -81,12 +79,12 @@ def split_provider(model: str) -> tuple[str, str]:
 
 
 def ollama_address(host: str) -> str:
-    """The URL of the Ollama at `host`: http for this machine, https for any other; a scheme that it has is kept."""
+    """Return the URL of the Ollama at `host`: without a scheme, http for this machine and https for any other."""
     host = host.strip()
     try:
         return ollama_url(host if "://" in host or _is_here(host) else f"https://{host}")
     except ValueError as error:
-        raise BadRequest(f"{SecretURL(host).shown!r} is no host: write name, name:port or a URL") from error
+        raise BadRequest(f"{SecretURL(host).shown!r} is not a host: write name, name:port or a URL") from error
 
 
 def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallingLLM:
@@ -96,7 +94,7 @@ def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallin
 
 
 def _is_here(host: str) -> bool:
-    """Whether `host` means this machine: `localhost`, a loopback address, one to listen on, a mere port, nothing."""
+    """Return whether `host` is this machine: `localhost`, a loopback or wildcard address, only a port, or empty."""
     bare = host if host.startswith("[") or host.count(":") < 2 else f"[{host}]"
     name = urlsplit(f"//{bare}").hostname or "localhost"
     try:

@@ -1,7 +1,7 @@
-"""The ready-made LLMs: each a service's dialect behind the network.
+"""The LLM classes of the providers (`OpenAI`, `Anthropic`, `Google`, ...), and `llm`, which finds one by its name.
 
-A class here says only what is its service's own: where it is, which environment variables it reads, which wire
-speaks to it. The wire is loaded on first use, so that nobody pays for a dialect that is not spoken.
+A class has what is specific to its provider: the URL, the environment variables, and the adapter, which is imported on
+first use, so that the import of toolcast stays fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class LocalOptions(TypedDict, total=False):
-    """What `LlamaCpp` takes besides the model and how it runs."""
+    """The keyword arguments of `LlamaCpp` that other LLMs have too."""
 
     settings: Settings | None
     system_prompt: str | None
@@ -65,12 +65,12 @@ class OpenAICompatible(ServiceLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What is known about the model."""
+        """The name, provider and capabilities of the model."""
         return self._metadata(self._row.name)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_row", None)  # holds what cannot be pickled, and is found again
+        state.pop("_row", None)  # cannot be pickled, and is found again by its name
         return state
 
     def _required_key(self) -> tuple[str, ...] | None:
@@ -78,7 +78,7 @@ class OpenAICompatible(ServiceLLM):
 
     @cached_property
     def _row(self) -> Row:
-        """How the service differs: the row that was named, or whose address `base_url` is, or none in particular."""
+        """The service's differences from OpenAI: by the name `service`, by `base_url`, or a generic one."""
         from ..providers.chat_completions.services import GENERIC, SERVICES
 
         if self.service is not None:
@@ -100,10 +100,12 @@ class OpenAICompatible(ServiceLLM):
         headers = {**read_headers(row, os.environ), **self._headers}
         header, key = read_auth_header(row, self._key, {} if self._auth else os.environ)
         url = service_url(row, self._given_url, self.model, os.environ)
-        return self._dialect(replace(row, key_header=header), key, url, headers)
+        return self._build_adapter(replace(row, key_header=header), key, url, headers)
 
-    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
-        """The wire to this service, at the address of its chat completions."""
+    def _build_adapter(
+        self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
+    ) -> ProviderAdapter:
+        """Return the adapter of this service for the URL of its chat completions."""
         from ..providers.chat_completions.adapter import OpenAIChatAdapter
 
         return OpenAIChatAdapter(row, api_key=key, base_url=url, headers=headers)
@@ -119,7 +121,7 @@ class OpenAI(OpenAICompatible):
 
 
 class OpenAIResponses(OpenAICompatible):
-    """A model of OpenAI, through the Responses API: reasoning is kept from turn to turn.
+    """A model of OpenAI, through the Responses API: the model's reasoning is sent back in later turns.
 
     Reads OPENAI_API_KEY and OPENAI_BASE_URL. `service` names another service that has a Responses API: `"azure-v1"`,
     `"xai"`, `"lmstudio"`, `"llama.cpp"`, ...
@@ -130,7 +132,9 @@ class OpenAIResponses(OpenAICompatible):
     def __init__(self, model: str, *, service: str = "openai", **options: Unpack[LLMOptions]) -> None:
         super().__init__(model, service=service, **_taken(options))
 
-    def _dialect(self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
+    def _build_adapter(
+        self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
+    ) -> ProviderAdapter:
         from ..providers.openai.responses import OpenAIResponsesAdapter
 
         # `service_url` appends the path of chat completions, also to a URL of the Responses API.
@@ -150,7 +154,7 @@ class Anthropic(ServiceLLM):
         mode = super()._usual_mode(request)
         if mode != "json_schema" or cast("AnthropicAdapter", self.adapter).can_hold(request.conversation(self.model)):
             return mode
-        return "tool_call"  # which cannot be forced then, but it can be asked for again
+        return "tool_call"  # this cannot be forced, but a missing call is asked for again
 
     def _make_adapter(self) -> ProviderAdapter:
         from ..providers.anthropic.adapter import AnthropicAdapter
@@ -222,11 +226,11 @@ class Ollama(ServiceLLM):
 
 
 class LlamaCpp(ServiceLLM):
-    """A model that runs inside this process, through llama.cpp: no key, no server to start, nothing leaves.
+    """A local model through llama.cpp: without a key, a server to install, or data that leaves the machine.
 
-    `model` is a name that `toolcast pull` knows, or the path of a GGUF file. The first use fetches the weights where
-    they are missing and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
-    `server` says how the model runs, `limits` how much it may write where a schema sets no limit; `native_tools`
+    `model` is a name that `toolcast pull` lists, or the path of a GGUF file. The first use downloads missing weights
+    and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
+    `server` has the options of the model's server, `limits` the maximum sizes where a schema has none; `native_tools`
     leaves `tool_choice="auto"` to the model's own chat template.
     """
 
@@ -251,18 +255,18 @@ class LlamaCpp(ServiceLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What is known about the model."""
+        """The name, provider and capabilities of the model."""
         context = self._server_options.context if self._server_options else 4096
-        told = super().metadata
-        # The grammar forces a call, whatever the model is.
+        metadata = super().metadata
+        # The grammar forces a call for every model.
         here = Capabilities(forced_tools=True, forced_while_thinking=True, context_window=context)
-        return replace(told, context_window=context, capabilities=told.capabilities.corrected(here))
+        return replace(metadata, context_window=context, capabilities=metadata.capabilities.corrected(here))
 
     def load(self, progress: Progress | None = None) -> None:
-        """Fetch the weights where they are missing, and start the model.
+        """Download missing weights, and start the model.
 
-        `progress(done, total)` is told of bytes while the weights come; of the start, of which llama.cpp says nothing
-        until it is over, 0 of 1 and 1 of 1.
+        `progress(done, total)` is called with bytes during the download, and with 0 of 1 and 1 of 1 for the start,
+        of which llama.cpp reports no progress.
         """
         self._server(progress)
         if progress is not None:
@@ -272,7 +276,7 @@ class LlamaCpp(ServiceLLM):
             progress(1, 1)
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """The wire, once the model runs and was seen to obey the schemas of this conversation's tools."""
+        """Return the adapter, once the model runs and has passed the check that it obeys the tools' schemas."""
         from anyio import to_thread
 
         adapter = await to_thread.run_sync(self._start) if backend.concurrent else self._start()
@@ -287,12 +291,12 @@ class LlamaCpp(ServiceLLM):
         return "grammar" if request.conversation(self.model).tools else "tool_call"
 
     def _start(self) -> LlamaCppAdapter:
-        """Return the wire of the running server, whose address is new each time it starts."""
+        """Return the adapter of the running server, whose port changes with each start."""
         server = self._server()
         server.ready()
         if self._made is None or self._served_at != server.base_url:
             self._served_at = server.base_url
-            self._made = self._dialect(server.base_url, server.api_key)
+            self._made = self._build_adapter(server.base_url, server.api_key)
         return cast("LlamaCppAdapter", self._made)
 
     def _server(self, progress: Progress | None = None) -> LocalServer:
@@ -303,16 +307,16 @@ class LlamaCpp(ServiceLLM):
         return running(path, self._server_options)
 
     def _make_adapter(self) -> ProviderAdapter:
-        return self._dialect("http://127.0.0.1/v1", None)
+        return self._build_adapter("http://127.0.0.1/v1", None)
 
-    def _dialect(self, base_url: str, key: Secret | None) -> LlamaCppAdapter:
+    def _build_adapter(self, base_url: str, key: Secret | None) -> LlamaCppAdapter:
         from ..providers.llama_cpp.adapter import LlamaCppAdapter
 
         return LlamaCppAdapter(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
 async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
-    """Return the body of a short answer."""
+    """Return the body of a short response."""
     body = await backend.open(request, connect=10, read=60)
     try:
         content = bytearray()
@@ -324,15 +328,15 @@ async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
 
 
 def as_llm(given: object) -> FunctionCallingLLM:
-    """The LLM that was given, itself or by its name. Raises `UnsupportedLLMError` for anything else."""
+    """Return the LLM `given`, or the one of that name. Raise `UnsupportedLLMError` for anything else."""
     made = llm(given) if isinstance(given, str) else given
     if not isinstance(made, FunctionCallingLLM):
-        raise UnsupportedLLMError(f"an LLM must be a FunctionCallingLLM or a name, not {type(made).__name__}")
+        raise UnsupportedLLMError(f"llm: expected a FunctionCallingLLM or a name, got {type(made).__name__}")
     return made
 
 
 def chosen_llm(given: object) -> FunctionCallingLLM:
-    """The LLM that was given, itself or by its name, or else `Configs.llm`. Raises `MissingLLMError` without either."""
+    """Return the LLM `given` (or of that name), or else `Configs.llm`. Raise `MissingLLMError` without either."""
     chosen = Configs.llm if given is None else given
     if chosen is None:
         raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")
@@ -351,14 +355,14 @@ _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
 
 
 def providers() -> list[str]:
-    """What may stand before the colon of the name of an LLM."""
+    """Return the provider names that `llm` accepts before the colon."""
     from ..providers.chat_completions.services import SERVICES
 
     return sorted({*_NAMED, "local", *SERVICES})
 
 
 def unknown_llm(name: str) -> UnsupportedLLMError:
-    """Return the error that no LLM is called `name`, with the closest provider."""
+    """Return the error for the unknown LLM `name`, with the closest provider."""
     provider, colon, model = name.partition(":")
     known = providers()
     near = get_close_matches(provider.lower(), known, 1) if colon else []
@@ -376,7 +380,7 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
 
 
 def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
-    """The LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
+    """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
     Providers are `openai`, `openai-responses`, `anthropic`, `google`, `mistral`, `ollama`, `local`, and every row of
     `toolcast.providers.chat_completions.services`.
