@@ -219,7 +219,7 @@ class ServiceLLM(FunctionCallingLLM):
         calls = prompted_calls(request) if self.mode(request) == "prompted" else None
         if calls is None:
             return decoder
-        return JSONTextDecoder(decoder, calls, accept_damaged=ask.accept_damaged)
+        return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
 
     def _usual_mode(self, request: ChatRequest) -> OutputMode:
         return best_mode(self.metadata.capabilities, forced=request.forces, thinking=bool(request.settings.thinking))
