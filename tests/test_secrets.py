@@ -58,7 +58,7 @@ from toolcast import (
 )
 from toolcast.credentials import Secret
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
-from toolcast.transport.network import HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.
 HALVES = ("sk-cAnArY-", "7f3e9b1d5a8c")

@@ -294,8 +294,10 @@ if TYPE_CHECKING:
     from .transport.aiohttp_network import (
         AiohttpNetwork as AiohttpNetwork,
     )
-    from .transport.network import (
+    from .transport.httpx_network import (
         HttpxNetwork as HttpxNetwork,
+    )
+    from .transport.network import (
         Network as Network,
     )
     from .turn import (
@@ -351,7 +353,8 @@ _EXPORTS = {
     "prompts": "ChatPromptTemplate PromptTemplate",
     "llms.provider_llms": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
     "transport.aiohttp_network": "AiohttpNetwork",
-    "transport.network": "HttpxNetwork Network",
+    "transport.httpx_network": "HttpxNetwork",
+    "transport.network": "Network",
     "settings": "Settings Timeouts",
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",

@@ -35,7 +35,8 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.http_request import HTTPRequest
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart
-from toolcast.transport.network import AsyncResponse, HttpxNetwork, Response
+from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.transport.network import AsyncResponse, Response
 
 pytestmark = pytest.mark.networked
 

@@ -20,7 +20,7 @@ from toolcast.toolbox.fetch import fetch_tool
 from toolcast.toolbox.public_addresses import IPAddress, is_public
 from toolcast.tools.callable_tool import CallableTool, ToolOutput
 from toolcast.tools.context import ToolContext
-from toolcast.transport.network import HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
 
 HTML = "content-type: text/html; charset=utf-8"
 TEXT = "content-type: text/plain"

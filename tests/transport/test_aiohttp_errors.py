@@ -225,7 +225,7 @@ def test_a_reply_and_a_network_show_nothing(server: Loopback) -> None:
     async def main() -> None:
         network = AiohttpNetwork()
         reply = await opened(network, server)
-        here = network._doors.running()
+        here = network._clients.running()
         assert KEY not in repr(reply) + repr(vars(reply)) + repr(network) + repr(vars(network)) + repr(vars(here))
         await reply.aclose()
 

@@ -86,7 +86,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[AiohttpNetwork]:
 
 def pool(network: AiohttpNetwork) -> list[Any]:
     """The connections that aiohttp holds in use, in the running loop."""
-    here = network._doors.running()
+    here = network._clients.running()
     assert not here.open
     return list(here._connector._acquired)
 
@@ -108,7 +108,7 @@ def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopba
         body = await opened(backend, server)
         assert await body.read(5.0) == b"one"
         gate.set()
-        (kept,) = network._doors.running().open
+        (kept,) = network._clients.running().open
         with pytest.raises(ClientPayloadError):
             await kept.content.wait_eof()
         assert await body.read(5.0) == b"twothree"
@@ -230,7 +230,7 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
     for _ in range(2):
         Face("asyncio")(network, work)
         server.wait_open(0)
-        assert network._doors._loops == {}
+        assert network._clients._loops == {}
     with pytest.raises(StreamClosed):
         Face("asyncio")(network, lambda _: held[0].read(1.0))
 
@@ -283,7 +283,7 @@ def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: Aiohtt
         closed = None
 
     async def work(backend: IOBackend) -> None:
-        connector: Any = network._doors.running()._connector
+        connector: Any = network._clients.running()._connector
         assert connector._new(Lost()).kept is None
 
     face(network, work)

@@ -29,8 +29,8 @@ from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle, line_here, shut
 from toolcast.transport.connection_pool import PooledConnection
 from toolcast.transport.httpx_connections import _cut
+from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.httpx_responses import ActiveResponse
-from toolcast.transport.network import HttpxNetwork
 
 PATIENCE = 20.0
 SSE_HEAD = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")

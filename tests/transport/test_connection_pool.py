@@ -19,7 +19,7 @@ from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.transport import connection_pool as module
 from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
-from toolcast.transport.network import HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
 
 HERE, THERE = "http://here:80", "http://there:80"
 CHUNKED = head(200, "transfer-encoding: chunked")

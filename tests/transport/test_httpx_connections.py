@@ -22,7 +22,8 @@ from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInter
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 from toolcast.transport.httpx_connections import AsyncConnections
-from toolcast.transport.network import AsyncResponse, HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.transport.network import AsyncResponse
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")
@@ -59,7 +60,7 @@ async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncResponse:
 
 def pool(network: HttpxNetwork) -> list[Any]:
     """The connections that httpcore believes in, in the running loop."""
-    door: AsyncConnections = network._doors.running()
+    door: AsyncConnections = network._clients.running()
     assert not door.open
     assert door._room.value == door._lanes.most
     assert door._lanes._count == len(door._lanes._idle)
@@ -243,7 +244,7 @@ def test_many_threads_share_a_network(server: Loopback, network: HttpxNetwork) -
     for thread in threads:
         thread.join()
     assert seen == [b"ok"] * 16
-    assert len(network._doors._sync) == 1
+    assert len(network._clients._sync) == 1
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])
@@ -264,7 +265,7 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
         reply.read()
     assert caught.value is raised
     server.wait_open(0)
-    assert network._doors.sync().open == set()
+    assert network._clients.sync().open == set()
 
 
 # ---- foreign clients
@@ -296,8 +297,8 @@ def test_a_client_of_your_own(library: Any, backend: str) -> None:
 
     anyio.run(main, backend=backend)
     network.close()
-    assert not network._doors._client.is_closed
-    assert not network._doors._async_client.is_closed
+    assert not network._clients._client.is_closed
+    assert not network._clients._async_client.is_closed
 
 
 def test_the_errors_of_a_fork_are_known(library: Any, server: Loopback) -> None:
@@ -391,9 +392,9 @@ def test_a_loop_that_was_never_shut_down_is_forgotten(network: HttpxNetwork) -> 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(warm())
     loop.close()
-    assert len(network._doors._loops) == 1
+    assert len(network._clients._loops) == 1
     asyncio.run(warm())
-    assert network._doors._loops == {}
+    assert network._clients._loops == {}
 
 
 def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> None:
@@ -413,7 +414,7 @@ def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, 
     async def main() -> None:
         server.answer(CHUNKED, HOLD)
         reply: Any = await aopen(network, server)
-        door: AsyncConnections = network._doors.running()
+        door: AsyncConnections = network._clients.running()
         door.open.clear()
         await door._undo((reply._kept.lane, reply._kept.response))
         assert pool(network) == []

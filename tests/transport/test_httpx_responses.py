@@ -11,7 +11,7 @@ import pytest
 from support.loopback import Loopback
 from toolcast.credentials import Secret
 from toolcast.http_request import HTTPRequest
-from toolcast.transport.network import HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
 
 
 @pytest.fixture

@@ -27,16 +27,8 @@ from toolcast.errors import (
 )
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork
-from toolcast.transport.network import (
-    Body,
-    HttpxNetwork,
-    IOBackend,
-    Network,
-    SystemClock,
-    async_backend,
-    read_body,
-    sync_backend,
-)
+from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.transport.network import Body, IOBackend, Network, SystemClock, async_backend, read_body, sync_backend
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")

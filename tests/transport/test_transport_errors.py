@@ -23,7 +23,8 @@ from toolcast import AiohttpNetwork
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
-from toolcast.transport.network import AsyncResponse, HttpxNetwork
+from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.transport.network import AsyncResponse
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")

@@ -30,7 +30,8 @@ from ..providers.http_errors import BODY_LIMIT, http_error
 from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
 from ..retries import RetryPolicy, next_wait, retry_after
-from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
+from ..transport.httpx_network import HttpxNetwork
+from ..transport.network import Clock, Network, SystemClock, read_body
 from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 

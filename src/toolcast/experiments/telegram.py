@@ -25,7 +25,8 @@ from ..credentials import Secret, SecretURL
 from ..errors import LLMError
 from ..http_request import HTTPRequest, build_request
 from ..transport.cancel_handle import line_here
-from ..transport.network import Clock, HttpxNetwork, Network, SystemClock, read_body
+from ..transport.httpx_network import HttpxNetwork
+from ..transport.network import Clock, Network, SystemClock, read_body
 from .operators import OperatorChannel, announced
 
 logger: Final = logging.getLogger("toolcast")

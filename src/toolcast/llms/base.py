@@ -34,7 +34,8 @@ from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
-from ..transport.network import Clock, HttpxNetwork, IOBackend, Network, SystemClock, async_backend, sync_backend
+from ..transport.httpx_network import HttpxNetwork
+from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
 from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement

@@ -26,7 +26,8 @@ from ..http_request import HTTPRequest
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle
-from ..transport.network import HttpxNetwork, Network, Response
+from ..transport.httpx_network import HttpxNetwork
+from ..transport.network import Network, Response
 from .html_text import page_text
 from .public_addresses import IPAddress, Target, refusal, target
 

@@ -33,7 +33,7 @@ from ..http_request import HTTPRequest
 from .aiohttp_errors import FAULTS, silence_logger, unanswered, unheard
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
 from .base_connections import LoopConnections
-from .network import ssl_context
+from .httpx_network import ssl_context
 from .transport_errors import plain_headers
 
 # What may wait for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.

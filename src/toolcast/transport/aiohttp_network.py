@@ -31,9 +31,9 @@ class AiohttpNetwork:
     """
 
     def __init__(self, *, max_connections: int = 1000, max_inflated: int = LIMIT) -> None:
-        self._doors = _Doors(max_connections, max_inflated)
+        self._clients = _AiohttpClients(max_connections, max_inflated)
         # Also at the end of the program; the doors do not know the network, so that it can be collected.
-        weakref.finalize(self, self._doors.abandon)
+        weakref.finalize(self, self._clients.abandon)
 
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Never an answer: aiohttp has no sync face. Raises `BadRequest`."""
@@ -44,19 +44,19 @@ class AiohttpNetwork:
 
     async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
         """The answer to `request`; see `Network`."""
-        return await self._doors.running().send(request, connect, read)
+        return await self._clients.running().send(request, connect, read)
 
     def close(self) -> None:
         """Have each event loop close its client."""
-        self._doors.abandon()
+        self._clients.abandon()
 
     async def aclose(self) -> None:
         """Close this event loop's client now, and have other event loops close theirs."""
-        await self._doors.close_here()
-        self._doors.abandon()
+        await self._clients.close_here()
+        self._clients.abandon()
 
 
-class _Doors(ClientsByLoop["AiohttpConnections"]):
+class _AiohttpClients(ClientsByLoop["AiohttpConnections"]):
     """The clients in use: one door for each process id and event loop."""
 
     def __init__(self, max_connections: int, max_inflated: int) -> None:
