@@ -64,7 +64,7 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
     assert groq["settings left out"] == "`top_k`"
     assert groq["besides text"] == "images"
     assert moonshot["a forced tool"].startswith("emulated") and "may still answer in text" in moonshot["a forced tool"]
-    assert moonshot["text held to a schema"].startswith("emulated")
+    assert moonshot["text constrained to a schema"].startswith("emulated")
     assert moonshot["thinking"].endswith("goes back as `reasoning_content`, with the calls it led to")
     assert "while it thinks, emulated" in qwen["a forced tool"] and "settings left out" not in qwen
     assert "takes no tools" in perplexity["a forced tool"]
