@@ -41,8 +41,7 @@ _registering = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The contents of a file: `owner`, its `application_id`, the `version`, and the statements that create its
-    `tables`.
+    """The contents of a file: `owner`, its `application_id`, the `version`, and the statements for its `tables`.
 
     `kind` is the class that uses it; `instead` is the advice to a caller who passes `:memory:`.
     """

@@ -383,9 +383,7 @@ class ToolOrchestratingLLM(Generic[T]):
         self._validator = ResponseValidator(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
-        """Return a few-shot object as the tool calls a model would make: several for a list, if parallel calls are
-        allowed.
-        """
+        """Return a few-shot object as the tool calls that a model would make, with parallel calls one per item."""
         if self._parallel and isinstance(value, (list, tuple)):
             return [self._as_call(item) for item in cast("Sequence[object]", value)]
         return [self._as_call(value)]

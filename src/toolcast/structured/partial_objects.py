@@ -103,6 +103,7 @@ class StreamingObjectProcessor:
         return growing is not None and growing.is_complete
 
     def _start_call(self, event: ToolCallStart) -> bool:
+        # A tool call supersedes an object that was parsed from the text before it.
         if self._growing.pop(_TEXT, None) is not None:
             self._latest = None
         tool = self._tools.get(event.name)
@@ -126,6 +127,7 @@ class StreamingObjectProcessor:
             return growing.feed(text)
         except pydantic.ValidationError as error:
             failure = self.invalid_arguments(id, growing, error)
+        # Raised here and not in the `except` block: Pydantic's error would become its context.
         try:
             if failure is not None:
                 raise failure
@@ -159,6 +161,7 @@ class StreamingObjectProcessor:
         if event.id not in self._names:
             self._start_call(ToolCallStart(event.id, event.name))
         growing = self._growing.get(event.id)
+        # Truncated arguments are not fed: the complete response reports them.
         if growing is None or growing.text or event.truncated:
             return False
         return self._feed(event.id, growing, event.arguments)

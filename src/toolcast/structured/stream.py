@@ -216,6 +216,7 @@ class StructuredStream:
                     await self._retry_damaged(error)
                     continue
                 fast_path = self._fast_path
+                # More than one event at once, or one of another call: the general path keeps their order.
                 single = events[0] if len(events) == 1 else None
                 if fast_path is None or type(single) is not ToolCallDelta or single.id != fast_path.id:
                     self._queue_events(events)
@@ -250,6 +251,7 @@ class StructuredStream:
                     break
                 found = await self.wait()  # retrying: the partial objects so far are void
                 continue
+            # A read that returns quickly returned buffered data: the stream is still behind.
             before = now()
             await self.fill()
             behind = now() - before < BUFFERED_WITHIN
@@ -309,8 +311,10 @@ class StructuredStream:
             return False
         if self.processor.feeds != feeds and (growing := self.processor.growing) is not None:
             self.fed = growing
+            # An observed trace needs a step for every event, which the fast path does not take.
             if type(event) is ToolCallDelta and not self.trace.observed:
                 self._fast_path = DeltaFastPath(event.id, growing)
+                # The response shares the text of the partial value, so that a delta is stored once.
                 self._accumulator.share(event.id, growing.buffer)
         if self.trace.observed and type(event) not in LIBRARY_EVENTS:
             self.trace.step("received", "readable", "parsed", "changed" if visible else "unchanged")

@@ -185,8 +185,7 @@ class CallableTool:
     def from_call(
         cls, call: Any, variables: Iterable[str], name: str | None, description: str | None, result: CallableTool
     ) -> CallableTool:
-        """Return a tool that makes a structured call, `call(**values)` or `call.acall(**values)`, with one text per
-        variable.
+        """Return a tool that makes a structured call, `call(**values)` or `call.acall(**values)`, with text arguments.
 
         `result` is the tool of the output type; its name and description are the defaults.
         """
