@@ -1,0 +1,1 @@
+"""Agents: the turn loop, permissions, sub-agents, sessions, MCP and tool search."""

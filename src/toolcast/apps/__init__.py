@@ -1,0 +1,1 @@
+"""Applications: the command line, the terminal REPL, the web UI, the experiment commands."""

@@ -1,0 +1,1 @@
+"""The chat state machine: events, context, transition table, guards, actions, effects."""

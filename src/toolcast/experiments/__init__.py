@@ -1,0 +1,1 @@
+"""ContReAct experiments: configuration, cycles, memory, similarity, event log, PEI, reports, grids."""

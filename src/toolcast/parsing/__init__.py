@@ -1,0 +1,1 @@
+"""Parsing of streamed JSON: incremental JSON, lenient JSON, partial Pydantic objects."""

@@ -1,0 +1,1 @@
+"""Protocols of LLM services: request encoding and response decoding, without I/O."""

@@ -1,0 +1,1 @@
+"""Stores of sessions: JSONL files, SQLite, memory."""

@@ -1,0 +1,1 @@
+"""Structured calls: typed objects by tool calls, complete or streamed as partial objects."""

@@ -1,0 +1,1 @@
+"""Built-in tools: files, shell command, web page, question to the user."""

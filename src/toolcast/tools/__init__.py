@@ -1,0 +1,1 @@
+"""Tools: their schema, execution and results."""

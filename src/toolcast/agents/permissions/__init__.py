@@ -1,0 +1,1 @@
+"""Permissions of tool calls: modes, rules, protected paths, shell commands."""

@@ -1,0 +1,1 @@
+"""Sessions: turns in the background, persisted and resumed."""

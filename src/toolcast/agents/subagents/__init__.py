@@ -1,0 +1,1 @@
+"""Sub-agents (elves), which an agent or an application starts."""

@@ -1,0 +1,1 @@
+"""Tool search: selects which of many tools a request offers."""

@@ -1,0 +1,1 @@
+"""Grids of experiments on worker processes or on Ray."""

@@ -1,0 +1,1 @@
+"""PEI ratings of runs by evaluator models."""

@@ -1,0 +1,1 @@
+"""The HTML report of experiment runs, with its charts."""

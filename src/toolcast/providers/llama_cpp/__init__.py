@@ -1,0 +1,1 @@
+"""The llama.cpp server, with grammars that enforce tool calls."""

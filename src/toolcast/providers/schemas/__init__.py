@@ -1,0 +1,1 @@
+"""JSON schemas: normalization, and the strict forms that services require."""

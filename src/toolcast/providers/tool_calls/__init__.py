@@ -1,0 +1,1 @@
+"""Decoding of streamed tool calls, by their form on the wire."""

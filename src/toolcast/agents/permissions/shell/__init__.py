@@ -1,0 +1,1 @@
+"""Shell commands for permissions: a lexer, a parser, launchers of other programs, patterns of rules."""
