@@ -171,7 +171,7 @@ def test_text_needs_no_probe(local: Local, face: Face) -> None:
 def test_a_file_is_used_as_it_is_with_its_options(local: Local, tmp_path: Path) -> None:
     options = ServerOptions(context=512)
     make = ToolOrchestratingLLM(Album, "x", LlamaCpp(tmp_path / "m.gguf", server=options, network=ReplayNetwork(OBEYS)))
-    with pytest.raises(toolcast.ToolcastError, match="one more request"):
+    with pytest.raises(toolcast.ToolcastError, match="another request was made"):
         make()
     assert local.asked == [(tmp_path / "m.gguf", options)]
     assert local.pulled == []
