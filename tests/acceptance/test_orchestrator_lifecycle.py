@@ -241,7 +241,7 @@ def test_one_instance_serves_many_threads_each_with_its_own_state() -> None:
     class Echo(ScriptedLLM):
         async def _events(self, messages: Any, tools: Any, tool_choice: Any, settings: Any) -> Any:
             call = ToolCallPart("c", "Album", json.dumps({"title": messages[-1].text, "artist": "A"}))
-            for event in self._play(call, None):
+            for event in self._events_of(call, None):
                 yield event
 
     make = ToolOrchestratingLLM(Album, "{topic}", Echo())

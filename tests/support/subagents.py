@@ -93,7 +93,7 @@ class Mirror(ScriptedLLM):
         self, messages: Sequence[Message], tools: Sequence[CallableTool], tool_choice: ToolChoice, settings: Settings
     ) -> AsyncIterator[Event]:
         asked = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
-        for event in self._play(self._reply(messages[-1]), asked):
+        for event in self._events_of(self._reply(messages[-1]), asked):
             yield event
 
 

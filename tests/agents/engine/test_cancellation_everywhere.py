@@ -121,7 +121,7 @@ class _Model(ScriptedLLM):
         self._world.enter("model")
         try:
             await self._world.pause()
-            for event in ScriptedLLM(chunk=8)._play(answer, None):
+            for event in ScriptedLLM(chunk=8)._events_of(answer, None):
                 await self._world.pause()
                 yield event
         finally:

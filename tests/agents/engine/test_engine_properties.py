@@ -69,7 +69,7 @@ class Planned(ScriptedLLM):
         answer = self.plan.pop(0) if self.plan else "Done."
         if isinstance(answer, Exception):
             raise answer
-        for event in self._play(answer, None):
+        for event in self._events_of(answer, None):
             yield event
 
 
