@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.apps.data_dir import home, prompt_history_file, sessions_file
+from toolcast.apps.data_dir import data_dir, prompt_history_file, sessions_file
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from toolcast.apps.data_dir import home, prompt_history_file, sessions_file
 def test_the_home(chosen: str | None, environ: Mapping[str, str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/me")
     monkeypatch.setenv("USERPROFILE", "/me")
-    assert home(chosen, environ) == Path(found)
+    assert data_dir(chosen, environ) == Path(found)
 
 
 def test_the_files_in_it() -> None:

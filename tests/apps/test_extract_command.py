@@ -109,7 +109,7 @@ def test_the_prompt(model: str, prompt: str | None, text: str, said: Any) -> Non
 def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
 
-    def chosen(*options: object) -> FunctionCallingLLM:
+    def choose_llm(*options: object) -> FunctionCallingLLM:
         seen.append(options)
         return ScriptedLLM(ALICE)
 
@@ -164,14 +164,14 @@ def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         cli.main(["get", "name, age ag"])
     told = capsys.readouterr().err.splitlines()
-    assert told[-3].startswith("toolcast get: error: argument SCHEMA: 'ag' is no type; there are:")
+    assert told[-3].startswith("toolcast get: error: argument SCHEMA: unknown type 'ag'; expected one of")
     assert told[-2:] == ["  name, age ag", "            ^"]
 
 
 @pytest.mark.parametrize(
     ("line", "text", "why"),
     [
-        (["name"], b" \n ", "there is no text to extract from: give it with --file"),
+        (["name"], b" \n ", "the text is empty: pass a file with --file"),
         (["name", "--model", "openai"], b"x", "'openai' names no LLM: write 'openai:MODEL'"),
         (["name", "--model", "local", "--host", "box"], b"x", "the embedded model has no host"),
         (["name", "--model", "ollama:x", "--prompt", "{text} {else}"], b"x", "else"),

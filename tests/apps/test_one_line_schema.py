@@ -8,7 +8,7 @@ import pydantic
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.apps.one_line_schema import TYPES, OneField, SchemaError, model_of, parsed
+from toolcast.apps.one_line_schema import TYPES, OneField, SchemaError, build_model, parse_schema
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ from toolcast.apps.one_line_schema import TYPES, OneField, SchemaError, model_of
     ],
 )  # fmt: skip
 def test_what_it_says(text: str, fields: list[OneField]) -> None:
-    assert parsed(text) == tuple(fields)
+    assert parse_schema(text) == tuple(fields)
 
 
 @pytest.mark.parametrize(
     ("text", "at", "why"),
     [
-        ("", 0, "the name of a field has to come here"),
-        ("   ", 0, "the name of a field has to come here"),
+        ("", 0, "expected the name of a field"),
+        ("   ", 0, "expected the name of a field"),
         ("a,,b", 2, "the name of a field"),
         ("1a", 0, "the name of a field"),
         ("a {}", 3, "the name of a field"),
-        ("a, a int", 3, "there is a field 'a' already"),
-        ("a ag", 2, "'ag' is no type; there are: str, text, int"),
+        ("a, a int", 3, "duplicate field 'a' already"),
+        ("a ag", 2, "unknown type 'ag'; expected one of str, text, int"),
         ("a small, b", 2, "'small' is no type"),
         ("a x|", 4, "a word of the choice"),
         ("a x||y", 4, "a word of the choice"),
@@ -63,13 +63,13 @@ def test_what_it_says(text: str, fields: list[OneField]) -> None:
         ("a}", 1, "a comma or the end of the schema"),
         ("a {b int", 8, "that closes the { at 3"),
         ("a {b c}", 5, "'c' is no type"),
-        ('a "x', 2, "this quote is not closed"),
-        ("a {" * 11, 32, "no more than 10 objects"),
+        ('a "x', 2, "unterminated quote"),
+        ("a {" * 11, 32, "objects are nested more than 10 deep"),
     ],
 )
 def test_where_it_is_wrong(text: str, at: int, why: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        parsed(text)
+        parse_schema(text)
     told, line, pointer = str(caught.value).split("\n")
     assert why in told
     assert caught.value.at == at
@@ -79,7 +79,7 @@ def test_where_it_is_wrong(text: str, at: int, why: str) -> None:
 
 def test_the_place_in_a_schema_of_several_lines() -> None:
     with pytest.raises(SchemaError) as caught:
-        parsed("name,\n  age ag")
+        parse_schema("name,\n  age ag")
     assert str(caught.value).split("\n")[1:] == ["  name,   age ag", "              ^"]
 
 
@@ -126,22 +126,22 @@ def one_written(field: OneField) -> str:
 
 @given(any_fields)
 def test_what_is_written_is_what_is_read(fields: tuple[OneField, ...]) -> None:
-    assert parsed(written(fields)) == fields
+    assert parse_schema(written(fields)) == fields
 
 
 @given(st.text(st.sampled_from('abc int{}[],:?|"\\1. ') | st.characters(), max_size=40))
 def test_any_text_is_read_or_refused_at_a_place(text: str) -> None:
     try:
-        fields = parsed(text)
+        fields = parse_schema(text)
     except SchemaError as error:
         assert 0 <= error.at <= len(text)
     else:
-        assert parsed(written(fields)) == fields
+        assert parse_schema(written(fields)) == fields
 
 
 @given(any_fields)
 def test_every_schema_is_a_model(fields: tuple[OneField, ...]) -> None:
-    model = model_of(fields)
+    model = build_model(fields)
     assert list(model.model_json_schema()["properties"]) == [field.name for field in fields]
     required = [field.name for field in fields if not field.optional]
     assert model.model_json_schema().get("required", []) == required
@@ -151,7 +151,7 @@ def test_every_schema_is_a_model(fields: tuple[OneField, ...]) -> None:
 
 
 def test_the_model() -> None:
-    model = model_of(parsed('name "in full", json float?, size small|large, tags list, author {born date?}[]'))
+    model = build_model(parse_schema('name "in full", json float?, size small|large, tags list, author {born date?}[]'))
     made: Any = model.model_validate_json(
         '{"name": "x", "size": "large", "tags": ["y"], "author": [{"born": "2026-01-02"}, {}], "more": 1}'
     )

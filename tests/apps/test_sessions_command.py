@@ -132,7 +132,7 @@ with Session(engine, id="theirs", store=SQLiteStore(sys.argv[1])) as session:
         assert cli.main(["logs"]) == 0
         assert "theirs" in capsys.readouterr().out
         assert cli.main(["logs", "theirs"]) == 0
-        assert capsys.readouterr().out.endswith("\ncalls wait:\n{}\n\n(the last turn has not ended)\n")
+        assert capsys.readouterr().out.endswith("\ncalls wait:\n{}\n\n(the last turn is unfinished)\n")
         assert cli.main(["logs", "theirs", "--delete"]) == 1
         assert "is open in process" in capsys.readouterr().err
         process.stdin.write("go on\n")
@@ -144,7 +144,7 @@ with Session(engine, id="theirs", store=SQLiteStore(sys.argv[1])) as session:
 
 def test_a_session_is_deleted_by_its_whole_id(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["logs", "fir", "--delete"]) == 1
-    assert "there is no session 'fir': `toolcast logs` lists them" in capsys.readouterr().err
+    assert "no session 'fir': `toolcast logs` lists them" in capsys.readouterr().err
     assert cli.main(["logs", "first", "--delete"]) == 0
     assert cli.main(["logs", "--json"]) == 0
     assert [json.loads(line)["session"] for line in capsys.readouterr().out.splitlines()] == ["second"]
@@ -152,12 +152,15 @@ def test_a_session_is_deleted_by_its_whole_id(home: Path, capsys: pytest.Capture
 
 def test_a_delete_without_an_id(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["logs", "--delete"]) == 2
-    assert capsys.readouterr() == ("", "toolcast logs: --delete wants the id of the session\n")
+    assert capsys.readouterr() == (
+        "",
+        "toolcast logs: --delete needs the full id of the session to delete; `toolcast logs` lists the ids\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("wanted", "why"),
-    [("none", "there is no session 'none'"), ("s", "2 sessions begin with 's'")],
+    [("none", "no session 'none'"), ("s", "2 sessions begin with 's'")],
 )
 def test_what_is_no_session(wanted: str, why: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved(home, "seventh", "Hello", "Hi.")

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcast import Engine, Permissions
 from toolcast.apps.web import make_app
-from toolcast.apps.web.startup import ChatServer, address, listening
+from toolcast.apps.web.startup import ChatServer, listen, page_url
 from toolcast.chat.events import LoadModel
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.llms.base import FunctionCallingLLM
@@ -57,8 +57,8 @@ def served(
 
     async def serve() -> None:
         engine = Engine(llm, tools, permissions=permissions or Permissions(), history=history)
-        with listening("127.0.0.1", 0) as listener:
-            url = address("127.0.0.1", listener.getsockname()[1], "the-token")
+        with listen("127.0.0.1", 0) as listener:
+            url = page_url("127.0.0.1", listener.getsockname()[1], "the-token")
             async with AsyncChatMachine(engine, llms=lambda name: llm, perform=perform) as machine:
                 server = ChatServer(make_app(machine, token="the-token", models=(model or MODEL,)), ready.set)
                 made.append(Served(url, machine, server))

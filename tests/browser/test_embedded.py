@@ -47,7 +47,7 @@ def test_the_embedded_model_answers_is_interrupted_and_remembered(
     box = page.get_by_role("textbox", name="Your message")
     box.fill("What is the capital of France?")
     box.press("Enter")
-    answers = page.locator(".said.assistant .prose")
+    answers = page.locator(".message.assistant .prose")
     expect(page.locator("#fact-tokens")).not_to_have_text("0 in, 0 out", timeout=30_000)  # the answer is whole
     expect(page.locator("#state")).to_have_text("ready")
     expect(answers).to_have_count(1)
@@ -57,9 +57,9 @@ def test_the_embedded_model_answers_is_interrupted_and_remembered(
     page.locator(".live .prose").wait_for(timeout=30_000)
     page.evaluate("document.getElementById('stop').click()")  # harmless where the model was faster
     expect(page.locator("#state")).to_have_text("ready")
-    said = page.locator(".said").all_text_contents()
+    said = page.locator(".message").all_text_contents()
     assert len(said) == 4
     page.reload()
-    expect(page.locator(".said")).to_have_text(said)
+    expect(page.locator(".message")).to_have_text(said)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130

@@ -40,7 +40,7 @@ GROWING = """async text => {
     }
     return wrong;
 }"""
-SEEN = "async text => (await import('/assets/dom.js')).seen(text)"
+SEEN = "async text => (await import('/assets/dom.js')).escapeInvisible(text)"
 INDENTED = "async text => (await import('/assets/dom.js')).indented(text)"
 
 

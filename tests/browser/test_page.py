@@ -52,7 +52,7 @@ def card(page: Page, name: str = "send_mail") -> Locator:
 
 
 def answers(page: Page) -> Locator:
-    return page.locator(".said.assistant .prose")
+    return page.locator(".message.assistant .prose")
 
 
 MAIL = '{"to": "ann@example.org", "subject": "Weather"}'
@@ -73,7 +73,7 @@ def test_a_tool_is_approved(tab: Tab) -> None:
         expect(page.locator(".thoughts")).to_have_text("I should write to Ann. ")
         expect(answers(page)).to_have_text("I write to Ann.")
         expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])  # they grow
-        expect(card(page)).to_contain_text("is being written")
+        expect(card(page)).to_contain_text("being written")
         gate.open()
         is_in(page, WAITS)
         expect(card(page).locator(".arguments")).to_have_text(
@@ -110,7 +110,7 @@ def test_a_call_is_edited(tab: Tab) -> None:
         page = tab(chat.url)
         say(page, "Tell Ann")
         card(page).get_by_role("button", name="Edit").click()
-        box = card(page).get_by_role("textbox", name="Other arguments, as JSON")
+        box = card(page).get_by_role("textbox", name="Edited arguments, as JSON")
         expect(box).to_be_focused()
         box.fill('{"to": "bob"')
         card(page).get_by_role("button", name="Run with these").click()
@@ -429,9 +429,9 @@ def test_nothing_that_anybody_says_is_ever_html(tab: Tab) -> None:
         card(page, "echo").get_by_role("button", name="Back").click()
         card(page, "echo").get_by_role("button", name="Approve").click()
         is_in(page, "ready")
-        expect(page.locator(".said")).to_have_count(4)
+        expect(page.locator(".message")).to_have_count(4)
         page.reload()
-        expect(page.locator(".said")).to_have_count(4)
+        expect(page.locator(".message")).to_have_count(4)
         assert page.evaluate("window.pwned") is None
         found = "#log :is(img, script, iframe, svg, b, object, embed, style, link, form)"
         assert page.locator(found).count() == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.scripted_screen import ScriptedScreen
 from toolcast import MemoryStore
-from toolcast.apps.repl.conversation import Kit, OpenConversation
+from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.llms.base import FunctionCallingLLM
@@ -27,8 +27,8 @@ def repl_on(
 ) -> Repl:
     """A REPL, not yet running."""
     wanted = MODES[mode] if mode else None
-    kit = Kit(llm, wanted=wanted, own=as_tools(tuple(tools)), can_ask=screen.is_interactive)
-    return Repl(OpenConversation(kit, MemoryStore() if store is None else store, session), screen, **options)
+    setup = ChatSetup(llm, wanted=wanted, user_tools=as_tools(tuple(tools)), can_ask=screen.is_interactive)
+    return Repl(OpenConversation(setup, MemoryStore() if store is None else store, session), screen, **options)
 
 
 def chat(*typed: Any, llm: FunctionCallingLLM, tools: Iterable[Any] = (), **options: Any) -> ScriptedScreen:

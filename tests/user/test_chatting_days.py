@@ -117,7 +117,7 @@ def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
     screen = shell("toolcast chat --lines", env, "".join(f"{number}\n" for number in range(8)))
     assert screen.lines == ["Fine.", "Once", "upon", "Fine again."]
     assert screen.code == 1
-    skipped = "error: a piece of the answer could not be read: <html>Bad gateway</html> (it was skipped)"
+    skipped = "error: cannot decode a part of the answer: <html>Bad gateway</html> (it was skipped)"
     errors = screen.err.splitlines()
     assert errors.pop(4) == skipped
     assert [line[:19] for line in errors] == ["error: ollama m-1: "] * 6, screen.err
@@ -170,7 +170,7 @@ def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[s
         ("--model no-such.gguf", "there is no model file"),
         ("--model local:nope", "`toolcast pull smollm2` fetches one"),
         ("--tools syntax.py", "syntax.py:2: SyntaxError"),
-        ("--tools empty.py", "there are no tools in empty.py"),
+        ("--tools empty.py", "no tools in empty.py"),
         ("--tools leaves.py", "leaves.py:1: SystemExit: 0"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) 
         server.says(answer)
     screen = shell("toolcast chat --lines", env, "Hi\nHi again\n/model m-2\nAnd you?\n")
     assert (screen.lines, screen.code) == (["Hello.", "Again.", "Another."], 0)
-    assert screen.err.splitlines()[0] == "m-1 takes no tools, and is offered none from now on."
+    assert screen.err.splitlines()[0] == "m-1 does not support tools; continuing without them."
     assert ["tools" in body for body in server.bodies] == [True, False, False, True]
     assert "You can" not in server.bodies[1]["messages"][0]["content"]
     assert [said for _, said in talk(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
@@ -271,7 +271,7 @@ def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
     server.says("Because.")
     with at_terminal(server, folder, "--session", "holiday") as terminal:
         terminal.at_prompt()
-        terminal.until("The session holiday-plans goes on: 2 messages, 1 question.", "> What is the answer?")
+        terminal.until("Resuming session holiday-plans: 2 messages, 1 question.", "> What is the answer?")
         terminal.until("It is 42.")
         terminal.say("Why?")
         terminal.type(CTRL_C)
@@ -335,7 +335,7 @@ def test_ctrl_c_ends_a_command_of_ones_own(terminal: Driven) -> None:
     terminal.type("!echo be''gun; exec sleep 1000" + ENTER)
     terminal.until("begun")
     terminal.type(CTRL_C)
-    terminal.until("(broken off)", lines=before)
+    terminal.until("(interrupted)", lines=before)
     terminal.at_prompt(before)
 
 
@@ -405,7 +405,7 @@ def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driv
     server.says("Hello again.")
     terminal.say("/model nonsense")
     terminal.say("Hi")
-    assert "/model NAME takes another model" in terminal.text
+    assert "/model NAME switches to another model" in terminal.text
     terminal.say("/model openia:gpt-5.4")
     assert "did you mean 'openai:gpt-5.4'?" in " ".join(terminal.text.split())
     terminal.say(f"/model {MODEL}")

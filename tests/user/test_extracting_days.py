@@ -132,8 +132,8 @@ def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("< /dev/null", "there is no text to extract from"),
-        ("<&-", "there is no text to extract from"),
+        ("< /dev/null", "the text is empty"),
+        ("<&-", "the text is empty"),
         ("--file nothing.txt", "nothing.txt"),
         ("--prompt '{text} {more}' < text.txt", "more"),
         ("--model openai:gpt-4.1 < text.txt", "OPENAI_API_KEY"),
@@ -191,7 +191,7 @@ def test_ctrl_c(server: OllamaServer, env: dict[str, str], tmp_path: Path) -> No
 def test_logs_of_a_home_that_is_none(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "junk").mkdir()
     (tmp_path / "junk" / "sessions.db").write_bytes(b"no database at all " * 100)
-    for home, told in (("nowhere", "there are no sessions in nowhere"), ("junk", "is not a database")):
+    for home, told in (("nowhere", "no sessions found in nowhere"), ("junk", "is not a database")):
         screen = shell(f"toolcast logs --home {home}", env)
         assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1)
         assert told in screen.err

@@ -9,42 +9,46 @@ import sys
 from contextlib import nullcontext, redirect_stdout
 
 from ..stores.store import check_id
+from .arguments import add_chat_options
 
-_MODES = ("plan", "build", "verify", "auto")
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What may stand on the command line."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `toolcast chat`."""
+    add_chat_options(parser)
     option = parser.add_argument
-    option("--model", metavar="NAME", help="provider:model, or a model of Ollama; default: OLLAMA_MODEL, or embedded")
-    option("--host", metavar="HOST", help="where the service is; default: OLLAMA_HOST")
-    option("--token", metavar="KEY", help="the key; others can see it here, a variable (OLLAMA_API_KEY) is better")
-    option("--tools", metavar="FILE", help="a Python file: the model is offered its functions")
-    option("--mode", choices=_MODES, help="what the model may do; default: build")
-    option("--system", metavar="TEXT", default="", help="what the model is told first")
+    option("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST")
+    option(
+        "--token",
+        metavar="KEY",
+        help="the API key; other users can see it here: prefer a variable such as OLLAMA_API_KEY",
+    )
     option(
         "--session",
         metavar="ID",
         type=_session,
-        help="the session to go on with, by its id or how that begins, or the id of a new one",
+        help="the session to resume, by its id or the beginning of it, or the id of a new session",
     )
-    option("--lines", action="store_true", help="in a pipe: each line is a question (default: all of it is one)")
+    option(
+        "--lines",
+        action="store_true",
+        help="in a pipe: read each line as a message of its own (default: the whole input is one message)",
+    )
     option("--debug", action="store_true", help="log requests, states and tracebacks to stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code. 0: all was answered; 1: a turn failed, in a pipe; 130: Ctrl-C."""
-    from .repl.startup import ReplOptions, Terminal, opened
+    """Run the chat and return its exit code: 0, 1 if a turn failed without a terminal on stdin, 130 after Ctrl-C."""
+    from .repl.startup import ReplOptions, Terminal, open_repl
 
     names = ReplOptions.__dataclass_fields__
     options = ReplOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what cannot be read or shown is no reason to stop
+            stream.reconfigure(errors="replace")  # undecodable input or output must not end the chat
     terminal = Terminal(sys.stdin, sys.stdout, sys.stderr, os.environ)
-    # In a pipe the answers are all that may go there: what the user's own tools print must not.
+    # In a pipe stdout is for answers only: prints of the user's own tools go to stderr.
     prints = nullcontext() if sys.stdout.isatty() else redirect_stdout(sys.stderr)
-    with prints, opened(options, terminal) as repl:
+    with prints, open_repl(options, terminal) as repl:
         return repl.run()
 
 

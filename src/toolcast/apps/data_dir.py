@@ -1,6 +1,6 @@
-"""Where the commands keep what outlives them: the sessions, and what was typed at the prompt.
+"""The data directory: sessions and prompt history of the commands.
 
-All of it lies in one folder, the home. Nothing is made here: a store makes its file when something is written.
+Nothing is created here: a store creates its file at the first write.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def home(chosen: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that was chosen, or `$TOOLCAST_HOME`, `$XDG_DATA_HOME/toolcast`, `~/.local/share/toolcast`."""
+def data_dir(chosen: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return `chosen`, or `$TOOLCAST_HOME`, `$XDG_DATA_HOME/toolcast`, `~/.local/share/toolcast`, in this order."""
     if named := chosen or environ.get("TOOLCAST_HOME"):
         return Path(named).expanduser()
     shared = environ.get("XDG_DATA_HOME", "")
@@ -21,10 +21,10 @@ def home(chosen: str | os.PathLike[str] | None = None, environ: Mapping[str, str
 
 
 def sessions_file(home: Path) -> Path:
-    """The `SQLiteStore` that holds all sessions."""
+    """Return the path of the `SQLiteStore` that has all sessions."""
     return home / "sessions.db"
 
 
 def prompt_history_file(home: Path) -> Path:
-    """What was typed at the prompt of `toolcast chat`, line by line."""
+    """Return the path of the prompt history of `toolcast chat`."""
     return home / "prompt_history"

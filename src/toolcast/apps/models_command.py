@@ -1,4 +1,4 @@
-"""`toolcast models`: what is known of models, as a table or as JSON."""
+"""`toolcast models`: the capabilities of models, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from ..capabilities import Capabilities
 from ..llms.local.weights import WEIGHTS
 from ..llms.provider_llms import LlamaCpp
+from ..capabilities import Capabilities
 from ..providers.model_features import all_capabilities
-from .tables import aligned
+from .output import format_table
 
 _COLUMNS = {
     "TOOLS": "tools",
@@ -23,39 +23,41 @@ _COLUMNS = {
     "STRICT": "strict",
     "CONTEXT": "context_window",
 }
-"""The columns of the table of models, and what of the capabilities stands in each."""
+"""The columns of the table, and the field of `Capabilities` in each."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What may stand on the command line."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `toolcast models`."""
     providers = sorted({"local", *(provider for provider, _, _ in all_capabilities())})
     parser.add_argument(
         "provider", nargs="?", choices=providers, metavar="PROVIDER", help=f"one of: {', '.join(providers)}"
     )
-    parser.add_argument("--json", action="store_true", help="everything that is known, as JSON")
+    parser.add_argument("--json", action="store_true", help="print all capabilities as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code; the models are printed."""
-    wanted = [row for row in _known_models() if arguments.provider in (None, row[0])]
+    """Print the models and return the exit code."""
+    wanted = [row for row in _models() if arguments.provider in (None, row[0])]
     if arguments.json:
-        rows = [{"provider": provider, "models": models} | asdict(known) for provider, models, known in wanted]
+        rows = [
+            {"provider": provider, "models": models} | asdict(capabilities) for provider, models, capabilities in wanted
+        ]
         print(json.dumps(rows, indent=2))
     else:
         cells = (
-            (provider, models, *(_cell(getattr(known, name)) for name in _COLUMNS.values()))
-            for provider, models, known in wanted
+            (provider, models, *(_cell(getattr(capabilities, name)) for name in _COLUMNS.values()))
+            for provider, models, capabilities in wanted
         )
-        print(*aligned([("PROVIDER", "MODELS", *_COLUMNS), *cells]), sep="\n")
+        print(*format_table([("PROVIDER", "MODELS", *_COLUMNS), *cells]), sep="\n")
     return 0
 
 
-def _known_models() -> Iterator[tuple[str, str, Capabilities]]:
-    """Every row of the table of models, and the weights that run in this process."""
+def _models() -> Iterator[tuple[str, str, Capabilities]]:
+    """Yield every row of the table of capabilities, and the weights that run in this process."""
     yield from all_capabilities()
     for name in sorted(WEIGHTS):
         yield "local", name, LlamaCpp(name).metadata.capabilities
 
 
-def _cell(fact: bool | int | None) -> str:
-    return {None: "?", True: "yes", False: "no"}[fact] if fact is None or isinstance(fact, bool) else f"{fact:,}"
+def _cell(value: bool | int | None) -> str:
+    return {None: "?", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else f"{value:,}"

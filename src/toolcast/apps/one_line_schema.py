@@ -1,12 +1,12 @@
 """A schema in one line: `name "the full name", age int, tags list, size small|large?, author {name, born date}`.
 
     fields   field, field, ...
-    field    name [:] [type] [?] ["what it is"]
-    type     one of TYPES (str where none is said) | a|b|c, a choice | { fields }, an object
-             each with `list` or `[]` behind it: several; `list` alone: several strings
+    field    name [:] [type] [?] ["description"]
+    type     one of TYPES (default: str) | a|b|c, a choice | { fields }, an object
+             each may be followed by `list` or `[]`: a list of them; `list` alone: a list of strings
 
-`?` is what may be missing. The text is cut into tokens, and those are read once, from left to right: what comes next
-says what it is. What cannot be read is a `SchemaError`, which points at the place. No I/O.
+`?` marks an optional field. The text is cut into tokens, which a recursive descent parser reads once, from left to
+right. A text that does not match the grammar raises `SchemaError`, which points at the position. No I/O.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ TYPES: Mapping[str, type[Any]] = {
     "time": time,
     "datetime": datetime,
 }
-_DEEPEST = 10
+_MAX_DEPTH = 10
 
 
 class SchemaError(ValueError):
-    """The schema cannot be read; the message shows where."""
+    """A schema that cannot be parsed; the message shows the position."""
 
     def __init__(self, why: str, text: str, at: int) -> None:
         line = re.sub(r"\s", " ", text)
@@ -55,24 +55,28 @@ class OneField:
     description: str | None = None
 
 
-def parsed(text: str) -> tuple[OneField, ...]:
-    """The fields that `text` names. Raises `SchemaError`."""
-    return _Reader(text).everything()
+def parse_schema(text: str) -> tuple[OneField, ...]:
+    """Return the fields of the schema `text`.
+
+    Raises:
+        SchemaError: The text does not match the grammar.
+    """
+    return _SchemaParser(text).parse()
 
 
-def model_of(fields: Sequence[OneField], name: str = "Data") -> type[BaseModel]:
-    """A Pydantic model with these fields."""
-    # Pydantic has names of its own, so ours are aliases.
-    made = {f"field_{number}": _typed(each) for number, each in enumerate(fields)}
+def build_model(fields: Sequence[OneField], name: str = "Data") -> type[BaseModel]:
+    """Return a Pydantic model with these fields."""
+    # Some names, such as model_config, are reserved by Pydantic, so the schema's names become aliases.
+    made = {f"field_{number}": _field_definition(each) for number, each in enumerate(fields)}
     return create_model(name, __config__=_CONFIG, **cast("dict[str, Any]", made))
 
 
 _CONFIG = ConfigDict(extra="ignore")
 
 
-def _typed(field: OneField) -> tuple[Any, Any]:
+def _field_definition(field: OneField) -> tuple[Any, Any]:
     if field.fields:
-        kind: Any = model_of(field.fields, re.sub(r"\W", "", field.name.title().replace("_", "")) or "Data")
+        kind: Any = build_model(field.fields, re.sub(r"\W", "", field.name.title().replace("_", "")) or "Data")
     else:
         kind = Literal[field.choices] if field.choices else TYPES[field.type]
     kind = list[kind] if field.many else kind
@@ -80,7 +84,7 @@ def _typed(field: OneField) -> tuple[Any, Any]:
     return (kind | None if field.optional else kind), Field(default, alias=field.name, description=field.description)
 
 
-class _Token(NamedTuple):
+class _SchemaToken(NamedTuple):
     kind: str
     text: str
     at: int
@@ -92,105 +96,107 @@ _TOKEN = re.compile(
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 
-class _Reader:
-    """What of the tokens was read so far."""
+class _SchemaParser:
+    """A recursive descent parser of the tokens of `text`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [_Token(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text)]
-        self._end = _Token("end", "", len(text.rstrip()))
-        self._place = 0
+        self._tokens = [_SchemaToken(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text)]
+        self._end = _SchemaToken("end", "", len(text.rstrip()))
+        self._position = 0
         self._depth = 0
 
-    def everything(self) -> tuple[OneField, ...]:
-        """All fields, to the end of the text."""
+    def parse(self) -> tuple[OneField, ...]:
+        """Return all fields, up to the end of the text."""
         fields = self._fields()
-        if self._next.kind != "end":
-            raise self._wrong("a comma or the end of the schema has to come here")
+        if self._token.kind != "end":
+            raise self._error("expected a comma or the end of the schema")
         return fields
 
     def _fields(self) -> tuple[OneField, ...]:
         found: dict[str, OneField] = {}
-        while not found or self._takes(","):
-            if found and self._next.text in ("", "}"):  # a comma behind the last one
+        while not found or self._accept(","):
+            if found and self._token.text in ("", "}"):  # a trailing comma
                 break
-            name = self._next
+            name = self._token
             if not _NAME.fullmatch(name.text):
-                raise self._wrong("the name of a field has to come here")
+                raise self._error("expected the name of a field")
             if name.text in found:
-                raise self._wrong(f"there is a field {name.text!r} already")
-            self._place += 1
+                raise self._error(f"duplicate field {name.text!r}")
+            self._position += 1
             found[name.text] = self._field(name.text)
         return tuple(found.values())
 
     def _field(self, name: str) -> OneField:
-        self._takes(":")
+        self._accept(":")
         kind = "str"
         choices: tuple[str, ...] = ()
         fields: tuple[OneField, ...] = ()
-        if self._next.text == "{":
+        if self._token.text == "{":
             fields = self._object()
-        elif self._after.text == "|":
+        elif self._token_after.text == "|":
             choices = self._choices()
-        elif self._next.kind == "word" and self._next.text != "list":
+        elif self._token.kind == "word" and self._token.text != "list":
             kind = self._type()
-        many = self._takes("list") or self._takes_many()
-        optional = self._takes("?")
-        description = self._string() if self._next.kind == "string" else None
+        many = self._accept("list") or self._accept_many()
+        optional = self._accept("?")
+        description = self._string() if self._token.kind == "string" else None
         return OneField(name, kind, choices, fields, many, optional, description)
 
     def _object(self) -> tuple[OneField, ...]:
-        opening = self._next
-        self._place += 1
+        opening = self._token
+        self._position += 1
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise SchemaError(f"no more than {_DEEPEST} objects go into each other", self._text, opening.at)
+        if self._depth > _MAX_DEPTH:
+            raise SchemaError(f"objects are nested more than {_MAX_DEPTH} deep", self._text, opening.at)
         fields = self._fields()
-        if not self._takes("}"):
-            raise self._wrong(f"a comma or the }} has to come here that closes the {{ at {opening.at + 1}")
+        if not self._accept("}"):
+            raise self._error(f"expected a comma, or the }} that closes the {{ at {opening.at + 1}")
         self._depth -= 1
         return fields
 
     def _choices(self) -> tuple[str, ...]:
-        """The words of a choice, each once."""
+        """Return the values of a choice, each once."""
         found: list[str] = []
-        while not found or self._takes("|"):
-            if self._next.kind not in ("word", "string"):
-                raise self._wrong("a word of the choice has to come here")
+        while not found or self._accept("|"):
+            if self._token.kind not in ("word", "string"):
+                raise self._error("expected a value of the choice")
             found.append(self._string())
         return tuple(dict.fromkeys(found))
 
     def _type(self) -> str:
-        if self._next.text not in TYPES:
+        if self._token.text not in TYPES:
             known = ", ".join((*TYPES, "list"))
-            raise self._wrong(f"{self._next.text!r} is no type; there are: {known}, and choices: small|large")
+            raise self._error(
+                f"unknown type {self._token.text!r}; expected one of {known}, or a choice such as small|large"
+            )
         return self._string()
 
     def _string(self) -> str:
-        """The next token, without its quotes."""
-        token = self._next
-        self._place += 1
+        """Return the text of the next token, without its quotes, and move behind it."""
+        token = self._token
+        self._position += 1
         return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL) if token.kind == "string" else token.text
 
-    def _takes(self, text: str) -> bool:
-        """Whether `text` came next; then it is behind us."""
-        found = self._next.text == text
-        self._place += found
+    def _accept(self, text: str) -> bool:
+        """Move behind the next token if it is `text`, and return whether it was."""
+        found = self._token.text == text
+        self._position += found
         return found
 
-    def _takes_many(self) -> bool:
-        found = self._next.kind == "many"
-        self._place += found
+    def _accept_many(self) -> bool:
+        found = self._token.kind == "many"
+        self._position += found
         return found
 
     @property
-    def _next(self) -> _Token:
-        return self._tokens[self._place] if self._place < len(self._tokens) else self._end
+    def _token(self) -> _SchemaToken:
+        return self._tokens[self._position] if self._position < len(self._tokens) else self._end
 
     @property
-    def _after(self) -> _Token:
-        return self._tokens[self._place + 1] if self._place + 1 < len(self._tokens) else self._end
+    def _token_after(self) -> _SchemaToken:
+        return self._tokens[self._position + 1] if self._position + 1 < len(self._tokens) else self._end
 
-    def _wrong(self, why: str) -> SchemaError:
-        unclosed = self._next.text == '"'
-        return SchemaError("this quote is not closed" if unclosed else why, self._text, self._next.at)
+    def _error(self, why: str) -> SchemaError:
+        unclosed = self._token.text == '"'
+        return SchemaError("unterminated quote" if unclosed else why, self._text, self._token.at)

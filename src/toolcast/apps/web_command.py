@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 
-_MODES = ("plan", "build", "verify", "auto")
+from .arguments import add_chat_options
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What may stand on the command line."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `toolcast web`."""
+    add_chat_options(parser)
     option = parser.add_argument
-    option("--model", metavar="NAME", help="provider:model, or a model of Ollama; default: OLLAMA_MODEL, or embedded")
-    option("--tools", metavar="FILE", help="a Python file: the model is offered its functions")
-    option("--mode", choices=_MODES, help="what the model may do; default: build")
-    option("--system", metavar="TEXT", default="", help="what the model is told first")
-    option("--host", metavar="HOST", default="127.0.0.1", help="where to listen; default: 127.0.0.1, this machine only")
+    option(
+        "--host",
+        metavar="HOST",
+        default="127.0.0.1",
+        help="the address to listen on; default: 127.0.0.1, this machine only",
+    )
     option("--port", metavar="PORT", type=_port, default=8765, help="default: 8765; 0 takes any free port")
-    option("--no-browser", action="store_true", help="print the address, and open nothing")
+    option("--no-browser", action="store_true", help="print the address without opening a browser")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code. The page's address is printed; 130 and 143 after Ctrl-C and SIGTERM, which end the server."""
+    """Print the page's address, serve until SIGINT or SIGTERM, and return the exit code (130 or 143 after a signal)."""
     import asyncio
 
     try:
@@ -35,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = WebOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     if options.is_open:
         print(
-            f"toolcast: {options.host} can be reached by others: whoever has the address of the page can use the chat "
-            "and its tools, and the connection is not encrypted.",
+            f"toolcast: other machines can connect to {options.host}: anyone who has the page's address can use the "
+            "chat and its tools, and the connection is not encrypted.",
             file=sys.stderr,
         )
     return asyncio.run(serve(options, lambda url: print(url, flush=True)))
@@ -44,5 +46,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _port(text: str) -> int:
     if not (text.isdecimal() and text.isascii() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)

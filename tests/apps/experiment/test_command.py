@@ -41,7 +41,11 @@ def test_only_what_is_called_is_loaded() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=command_environment())
     loaded = set(done.stderr.split())
     assert "toolcast.apps.experiment.run_command" in loaded
-    unwanted = {"toolcast.apps.experiment.pei", "toolcast.apps.experiment.report", "toolcast.experiments.runner"}
+    unwanted = {
+        "toolcast.apps.experiment.pei_command",
+        "toolcast.apps.experiment.report_command",
+        "toolcast.experiments.runner",
+    }
     assert loaded & (unwanted | {"httpx", "rich", "yaml", "sqlite3", "matplotlib", "ray", "asyncio"}) == set()
 
 
@@ -53,7 +57,7 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
         def run(arguments: argparse.Namespace) -> int:
             raise error
 
-        module = SimpleNamespace(arguments=lambda parser: None, run=run)
+        module = SimpleNamespace(add_arguments=lambda parser: None, run=run)
         monkeypatch.setitem(sys.modules, "toolcast.apps.experiment.run_command", module)  # type: ignore[arg-type]  # stands for a module
 
     return fail

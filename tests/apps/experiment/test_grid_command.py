@@ -68,7 +68,7 @@ def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:
         with in_terminal(tmp_path, server, "--resume", "--workers", "2") as terminal:
             terminal.until("Executed 2 cycles in 2 runs")
             assert terminal.ends() == 0
-        assert "demo-seed_1: Going on with cycle 2..." in terminal.text
+        assert "demo-seed_1: Resuming with cycle 2..." in terminal.text
 
 
 def test_with_one_worker_the_person_at_the_terminal_answers(tmp_path: Path) -> None:

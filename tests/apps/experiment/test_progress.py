@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.terminal_emulator import Emulated
-from toolcast.apps.experiment.progress import InterruptedBar, RunView, bar_on
+from toolcast.apps.experiment.progress import BarPausingOperator, RunView, make_bar
 from toolcast.experiments.log_events import EventType, LogEvent
 
 
@@ -58,34 +58,34 @@ def test_lines() -> None:
     out, err = io.StringIO(), io.StringIO()
     view = RunView(out, err)
     assert not view.has_begun
-    with view.drawn():
+    with view.show_bar():
         for each in RUN:
-            view.hear(each)
+            view.on_event(each)
     assert (out.getvalue(), err.getvalue()) == (LINES, "Cycle 2: it ended at max_steps=3\n")
     assert (view.has_begun, view.cycles_ended) == (True, 2)
 
 
 def test_a_run_that_goes_on() -> None:
     out = io.StringIO()
-    RunView(out, out).hear(event("RUN_START", 0, resumed=True, first_cycle=4))
-    assert out.getvalue() == "Going on with cycle 4...\n"
+    RunView(out, out).on_event(event("RUN_START", 0, resumed=True, first_cycle=4))
+    assert out.getvalue() == "Resuming with cycle 4...\n"
 
 
 @pytest.mark.parametrize("kind", ["llm", "failure"])
 def test_what_ends_the_run_is_told_by_the_command(kind: str) -> None:
     out = io.StringIO()
     view = RunView(out, out)
-    view.hear(event("ERROR", kind=kind, message="no"))
+    view.on_event(event("ERROR", kind=kind, message="no"))
     assert out.getvalue() == ""
-    view.hear_of("grid-1", event("ERROR", kind=kind, message="no"))
+    view.on_grid_event("grid-1", event("ERROR", kind=kind, message="no"))
     assert out.getvalue() == "grid-1: Cycle 1: no\n"
 
 
 def test_several_runs_are_told_apart() -> None:
     out = io.StringIO()
     view = RunView(out, out)
-    view.hear_of("grid-1", event("CYCLE_START", 3))
-    view.hear_of("grid-2", event("CYCLE_END", 1))
+    view.on_grid_event("grid-1", event("CYCLE_START", 3))
+    view.on_grid_event("grid-2", event("CYCLE_END", 1))
     assert out.getvalue() == "grid-1: Cycle 3 starting...\ngrid-2: Cycle 1 finished.\n"
 
 
@@ -93,22 +93,22 @@ def test_quiet_is_quiet() -> None:
     out, err = io.StringIO(), io.StringIO()
     view = RunView(out, err, Counted(), quiet=True)
     for each in RUN[:8]:
-        view.hear(each)
-    view.say("hello")
+        view.on_event(each)
+    view.print("hello")
     assert (out.getvalue(), err.getvalue(), view.bar) == ("", "", None)
 
 
 def test_what_others_wrote_cannot_control_the_terminal() -> None:
     out = io.StringIO()
     view = RunView(out, out)
-    view.hear(event("ERROR", kind="embedder", message="\x1b[2Jgone"))
-    view.say("\x1b]0;title\x07")
+    view.on_event(event("ERROR", kind="embedder", message="\x1b[2Jgone"))
+    view.print("\x1b]0;title\x07")
     assert "\x1b" not in out.getvalue()
     assert "\\x1b[2Jgone" in out.getvalue()
 
 
 class Gone(io.StringIO):
-    """A pipe whose reader has gone."""
+    """A pipe prefix reader has gone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def test_the_run_goes_on_when_nobody_reads() -> None:
     gone = Gone()
     view = RunView(gone, io.StringIO())
     for each in RUN:
-        view.hear(each)
+        view.on_event(each)
     assert (gone.tried, view.cycles_ended) == (1, 2)
 
 
@@ -133,7 +133,7 @@ class Counted:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    def hear(self, event: LogEvent) -> None:
+    def on_event(self, event: LogEvent) -> None:
         self.done.append(event.event_type)
 
     def print(self, text: str) -> None:
@@ -159,7 +159,7 @@ class Operator:
 
 def test_the_bar_makes_room_for_the_operator() -> None:
     bar = Counted()
-    operator = InterruptedBar(Operator(bar), bar)
+    operator = BarPausingOperator(Operator(bar), bar)
     assert operator.send_and_wait("hello", "first", 3) == "yes"
     with pytest.raises(ConnectionError):
         operator.send_and_wait("?", "first", 4)
@@ -168,16 +168,16 @@ def test_the_bar_makes_room_for_the_operator() -> None:
 
 def test_lines_go_above_the_bar_where_it_is_one_screen() -> None:
     bar, out = Counted(), io.StringIO()
-    RunView(out, out, bar).say("to a file")
-    RunView(Screen(Emulated()), out, bar).say("to the screen")
-    RunView(out, out, bar).hear(RUN[8])
+    RunView(out, out, bar).print("to a file")
+    RunView(Screen(Emulated()), out, bar).print("to the screen")
+    RunView(out, out, bar).on_event(RUN[8])
     assert out.getvalue() == "to a file\n"
     assert bar.done == ["to the screen", "Cycle 2: it ended at max_steps=3", "ERROR"]
 
 
 def test_the_bar_is_stopped_whatever_happens() -> None:
     bar = Counted()
-    with pytest.raises(ZeroDivisionError), RunView(io.StringIO(), io.StringIO(), bar).drawn():
+    with pytest.raises(ZeroDivisionError), RunView(io.StringIO(), io.StringIO(), bar).show_bar():
         raise ZeroDivisionError
     assert bar.done == ["start", "stop"]
 
@@ -187,37 +187,37 @@ XTERM = {"TERM": "xterm-256color"}
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {}])
 def test_no_bar_where_none_can_be_drawn(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bar_on(io.StringIO(), 3, environ=XTERM) is None
-    assert bar_on(Screen(Emulated()), 3, environ=environ) is None
+    assert make_bar(io.StringIO(), 3, environ=XTERM) is None
+    assert make_bar(Screen(Emulated()), 3, environ=environ) is None
 
 
 def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toolcast.apps.experiment.rich_bar", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert bar_on(Screen(Emulated()), 3, environ=XTERM) is None
+    assert make_bar(Screen(Emulated()), 3, environ=XTERM) is None
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "toolcast.apps.experiment.rich_bar", None)
     with pytest.raises(ModuleNotFoundError):
-        bar_on(Screen(Emulated()), 3, environ=XTERM)
+        make_bar(Screen(Emulated()), 3, environ=XTERM)
 
 
-def drawn(events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[str]:
+def show_bar(events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[str]:
     """What the terminal shows in the end; the time is TIME."""
     for name, value in {"COLUMNS": str(terminal.screen.columns), "LINES": "24", **XTERM}.items():
         monkeypatch.setenv(name, value)
     screen = Screen(terminal)
-    bar = bar_on(screen, 2, **options)
+    bar = make_bar(screen, 2, **options)
     assert bar is not None
     view = RunView(screen, screen, bar)
-    with view.drawn():
+    with view.show_bar():
         for each in events:
-            view.hear(each)
+            view.on_event(each)
     return [re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in terminal.lines]
 
 
 def test_the_bar_counts_cycles_calls_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
-    *lines, last = drawn(RUN, terminal, monkeypatch)
+    *lines, last = show_bar(RUN, terminal, monkeypatch)
     assert lines == [*LINES.splitlines()[:3], "Cycle 2: it ended at max_steps=3", "Cycle 2 finished."]
     assert last.startswith("Cycles ━")
     assert "2/2 2 tool calls, 1,002 tokens TIME" in last
@@ -225,25 +225,27 @@ def test_the_bar_counts_cycles_calls_and_tokens(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("columns", [30, 40, 64, 79])
 def test_a_narrow_bar_counts_the_cycles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drawn(RUN[:3], Emulated(columns), monkeypatch)[-1].startswith("Cycles 0/2 TIME write")
+    assert show_bar(RUN[:3], Emulated(columns), monkeypatch)[-1].startswith("Cycles 0/2 TIME write")
 
 
 def test_the_bar_tells_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
-    assert drawn(RUN[:3], terminal, monkeypatch)[-1].endswith("0/2 0 tool calls, 1,000 tokens TIME write, list")
-    assert drawn([answer("\x1b[2J[red]evil\n" * 9)], terminal, monkeypatch)[-1].endswith(
+    assert show_bar(RUN[:3], terminal, monkeypatch)[-1].endswith("0/2 0 tool calls, 1,000 tokens TIME write, list")
+    assert show_bar([answer("\x1b[2J[red]evil\n" * 9)], terminal, monkeypatch)[-1].endswith(
         "TIME \\x1b[2J[red]evil \\x1b[2J"
     )
-    assert drawn([answer()], terminal, monkeypatch)[-1].endswith("reflected")
+    assert show_bar([answer()], terminal, monkeypatch)[-1].endswith("reflected")
 
 
 def test_the_bar_goes_on_where_the_run_was(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
-    drawn([event("RUN_START", 0, first_cycle=2, resumed=True)], terminal, monkeypatch)
+    show_bar([event("RUN_START", 0, first_cycle=2, resumed=True)], terminal, monkeypatch)
     assert "1/2" in terminal.lines[-1]
 
 
 def test_the_bar_of_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
     light = [event("RUN_START", 0), event("LLM_INVOCATION"), event("CYCLE_END", 7), event("CYCLE_START", 8)]
-    assert drawn(light, terminal, monkeypatch, runs=3, done=1)[-1].rstrip().endswith("2/2 0 tool calls, 0 tokens TIME")
+    assert (
+        show_bar(light, terminal, monkeypatch, runs=3, done=1)[-1].rstrip().endswith("2/2 0 tool calls, 0 tokens TIME")
+    )

@@ -177,8 +177,8 @@ def test_a_run_is_gone_on_with_for_more_cycles(ollama: OllamaByRule, capsys: pyt
     capsys.readouterr()
     assert run("--config", config, "--resume", "--cycles", "3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[lines.index("Going on with cycle 3...") :] == [
-        "Going on with cycle 3...",
+    assert lines[lines.index("Resuming with cycle 3...") :] == [
+        "Resuming with cycle 3...",
         "Cycle 3 starting...",
         "Cycle 3 finished.",
         "✓ Experiment first completed successfully",
@@ -241,14 +241,14 @@ def test_a_number_that_is_none(number: str, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as done:
         run("--config", "c.json", f"--cycles={number}")
     assert done.value.code == 2
-    assert "is no number of 1 or more" in capsys.readouterr().err
+    assert "expected a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_a_dry_run_asks_and_writes_nothing(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     config = configured(ollama.host, system_prompt="You are \x1b[2J alone.")
     assert run("--config", config, "--dry-run") == 0
     out = capsys.readouterr().out
-    assert "Dry run of first: nothing is asked, nothing is written." in out
+    assert "Dry run of first: no request is sent, no file is written." in out
     assert "  next: cycle 1 of 2\n" in out
     assert "\n[system]\nYou are \\x1b[2J alone." in out
     assert out.endswith("\n[user]\nBegin cycle 1.\n")
@@ -262,15 +262,15 @@ def test_a_dry_run_of_a_run_that_has_begun(ollama: OllamaByRule, capsys: pytest.
     log = Path("logs/first.jsonl").read_bytes()
     assert run("--config", config, "--dry-run") == 0
     out = capsys.readouterr().out
-    assert "  its log has 1 cycles already: it goes on with --resume only\n  next: cycle 2 of 2\n" in out
+    assert "  its log already has 1 cycles: use --resume to continue\n  next: cycle 2 of 2\n" in out
     assert "In cycle 1 I have 1 keys." in out
     assert run("--config", config, "--dry-run", "--resume", "--cycles", "1") == 0
-    assert "next: nothing, all 1 cycles have ended; --cycles allows more" in capsys.readouterr().out
+    assert "next: nothing, all 1 cycles have ended; --cycles N adds more" in capsys.readouterr().out
     whole = log.splitlines(keepends=True)
     Path("logs/first.jsonl").write_bytes(b"".join(whole[:4]))  # as if it had been killed
     assert run("--config", config, "--dry-run", "--resume") == 0
     out = capsys.readouterr().out
-    assert "  next: cycle 1 of 2, from where it broke off\n" in out
+    assert "  next: cycle 1 of 2, from the point where it was interruptedff\n" in out
     asked, said = '[assistant]\nwrite {"key": "c1", "value": "x"}', "[tool]\nWrote value to key 'c1'"
     assert out.endswith(f"[user]\nBegin cycle 1.\n\n{asked}\n\n{said}\n")
     assert Path("logs/first.jsonl").read_bytes() == b"".join(whole[:4])
@@ -289,7 +289,7 @@ def test_ctrl_c_is_130_and_says_how_to_go_on(
 ) -> None:
     monkeypatch.setattr(ExperimentRunner, "prepare", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     assert run("--config", configured(ollama.host)) == 130
-    assert capsys.readouterr().err == "Interrupted. Nothing was begun.\n"
+    assert capsys.readouterr().err == "Interrupted. Nothing was started.\n"
 
 
 GRID = {"grid": {"model_options.seed": [1, 2]}}
@@ -310,7 +310,7 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
     assert run("--config", config, "--dry-run", "--cycles", "3") == 0
     planned = capsys.readouterr().out
     assert "  cycle_count: 3\n" in planned
-    assert planned.count("its log has 1 cycles already") == planned.count("  next: cycle 2 of 3\n") == 2
+    assert planned.count("its log already has 1 cycles already") == planned.count("  next: cycle 2 of 3\n") == 2
 
 
 def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +318,7 @@ def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.Captur
     assert run("--config", config, "--workers", "1") == 1
     out, err = capsys.readouterr()
     assert f"  first-{MODEL}: completed" in out
-    assert err.startswith("Error: 1 of 2 runs did not end well:\n  first-other: failed: ")
+    assert err.startswith("Error: 1 of 2 runs failed:\n  first-other: failed: ")
     assert err.endswith("Go on with it: toolcast experiment run --config config.json --resume --workers 1\n")
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from support.scripted_screen import ScriptedScreen
 from toolcast import PermissionRequest
-from toolcast.apps.repl.approval_prompt import QUESTION, asked
+from toolcast.apps.repl.approval_prompt import QUESTION, ask_permission
 
 REQUEST = PermissionRequest("c1", "write_file", '{"path": "a.txt", "content": "é"}')
-GONE = REQUEST.deny("the user was asked and did not answer")
+GONE = REQUEST.deny("the user did not answer the approval request")
 
 
 @pytest.mark.parametrize(
@@ -29,56 +29,56 @@ GONE = REQUEST.deny("the user was asked and did not answer")
     ],
 )
 def test_an_answer(typed: str | BaseException | None, answer: object) -> None:
-    assert asked(ScriptedScreen(typed), REQUEST) == answer
+    assert ask_permission(ScriptedScreen(typed), REQUEST) == answer
 
 
 @pytest.mark.parametrize("typed", ["", "  ", "yess", "maybe", "y please", "a b", "1", "да", "/exit"])
 def test_anything_else_is_asked_again(typed: str) -> None:
     screen = ScriptedScreen(typed, "n")
-    assert asked(screen, REQUEST) == REQUEST.deny()
+    assert ask_permission(screen, REQUEST) == REQUEST.deny()
     assert screen.prompts == [(QUESTION, ""), (QUESTION, "")]
 
 
 @given(st.text())
 def test_only_two_words_allow_it(typed: str) -> None:
-    allowed = asked(ScriptedScreen(typed), REQUEST).action in ("allow", "allow_session")
+    allowed = ask_permission(ScriptedScreen(typed), REQUEST).action in ("allow", "allow_session")
     assert allowed == (typed.strip().lower() in ("y", "yes", "a", "always"))
 
 
 def test_the_arguments_are_edited() -> None:
     screen = ScriptedScreen("e", '{"path": "b.txt"}')
-    assert asked(screen, REQUEST) == REQUEST.edit('{"path": "b.txt"}')
+    assert ask_permission(screen, REQUEST) == REQUEST.edit('{"path": "b.txt"}')
     assert screen.prompts[1] == ("arguments: ", REQUEST.arguments)
 
 
 @pytest.mark.parametrize("text", ["b.txt", "[1]", "{", ""])
 def test_arguments_that_are_none_are_asked_again(text: str) -> None:
     screen = ScriptedScreen("e", text, "n")
-    assert asked(screen, REQUEST) == REQUEST.deny()
-    assert screen.errors == ["arguments are a JSON object"]
+    assert ask_permission(screen, REQUEST) == REQUEST.deny()
+    assert screen.errors == ["expected a JSON object as arguments"]
 
 
 @pytest.mark.parametrize("typed", [None, KeyboardInterrupt()])
 def test_leaving_the_edit_is_a_no(typed: BaseException | None) -> None:
-    assert asked(ScriptedScreen("e", typed), REQUEST) == GONE
+    assert ask_permission(ScriptedScreen("e", typed), REQUEST) == GONE
 
 
 def test_the_call_is_shown_whole() -> None:
     screen = ScriptedScreen("n")
-    asked(screen, REQUEST)
+    ask_permission(screen, REQUEST)
     assert screen.notes == 'The model wants to call write_file:\n{\n  "path": "a.txt",\n  "content": "é"\n}'
 
 
 def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
     screen = ScriptedScreen("n")
-    asked(screen, PermissionRequest("c1", "f", "{x"))
+    ask_permission(screen, PermissionRequest("c1", "f", "{x"))
     assert screen.notes.endswith("\n{x")
 
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     request = PermissionRequest("c1", "send\u200b", '{"to": "bob\u2060\U000e0041@x\u00a0"}')
     screen = ScriptedScreen("e", '{"to": "b"}')
-    asked(screen, request)
+    ask_permission(screen, request)
     shown = '{\n  "to": "bob\\u2060\\udb40\\udc41@x\\u00a0"\n}'
     assert screen.notes == f"The model wants to call send\\u200b:\n{shown}"
     assert screen.prompts[1] == ("arguments: ", '{"to": "bob\\u2060\\udb40\\udc41@x\\u00a0"}')

@@ -12,7 +12,7 @@ from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, LlamaCpp, MemoryStore, ToolCallPart, assistant, user
 from toolcast.agents.engine.history import find_problems
 from toolcast.apps.repl.commands import COMMANDS, typed_command
-from toolcast.apps.repl.conversation import Kit, OpenConversation
+from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.errors import RateLimited, UnsupportedLLMError
@@ -78,7 +78,7 @@ def test_clear_of_nothing() -> None:
 def test_context() -> None:
     screen = chat("Hi", "/context", llm=ScriptedLLM("Hello. " * 100), tools=[weather])
     used, *rows = screen.notes.splitlines()[:-1]
-    assert used == "The history takes 15 tokens. About:"
+    assert used == "The history has 15 tokens. About:"
     assert [row.split(maxsplit=1)[1] for row in rows] == [
         "instructions",
         "1 tools",
@@ -99,7 +99,7 @@ def test_mode_shows_them_all() -> None:
     assert [line.split()[1] for note in (first, second) for line in note.splitlines() if line.startswith("*")] == [
         *("auto", "plan"),
     ]
-    assert screen.errors == ["there is no mode 'fast': there are plan, build, verify, auto"]
+    assert screen.errors == ["unknown mode 'fast': expected one of plan, build, verify, auto"]
 
 
 def test_another_mode_offers_other_tools_and_keeps_the_history() -> None:
@@ -163,7 +163,7 @@ def test_undo_again_and_again() -> None:
     llm = ScriptedLLM("One.", "Two.", "Three.")
     screen = chat("1", "2", "/undo", "/undo", "/undo", "3", llm=llm)
     assert asked(llm)[-1] == ["3"]
-    assert screen.errors == ["there is no turn to take back"]
+    assert screen.errors == ["no turn to remove: the conversation is empty"]
 
 
 def test_undo_is_remembered() -> None:
@@ -211,7 +211,10 @@ def test_retry_after_ctrl_c(at: str) -> None:
 
 def test_there_is_nothing_to_ask_again() -> None:
     screen = chat("/retry", "/edit", llm=ScriptedLLM())
-    assert screen.errors == ["there is no question to ask again", "there is no question to change"]
+    assert screen.errors == [
+        "no message to send again: the conversation is empty",
+        "no message to edit: the conversation is empty",
+    ]
 
 
 def test_edit_asks_the_changed_question() -> None:
@@ -232,7 +235,7 @@ def test_cost() -> None:
     usage = Usage(1200, 30, cache_read_tokens=1000)
     llm = ScriptedLLM("One.", [UsageReport(usage), Finish("end_turn")])
     notes = chat("1", "/cost", "2", "/cost", llm=llm).of("note")
-    assert notes[0] == ("10 tokens in, 5 out. What they cost is not known here.",)
+    assert notes[0] == ("10 tokens in, 5 out. Their price is unknown.",)
     assert notes[1][0].startswith("1,210 tokens in (1,000 of them from a cache), 35 out.")
 
 
@@ -244,15 +247,15 @@ def test_save_and_load(tmp_path: Path) -> None:
     file = tmp_path / "a talk.json"
     llm = ScriptedLLM(ToolCallPart("c1", "weather", '{"city": "Ålesund"}'), "Sunny.", "Yes.")
     screen = chat("How?", "y", f"/save {file}", llm=llm, tools=[weather])
-    assert f"4 messages are in {file}." in screen.notes
+    assert f"Saved 4 messages to {file}." in screen.notes
     assert "Ålesund" in file.read_text(encoding="utf-8")
     store = MemoryStore()
     screen = chat("Hi", f'/load "{file}"', "Sure?", llm=ScriptedLLM("Hello.", "Yes."), store=store, session="s")
-    assert f"4 messages of {file} are the history now" in screen.notes
+    assert f"Loaded 4 messages from {file} into session" in screen.notes
     first, second = store.ids()
-    resumed = OpenConversation(Kit(ScriptedLLM()), store, second).engine.history
+    resumed = OpenConversation(ChatSetup(ScriptedLLM()), store, second).engine.history
     assert [message.role for message in resumed] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
-    assert len(OpenConversation(Kit(ScriptedLLM()), store, first).engine.history) == 2
+    assert len(OpenConversation(ChatSetup(ScriptedLLM()), store, first).engine.history) == 2
 
 
 def test_save_again_replaces_a_conversation(tmp_path: Path) -> None:
@@ -292,8 +295,8 @@ def test_load_of_something_else(text: str, tmp_path: Path) -> None:
 def test_files_that_cannot_be_had(command: str, tmp_path: Path) -> None:
     screen = chat(command, f"{command} {tmp_path}", f"{command} {tmp_path}/no/where", llm=ScriptedLLM())
     first, second, third = screen.errors
-    assert first == f"which file? {command} FILE"
-    assert second.startswith(f"{tmp_path} cannot be read: ")
+    assert first == f"the file name is missing: {command} FILE"
+    assert second.startswith(f"cannot read {tmp_path}: ")
     assert third.startswith(f"{tmp_path}/no/where cannot be ")
 
 
@@ -309,6 +312,6 @@ def test_a_loaded_history_that_no_service_takes_is_mended(tmp_path: Path) -> Non
 
 def test_commands_work_on_any_screen() -> None:
     screen = ScriptedScreen("/nothing", interactive=False)
-    repl = Repl(OpenConversation(Kit(ScriptedLLM(), can_ask=False), MemoryStore()), screen)
+    repl = Repl(OpenConversation(ChatSetup(ScriptedLLM(), can_ask=False), MemoryStore()), screen)
     assert repl.run() == 1
-    assert screen.of("error") == [("there is no command /nothing", "")]
+    assert screen.of("error") == [("unknown command /nothing", "")]

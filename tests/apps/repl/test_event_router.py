@@ -45,7 +45,7 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (ToolCallReset("c1"), TOOL, [("call_begins", "c1", "")]),
     (ToolCallDone("c1", "look", "{}"), TOOL, [("call_complete", "c1", "look", "{}")]),
     (ToolResult("c1", "look", "no", is_error=True), TOOL, [("call_result", "c1", "look", "no", True)]),
-    (RawEvent("{", damaged=True), ERROR, [("error", "a piece of the answer could not be read: {", "it was skipped")]),
+    (RawEvent("{", damaged=True), ERROR, [("error", "cannot decode a part of the answer: {", "it was skipped")]),
     (RawEvent({"ping": 1}), (), []),
     (ToolStarted("c1", "look"), (), []),
     (PermissionRequest("c1", "look", "{}"), (), []),
@@ -57,7 +57,7 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (
         Finish("other", raw="repetition"),
         (),
-        [("end_answer",), ("note", "The answer began to repeat itself, and was ended.")],
+        [("end_answer",), ("note", "The answer was ended because it repeated itself.")],
     ),
     (Finish("other", raw="odd"), (), [("end_answer",)]),
     (Finish("refusal"), (), [("end_answer",), ("note", "The model declined to answer.")]),
@@ -76,7 +76,7 @@ def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[
     trace = Trace(REPL, lambda id, state: states.append(state))
     trace.step("opened", "went_on")
     screen = ScriptedScreen()
-    EventRouter(screen, trace.step, lambda said: None).take(event)
+    EventRouter(screen, trace.step, lambda said: None).route(event)
     assert screen.shown == shown
     assert states[2:] == ["routing", *between, "streaming_response"]
 
@@ -89,7 +89,7 @@ def test_every_kind_of_event_has_a_case() -> None:
 def test_what_a_tool_says_is_heard() -> None:
     heard: list[ToolProgress] = []
     said = ToolProgress("c1", "look", {"done": 1})
-    EventRouter(ScriptedScreen(), lambda event: None, heard.append).take(said)
+    EventRouter(ScriptedScreen(), lambda event: None, heard.append).route(said)
     assert heard == [said]
 
 
@@ -97,5 +97,5 @@ def test_a_call_that_begins_anew_keeps_its_name() -> None:
     screen = ScriptedScreen()
     routes = EventRouter(screen, lambda event: None, lambda said: None)
     for event in (ToolCallStart("c1", "look"), ToolCallDelta("c1", "{"), ToolCallReset("c1")):
-        routes.take(event)
+        routes.route(event)
     assert screen.of("call_begins") == [("c1", "look"), ("c1", "look")]

@@ -90,7 +90,7 @@ def test_r11_a_terminal_that_takes_no_codes(server: OllamaServer, variables: dic
     assert "\x1b" not in shown
     assert "**4**" in shown
     assert "m-1 of ollama, mode build" in shown
-    assert "toolcast chat --session chat-" in shown
+    assert "Continue with: toolcast chat --session chat-" in shown
 
 
 def pieces(terminal: int) -> Iterator[str]:
@@ -145,7 +145,7 @@ def test_a_piece_that_cannot_be_read_is_exit_code_1(server: OllamaServer, variab
     server.streams(said(content="Hel"), b"[1,2]\n", said(content="lo"), DONE)
     assert run(typed="Hi", env=variables) == (
         "Hello\n",
-        "error: a piece of the answer could not be read: [1,2] (it was skipped)\n",
+        "error: cannot decode a part of the answer: [1,2] (it was skipped)\n",
         1,
     )
 
@@ -200,7 +200,7 @@ def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str,
     [
         (["--session", "a/b"], 2, "'a/b' is no id of a session"),
         (["--mode", "fast"], 2, "invalid choice: 'fast'"),
-        (["--tools", "nothing.py"], 1, "toolcast: there is no file nothing.py"),
+        (["--tools", "nothing.py"], 1, "toolcast: no file nothing.py"),
         (["--model", "local:m", "--host", "h"], 1, "toolcast: the embedded model has no host"),
         (["--host", "http://["], 1, "toolcast: "),
     ],

@@ -73,7 +73,7 @@ def test_ctrl_j_is_a_new_line_for_a_person(keys: PipeInput) -> None:
     """Who presses it when all that was typed before is worked off."""
     keys.send_text(f"one{CTRL_O}")
     asks = prompt(keys)
-    assert asks.read("> ", unfold=lambda: keys.send_text(f"{CTRL_J}two{ENTER}")) == "one\ntwo"
+    assert asks.read("> ", show_calls=lambda: keys.send_text(f"{CTRL_J}two{ENTER}")) == "one\ntwo"
 
 
 def test_a_line_feed_sends_for_a_program(keys: PipeInput) -> None:
@@ -106,7 +106,7 @@ def test_ctrl_d(keys: PipeInput) -> None:
 def test_ctrl_o_unfolds(keys: PipeInput) -> None:
     unfolded: list[bool] = []
     keys.send_text(f"one{CTRL_O}two{ENTER}")
-    assert prompt(keys).read("> ", unfold=lambda: unfolded.append(True)) == "onetwo"
+    assert prompt(keys).read("> ", show_calls=lambda: unfolded.append(True)) == "onetwo"
     assert unfolded == [True]
 
 
@@ -139,8 +139,8 @@ class Drawn(Vt100_Output):
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (100, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
-        (80, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
+        (100, ["run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: y"]),
+        (80, ["run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: y"]),
         (64, ["run it? [y]es, [n]o (and why), [a]lways in this", "session, [e]dit: y"]),
         (40, ["run it? [y]es, [n]o (and", "why), [a]lways in this", "session, [e]dit: y"]),
     ],

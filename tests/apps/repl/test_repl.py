@@ -161,7 +161,7 @@ def test_r6_http_500() -> None:
     ((message, hint),) = screen.of("error")
     assert "out of memory" in message
     assert "\n" not in message
-    assert hint == "/retry asks again"
+    assert hint == "/retry sends the message again"
     assert screen.answer == "Fine."
 
 
@@ -356,7 +356,7 @@ def test_a_failed_question_is_out_of_the_history() -> None:
     llm = ScriptedLLM(RateLimited("slow down"), "Hello.")
     screen = chat("First", "Second", llm=llm)
     assert [message.text for message in llm.requests[1].messages[1:]] == ["Second"]
-    assert screen.of("error") == [("slow down", "/retry asks again")]
+    assert screen.of("error") == [("slow down", "/retry sends the message again")]
 
 
 def test_any_error_is_one_line() -> None:
@@ -364,7 +364,9 @@ def test_any_error_is_one_line() -> None:
     error = ZeroDivisionError("one\ntwo")
     screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), failed=heard.append)
     assert heard == [error]
-    assert screen.of("error") == [("ZeroDivisionError: one two", "/retry asks again; --debug shows where it failed")]
+    assert screen.of("error") == [
+        ("ZeroDivisionError: one two", "/retry sends the message again; --debug logs the traceback")
+    ]
     assert screen.answer == "Hello."
 
 
@@ -430,7 +432,7 @@ def test_ctrl_c_leaves_a_tool_behind_that_does_not_end() -> None:
         return "late"
 
     class Screen(ScriptedScreen):
-        def catch_up(self) -> None:
+        def flush_updates(self) -> None:
             if self.of("call_complete") and not self.of("call_result") and begun.wait(30) and not self.of("note"):
                 raise KeyboardInterrupt
 
@@ -488,7 +490,7 @@ def test_an_answer_that_was_cut_off() -> None:
 def test_a_session_goes_on() -> None:
     store, llm = MemoryStore(), ScriptedLLM("Hello, Ada.", "Ada.")
     screen = chat("I am Ada.", llm=llm, store=store, session="ada")
-    assert screen.notes == "toolcast chat --session ada goes on here."
+    assert screen.notes == "Continue with: toolcast chat --session ada"
     chat("Who am I?", llm=llm, store=store, session="ada")
     assert [message.text for message in llm.requests[1].messages[1:]] == ["I am Ada.", "Hello, Ada.", "Who am I?"]
 
@@ -504,7 +506,7 @@ def test_what_waits_for_an_answer_is_asked_first() -> None:
     store = MemoryStore()
     left_waiting(store)
     screen = chat("y", "Thanks", llm=ScriptedLLM("Sunny.", "Bye."), tools=[weather], store=store, session="s")
-    assert screen.notes.startswith("The session was left in the middle of a turn")
+    assert screen.notes.startswith("The session's last turn was interrupted")
     assert [prompt for prompt, _ in screen.prompts] == [QUESTION, "> ", "> "]
     assert results(screen) == ["Oslo: sunny"]
     assert screen.answer == "Sunny.Bye."
@@ -548,7 +550,7 @@ def test_the_states_of_a_turn() -> None:
         *("idle", "terminated"),
     ]
     assert seen == repl.trace
-    assert screen.of("error") == [("a piece of the answer could not be read: ?", "it was skipped")]
+    assert screen.of("error") == [("cannot decode a part of the answer: ?", "it was skipped")]
 
 
 def test_the_trace_begins_anew_with_each_input() -> None:
@@ -572,7 +574,7 @@ def test_modes_without_a_shell(mode: str | None, capfd: pytest.CaptureFixture[st
     screen = chat("!echo here", llm=ScriptedLLM(), mode=mode)
     assert capfd.readouterr().out == ""
     ((message, hint),) = screen.of("error")
-    assert "runs no commands" in message
+    assert "does not run commands" in message
     assert "/mode verify" in hint
 
 
@@ -580,7 +582,7 @@ def test_a_command_that_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.run", lambda *given, **options: interrupted())
     screen = chat("!sleep 1000", "Hi", llm=ScriptedLLM("Hello."), mode="auto")
     assert screen.answer == "Hello."
-    assert screen.notes.startswith("(broken off)")
+    assert screen.notes.startswith("(interrupted)")
 
 
 @pytest.mark.parametrize(("typed", "near"), [("/modle x", "/mod"), ("/hepl", "/help"), ("/x", "/")])

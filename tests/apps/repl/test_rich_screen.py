@@ -128,7 +128,7 @@ def test_what_is_drawn_late_is_drawn_when_nothing_more_comes(bench: Bench) -> No
     bench.screen.content("One ")
     bench.screen.content("two")
     assert "two" not in bench.output.written
-    bench.screen.catch_up()
+    bench.screen.flush_updates()
     assert bench.lines == ["", "One two"]
 
 

@@ -19,7 +19,7 @@ from toolcast.apps.repl.prompt_input import ReplCompleter
 from toolcast.apps.repl.repl import Repl
 from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import PlainScreen
-from toolcast.apps.repl.startup import ReplOptions, Terminal, opened
+from toolcast.apps.repl.startup import ReplOptions, Terminal, open_repl
 from toolcast.errors import AuthFailed, ToolcastError
 from toolcast.testing import ScriptedLLM
 
@@ -45,14 +45,14 @@ def at_terminal(home: Path, options: ReplOptions = PLAIN, **variables: str) -> I
     """A REPL at a terminal, whose person says nothing, and all that shows."""
     shown = Person()
     environ = {"TOOLCAST_HOME": str(home), "TERM": "xterm", **variables}
-    with opened(options, Terminal(Person(), shown, shown, environ)) as repl:
+    with open_repl(options, Terminal(Person(), shown, shown, environ)) as repl:
         yield repl, shown
 
 
 def in_pipe(home: Path, options: ReplOptions, typed: str = "") -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a REPL in a pipe."""
     streams = io.StringIO(typed), io.StringIO(), io.StringIO()
-    with opened(options, Terminal(*streams, {"TOOLCAST_HOME": str(home)})) as repl:
+    with open_repl(options, Terminal(*streams, {"TOOLCAST_HOME": str(home)})) as repl:
         return repl.run(), streams[1].getvalue(), streams[2].getvalue()
 
 
@@ -86,7 +86,7 @@ def test_the_greeting(tmp_path: Path) -> None:
         assert "too small for the built-in tools" in small
         assert "/help" in keys
         assert repl.conversation.engine.tools == ()
-        assert repl.conversation.kit.instructions == ""
+        assert repl.conversation.setup.instructions == ""
 
 
 def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) ->
 def test_what_the_model_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with at_terminal(tmp_path, ReplOptions("m-1", mode="verify", system="Be brief.")) as (repl, _):
-        facts, line, system = repl.conversation.kit.instructions.splitlines()
+        facts, line, system = repl.conversation.setup.instructions.splitlines()
         assert "Today is " in facts
         assert f"The working directory is {tmp_path}." in facts
-        assert line == repl.conversation.kit.mode.line
+        assert line == repl.conversation.setup.mode.line
         assert system == "Be brief."
 
 
@@ -117,7 +117,7 @@ def answering(*answers: Any) -> Iterator[None]:
     """Whatever model is named, it answers this."""
     llm = ScriptedLLM(*answers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(startup, "chosen_for_chat", lambda *named: llm)
+        patch.setattr(startup, "choose_chat_llm", lambda *named: llm)
         yield
 
 
@@ -133,7 +133,9 @@ def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) ->
     with at_terminal(tmp_path, ReplOptions("m-1", session="holi"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "holiday-plans"
         text = shown.getvalue()
-    assert "The session holiday-plans goes on: 2 messages, 1 question. It ended with:\n> I am at holiday-plans." in text
+    assert (
+        "Resuming session holiday-plans: 2 messages, 1 question. The last exchange:\n> I am at holiday-plans." in text
+    )
     assert text.rstrip().endswith("word word")
     assert "\n... " in text  # of a long answer the end
     assert len(text) < 2500
@@ -143,12 +145,12 @@ def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
     left(tmp_path, "holiday-plans")
     with at_terminal(tmp_path, ReplOptions("m-1", session="work"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "work"
-        assert "A new session begins: work." in shown.getvalue()
+        assert "New session: work." in shown.getvalue()
 
 
 def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
     left(tmp_path, "plan-1", "plan-2", "plan-10")
-    told = r"no session is called 'plan'; give the whole id with --session: plan-1, plan-2, plan-10"
+    told = r"no session has the id 'plan'; pass a full id with --session: plan-1, plan-2, plan-10"
     with pytest.raises(ToolcastError, match=told), at_terminal(tmp_path, ReplOptions("m-1", session="plan")):
         raise AssertionError
     with at_terminal(tmp_path, ReplOptions("m-1", session="plan-1"), TERM="dumb") as (repl, _):
@@ -157,7 +159,7 @@ def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
 
 def test_with_nobody_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
     left(tmp_path, "day10")
-    with pytest.raises(ToolcastError, match="no session is called 'day1'; give the whole id with --session: day10"):
+    with pytest.raises(ToolcastError, match="no session has the id 'day1'; pass a full id with --session: day10"):
         in_pipe(tmp_path, ReplOptions("m-1", session="day1"), "Hi")
 
 
@@ -191,7 +193,7 @@ def test_the_store_is_closed_in_the_end(tmp_path: Path) -> None:
 def test_another_model_has_the_same_host(tmp_path: Path) -> None:
     options = ReplOptions("m-1", host="ollama.example", token="sk-1")
     with at_terminal(tmp_path, options) as (repl, _):
-        first: Any = repl.conversation.kit.llm
+        first: Any = repl.conversation.setup.llm
         assert first.base_url.startswith("https://ollama.example")
         for name in ("m-2", "ollama:m-2", "m:latest"):
             other: Any = repl.model(name)
@@ -251,7 +253,9 @@ def test_lines(tmp_path: Path) -> None:
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[ReplOptions] = []
-    monkeypatch.setattr(startup, "opened", lambda options, terminal: seen.append(options) or opened(options, terminal))
+    monkeypatch.setattr(
+        startup, "opened", lambda options, terminal: seen.append(options) or open_repl(options, terminal)
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO("/cost\n"))
     monkeypatch.setenv("TOOLCAST_HOME", str(tmp_path))
     words = [
@@ -271,7 +275,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ]
     assert main(["chat", *words]) == 0
     assert seen == [ReplOptions("m", "h", "t", None, "auto", "s", "i", debug=False, lines=True)]
-    assert capsys.readouterr().err == "0 tokens in, 0 out. What they cost is not known here.\n"
+    assert capsys.readouterr().err == "0 tokens in, 0 out. Their price is unknown.\n"
 
 
 def test_an_id_that_is_none_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:

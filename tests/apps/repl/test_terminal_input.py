@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolcast.apps.repl import terminal_input
-from toolcast.apps.repl.terminal_input import Keyboard
+from toolcast.apps.repl.terminal_input import TerminalEcho
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def shows(terminal: Any) -> bool:
 
 def test_silent_and_as_it_was(terminal: Any) -> None:
     before = termios.tcgetattr(terminal)
-    keys = Keyboard(terminal)
+    keys = TerminalEcho(terminal)
     keys.listen()
     for _ in range(2):
-        keys.silence()
-        keys.silence()
+        keys.disable()
+        keys.disable()
         assert not shows(terminal)
         assert termios.tcgetattr(terminal)[3] & termios.ISIG  # Ctrl-C is one
         assert termios.tcgetattr(terminal)[3] & termios.NOFLSH  # and throws nothing away
@@ -44,10 +44,10 @@ def test_silent_and_as_it_was(terminal: Any) -> None:
 def test_what_is_no_terminal_is_left_alone(terminal: Any) -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w"):
-        Keyboard(stdin).silence()
+        TerminalEcho(stdin).disable()
 
 
 def test_a_system_without_terminals(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal_input, "termios", None)
-    Keyboard(terminal).silence()
+    TerminalEcho(terminal).disable()
     assert shows(terminal)

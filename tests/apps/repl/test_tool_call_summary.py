@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from toolcast.apps.repl.tool_call_summary import LONGEST_SAYING, SHOWN_LINES, SHOWN_VALUE, ShownCall
+from toolcast.apps.repl.tool_call_summary import LONGEST_OUTPUT, SHOWN_LINES, SHOWN_VALUE, ShownCall
 
 
 def test_arguments_that_arrive_are_a_beginning_and_a_count() -> None:
     call = ShownCall("write")
-    assert call.growing == "write "
+    assert call.partial_summary == "write "
     for piece in ('{"text":\n', ' "ab', 'c"}'):
-        call.grow(piece)
-    assert call.growing == 'write {"text": "abc"}'
+        call.add_arguments(piece)
+    assert call.partial_summary == 'write {"text": "abc"}'
     for _ in range(10_000):
-        call.grow("1234567890")
-    assert call.growing.endswith("… (100,016 characters)")
+        call.add_arguments("1234567890")
+    assert call.partial_summary.endswith("… (100,016 characters)")
     assert len(call.arguments) < 2 * SHOWN_VALUE
 
 
@@ -31,7 +31,7 @@ def test_arguments_that_arrive_are_a_beginning_and_a_count() -> None:
     ],
 )
 def test_arguments_that_are_whole(arguments: str, folded: str) -> None:
-    assert ShownCall("f", arguments).folded == folded
+    assert ShownCall("f", arguments).summary == folded
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_arguments_that_are_whole(arguments: str, folded: str) -> None:
     ],
 )
 def test_results(result: str, lines: list[str]) -> None:
-    assert ShownCall("f", "{}", result=result).folded_result == lines
+    assert ShownCall("f", "{}", result=result).result_summary == lines
 
 
 def test_of_what_a_running_tool_says_the_end_is_kept() -> None:
     call = ShownCall("f")
     for number in range(50):
-        call.say(f"line {number}\n")
-    call.say("and")
-    assert call.saying.split("\n") == ["line 46", "line 47", "line 48", "line 49", "and"]
-    assert len(call.saying.split("\n")) == SHOWN_LINES + 1
-    call.say("x" * 2 * LONGEST_SAYING)
-    assert call.saying == "x" * LONGEST_SAYING
+        call.add_output(f"line {number}\n")
+    call.add_output("and")
+    assert call.output.split("\n") == ["line 46", "line 47", "line 48", "line 49", "and"]
+    assert len(call.output.split("\n")) == SHOWN_LINES + 1
+    call.add_output("x" * 2 * LONGEST_OUTPUT)
+    assert call.output == "x" * LONGEST_OUTPUT
 
 
 def test_the_whole() -> None:
@@ -66,9 +66,9 @@ def test_the_whole() -> None:
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     call = ShownCall("f\u200b")
-    call.grow('{"a":\u00a0"\u3000b"}')
-    assert call.growing == 'f\\u200b {"a":\\u00a0"\\u3000b"}'
+    call.add_arguments('{"a":\u00a0"\u3000b"}')
+    assert call.partial_summary == 'f\\u200b {"a":\\u00a0"\\u3000b"}'
     call = ShownCall("f\u200b", '{"a": "x\u00ady"}', result="❤\ufe0f")
-    assert call.folded == 'f\\u200b(a="x\\u00ady")'
-    assert call.whole == 'f\\u200b {\n  "a": "x\\u00ady"\n}\n❤\ufe0f'
-    assert ShownCall("f", "no JSON\u200b").folded == "f no JSON\\u200b"
+    assert call.summary == 'f\\u200b(a="x\\u00ady")'
+    assert call.full_text == 'f\\u200b {\n  "a": "x\\u00ady"\n}\n❤\ufe0f'
+    assert ShownCall("f", "no JSON\u200b").summary == "f no JSON\\u200b"

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from toolcast.apps.repl.tool_files import tools_of
+from toolcast.apps.repl.tool_files import load_tools
 from toolcast.errors import ToolcastError
 
 
@@ -31,7 +31,7 @@ def written(folder: Path, text: str, name: str = "my tools.py") -> Path:
 
 
 def names(path: Path) -> list[str]:
-    return [tool.name for tool in tools_of(path)]
+    return [tool.name for tool in load_tools(path)]
 
 
 def test_the_functions_that_are_defined_there(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_functions_that_are_defined_there(tmp_path: Path) -> None:
         """,
     )
     assert names(path) == ["weather", "later", "made"]
-    assert tools_of(path)[0].call({"place": {"name": "Oslo"}}).content == ""
+    assert load_tools(path)[0].call({"place": {"name": "Oslo"}}).content == ""
 
 
 def test_a_list_has_the_last_word(tmp_path: Path) -> None:
@@ -79,17 +79,17 @@ def test_a_list_has_the_last_word(tmp_path: Path) -> None:
         ("\n\n1 / 0\n", ":3: ZeroDivisionError: division by zero"),
         ("def f():\n    raise ValueError('a\\nb')\nf()\n", ":2: ValueError: a b"),
         ("import nowhere_at_all\n", ":1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("raise SystemExit\n", ":1: SystemExit: it gave no reason"),
+        ("raise SystemExit\n", ":1: SystemExit: no message"),
         ("tools = [1]\n", ": OutputTypeError: 1 is no tool"),
         ("def f(x: open): ...\n", ": OutputTypeError: "),
-        ("def _f(): ...\n", "there are no tools in "),
-        ("", "there are no tools in "),
+        ("def _f(): ...\n", "no tools in "),
+        ("", "no tools in "),
     ],
 )
 def test_what_is_wrong_is_one_line(text: str, words: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ToolcastError) as caught:
-        tools_of(path)
+        load_tools(path)
     said = str(caught.value)
     assert words in said
     assert str(path) in said
@@ -97,10 +97,10 @@ def test_what_is_wrong_is_one_line(text: str, words: str, tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ToolcastError, match="there is no file"):
-        tools_of(tmp_path / "nothing.py")
+    with pytest.raises(ToolcastError, match="no file"):
+        load_tools(tmp_path / "nothing.py")
 
 
 def test_a_file_that_is_no_python(tmp_path: Path) -> None:
     with pytest.raises(ToolcastError, match=r"ends in \.py"):
-        tools_of(written(tmp_path, "{}", "tools.json"))
+        load_tools(written(tmp_path, "{}", "tools.json"))

@@ -27,14 +27,14 @@ from uvicorn import Config, Server
 from support.web_chats import Tab
 from toolcast import Engine, FunctionCallingLLM
 from toolcast.apps.web import make_app
-from toolcast.apps.web.startup import ChatServer, listening
-from toolcast.capabilities import LLMMetadata
+from toolcast.apps.web.startup import ChatServer, listen
 from toolcast.chat.events import LoadModel, QueueMessage
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.messages import Message
-from toolcast.settings import Settings
+from toolcast.capabilities import LLMMetadata
 from toolcast.tool_spec import ToolChoice
+from toolcast.settings import Settings
 from toolcast.tools.callable_tool import CallableTool
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -125,7 +125,7 @@ async def empty(request: Request) -> JSONResponse:
 
 async def served(stack: AsyncExitStack, server: Server) -> httpx.AsyncClient:
     """A client of a server that runs until the stack is left."""
-    listener = stack.enter_context(listening("127.0.0.1", 0))
+    listener = stack.enter_context(listen("127.0.0.1", 0))
     running = asyncio.create_task(server.serve([listener]))
 
     async def end() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from support.web_chats import TO_READY, TO_STREAMING, Tab, chat
 from toolcast.apps.web import make_app
-from toolcast.apps.web.startup import ChatServer, listening
+from toolcast.apps.web.startup import ChatServer, listen
 from toolcast.chat.events import ChatEvent, StreamChunk
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.chat.transitions import TABLE
@@ -74,7 +74,7 @@ class Listening:
 async def serving(*events: ChatEvent, log_limit: int = 4_000_000) -> AsyncIterator[Served]:
     ready = asyncio.Event()
     async with AsyncExitStack() as stack:
-        listener = stack.enter_context(listening("127.0.0.1", 0))
+        listener = stack.enter_context(listen("127.0.0.1", 0))
         port = listener.getsockname()[1]
         machine = await stack.enter_async_context(chat(*events))
         server = ChatServer(make_app(machine, token=TOKEN, models=("any:model",), log_limit=log_limit), ready.set)
@@ -91,7 +91,7 @@ async def test_all_tabs_see_the_same_chat() -> None:
     async with serving(*TO_READY) as served, served.tab() as one, served.tab() as other:
         for page in (one, other):
             await page.until_last(served.machine, "snapshot")
-        await served.say(type="QUEUE_MESSAGE", message="Hello")
+        await served.add_output(type="QUEUE_MESSAGE", message="Hello")
         for page in (one, other):
             await page.until_last(served.machine, "QUEUE_MESSAGE")
     for page in (one, other):
@@ -148,9 +148,9 @@ async def test_the_end_of_the_server_ends_the_streams() -> None:
 
 async def test_what_is_said_is_answered() -> None:
     async with serving(*TO_READY) as served:
-        ignored = await served.say(type="RETRY_GENERATION")
-        taken = await served.say(type="QUEUE_MESSAGE", message="Hello")
-        wrong = await served.say(type="GENERATION_SUCCESS")
+        ignored = await served.add_output(type="RETRY_GENERATION")
+        taken = await served.add_output(type="QUEUE_MESSAGE", message="Hello")
+        wrong = await served.add_output(type="GENERATION_SUCCESS")
     assert ignored.json() == {"ignored": True, "state": "ready"}
     assert taken.json() == {"ignored": False, "state": "searching_tools"}
     assert (wrong.status_code, "no event of a user" in wrong.json()["error"]) == (400, True)
@@ -159,7 +159,7 @@ async def test_what_is_said_is_answered() -> None:
 async def test_a_closed_chat_says_so() -> None:
     async with serving(*TO_READY) as served:
         await served.machine.aclose()
-        answer = await served.say(type="INTERRUPT")
+        answer = await served.add_output(type="INTERRUPT")
     assert (answer.status_code, "closed" in answer.json()["error"]) == (409, True)
 
 

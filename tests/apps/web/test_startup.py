@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from toolcast import LlamaCpp, Ollama, ToolcastError
-from toolcast.apps.web.startup import WebOptions, address, listening, name_of, serve
+from toolcast.apps.web.startup import WebOptions, listen, model_name, page_url, serve
 
 COMMAND = [sys.executable, "-c", "from toolcast.apps.cli import main; raise SystemExit(main())", "web"]
 QUIET = ["--model", "ollama:any", "--port", "0", "--no-browser"]
@@ -73,8 +73,8 @@ def test_the_browser_is_told_the_address_and_old_signal_handlers_come_back(
 
 def test_the_tools_of_a_file_are_offered(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def weather(city: str) -> str:\n    return city\n")
-    kit = WebOptions(model="ollama:any", tools=str(tmp_path / "mine.py")).kit
-    names = {tool.name for tool in kit.tools}
+    setup = WebOptions(model="ollama:any", tools=str(tmp_path / "mine.py")).chat_setup
+    names = {tool.name for tool in setup.tools}
     assert {"weather", "read_file", "write_file"} <= names
     assert "ask_user" not in names  # nobody could answer: the page has no place for questions
 
@@ -123,14 +123,14 @@ def test_who_can_reach_it(host: str, is_open: bool) -> None:
     ],
 )
 def test_the_address_is_one_that_a_browser_takes(host: str, begins: str) -> None:
-    assert address(host, 1, "t-_") == f"{begins}?token=t-_"
+    assert page_url(host, 1, "t-_") == f"{begins}?token=t-_"
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:
-    with listening("127.0.0.1", 0) as taken, pytest.raises(ToolcastError, match="--port 0 takes any free port"):
-        listening("127.0.0.1", taken.getsockname()[1])
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ToolcastError, match="--port 0 takes any free port"):
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_names_that_lead_to_the_same_model() -> None:
-    assert name_of(LlamaCpp("smollm2")) == "local:smollm2"
-    assert name_of(Ollama("qwen3:4b")) == "ollama:qwen3:4b"
+    assert model_name(LlamaCpp("smollm2")) == "local:smollm2"
+    assert model_name(Ollama("qwen3:4b")) == "ollama:qwen3:4b"

@@ -1,8 +1,7 @@
-"""What a person sees of a run: lines on stdout, and on a terminal a bar below them.
+"""The progress of a run on screen: lines on stdout, and below them a bar if stderr is a terminal.
 
-Both hear of the events of the log. The lines are the same for a terminal and for a file; the bar is rich's, on stderr,
-and is not there where rich is not installed, or where stderr is no terminal that can draw one. What a model has written
-is shown, never obeyed. Whoever reads the lines may leave: the run goes on.
+Both are drawn from the events of the log. The lines are the same on a terminal and in a file; the bar needs rich. Text
+from a model is escaped before it is printed. A closed stdout does not stop the run.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ...terminal_text import visible
-from ..cli_errors import command_words
+from ..output import command_line_text
 
 if TYPE_CHECKING:
     from ...experiments.log_events import LogEvent
     from ...experiments.operators import OperatorChannel
 
-_RAISED: Final = ("llm", "failure")  # errors that end the run, which the command tells
+_REPORTED_BY_COMMAND: Final = ("llm", "failure")  # errors that end the run: the command prints them
 
 
 class Bar(Protocol):
-    """A bar below the lines."""
+    """A progress bar below the lines."""
 
-    def hear(self, event: LogEvent) -> None:
-        """Show what has happened."""
+    def on_event(self, event: LogEvent) -> None:
+        """Update the bar for an event of the log."""
         ...
 
     def print(self, text: str) -> None:
@@ -34,16 +33,16 @@ class Bar(Protocol):
         ...
 
     def stop(self) -> None:
-        """Leave the bar as it is, for somebody else to write."""
+        """Stop drawing and leave the bar as it is, so that other text can follow."""
         ...
 
     def start(self) -> None:
-        """Draw the bar, again."""
+        """Start or resume drawing."""
         ...
 
 
 class RunView:
-    """The lines of a run, and its bar, if there is one. `quiet`: neither."""
+    """The lines of a run, and its bar, if there is one. With `quiet`, neither is shown."""
 
     def __init__(self, stdout: TextIO, stderr: TextIO, bar: Bar | None = None, *, quiet: bool = False) -> None:
         self.bar: Bar | None = None if quiet else bar
@@ -53,33 +52,33 @@ class RunView:
         self._stdout: TextIO | None = None if quiet else stdout
         self._stderr = stderr
 
-    def hear(self, event: LogEvent) -> None:
-        """Show what has happened in the one run there is."""
-        self._hear(event, "")
+    def on_event(self, event: LogEvent) -> None:
+        """Show an event of a single run."""
+        self._show_event(event, "")
 
-    def hear_of(self, run_id: str, event: LogEvent) -> None:
-        """Show what has happened in one of several runs."""
-        self._hear(event, f"{run_id}: ")
+    def on_grid_event(self, run_id: str, event: LogEvent) -> None:
+        """Show an event of one run of a grid, with the run's id."""
+        self._show_event(event, f"{run_id}: ")
 
-    def _hear(self, event: LogEvent, whose: str) -> None:
+    def _show_event(self, event: LogEvent, prefix: str) -> None:
         self.has_begun = True
         match event.event_type:
             case "RUN_START" if event.payload.get("resumed"):
-                self.say(f"{whose}Going on with cycle {event.payload.get('first_cycle')}...")
+                self.print(f"{prefix}Resuming with cycle {event.payload.get('first_cycle')}...")
             case "CYCLE_START":
-                self.say(f"{whose}Cycle {event.cycle_number} starting...")
+                self.print(f"{prefix}Cycle {event.cycle_number} starting...")
             case "CYCLE_END":
                 self.cycles_ended += 1
-                self.say(f"{whose}Cycle {event.cycle_number} finished.")
-            case "ERROR" if whose or event.payload.get("kind") not in _RAISED:
-                self._warn(f"{whose}Cycle {event.cycle_number}: {command_words(event.payload.get('message'))}")
+                self.print(f"{prefix}Cycle {event.cycle_number} finished.")
+            case "ERROR" if prefix or event.payload.get("kind") not in _REPORTED_BY_COMMAND:
+                self._warn(f"{prefix}Cycle {event.cycle_number}: {command_line_text(event.payload.get('message'))}")
             case _:
                 pass
         if self.bar is not None:
-            self.bar.hear(event)
+            self.bar.on_event(event)
 
-    def say(self, text: str) -> None:
-        """Write lines to stdout, now."""
+    def print(self, text: str) -> None:
+        """Write lines to stdout and flush it."""
         if self._stdout is None:
             return
         if self.bar is not None and self._stdout.isatty():
@@ -97,8 +96,8 @@ class RunView:
             print(visible(text), file=self._stderr, flush=True)
 
     @contextmanager
-    def drawn(self) -> Generator[None]:
-        """Have the bar drawn meanwhile."""
+    def show_bar(self) -> Generator[None]:
+        """Draw the bar inside the `with` block."""
         if self.bar is None:
             yield
             return
@@ -109,15 +108,15 @@ class RunView:
             self.bar.stop()
 
 
-class InterruptedBar:
-    """An operator for whom the bar makes room: nothing is drawn where a person types."""
+class BarPausingOperator:
+    """An operator that hides the bar while a person types an answer."""
 
     def __init__(self, operator: OperatorChannel, bar: Bar) -> None:
         self._operator = operator
         self._bar = bar
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        """The operator's answer."""
+        """Stop the bar, return the operator's answer, and start the bar again."""
         self._bar.stop()
         try:
             return self._operator.send_and_wait(message, run_id, cycle_number)
@@ -125,12 +124,17 @@ class InterruptedBar:
             self._bar.start()
 
 
-def bar_on(
+def make_bar(
     stream: TextIO, cycles: int, *, runs: int = 1, done: int = 0, environ: Mapping[str, str] = os.environ
 ) -> Bar | None:
-    """A bar on `stream` for the `cycles` of so many `runs`, of which so many are `done`.
+    """Return a bar on `stream`, or None if `stream` is no terminal that can draw one, or rich is not installed.
 
-    None where the stream is no terminal that draws one, or rich is not there.
+    Args:
+        stream: The terminal.
+        cycles: The number of cycles of all runs.
+        runs: The number of runs.
+        done: The number of cycles that have ended before.
+        environ: The environment variables; `TERM=dumb` means no bar.
     """
     if not stream.isatty() or environ.get("TERM", "dumb") == "dumb":
         return None

@@ -1,4 +1,4 @@
-"""The bar of a run on a terminal: cycles, what the agent is doing, tool calls, tokens, time. Needs rich."""
+"""The progress bar of a run: cycles, the agent's current activity, tool calls, tokens, time. Needs rich."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ...terminal_text import visible
 
 _LONGEST_NAME: Final = 24
 _WIDE: Final = 80
-"""The columns of a terminal that has room for all of it; a narrower one shows the number of cycles and the time."""
+"""Columns from which on every part is shown; a narrower terminal gets the number of cycles and the time."""
 
 
 class RichBar:
-    """The bar on `stream`, for the `cycles` of so many `runs`, of which so many are `done`."""
+    """A progress bar on `stream` for the `cycles` of all `runs`, of which `done` have ended."""
 
     def __init__(self, stream: TextIO, cycles: int, runs: int, done: int) -> None:
-        self._alone = runs == 1
+        self._is_single = runs == 1
         self._done = done
         self._console = Console(file=stream)
         wide = self._console.width >= _WIDE
@@ -30,24 +30,24 @@ class RichBar:
             MofNCompleteColumn(),
             *((TextColumn("{task.fields[calls]} tool calls, {task.fields[tokens]:,} tokens"),) if wide else ()),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[doing]}", markup=False),
+            TextColumn("{task.fields[activity]}", markup=False),
             console=self._console,
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._calls = self._tokens = 0
-        self._task = self._progress.add_task("", total=cycles, completed=done, calls=0, tokens=0, doing="")
+        self._task = self._progress.add_task("", total=cycles, completed=done, calls=0, tokens=0, activity="")
 
-    def hear(self, event: LogEvent) -> None:
-        """Show what has happened."""
+    def on_event(self, event: LogEvent) -> None:
+        """Update the bar for an event of the log."""
         payload, measures = event.payload, event.measures
         match event.event_type:
-            case "RUN_START" if self._alone:
+            case "RUN_START" if self._is_single:
                 self._done = int(payload.get("first_cycle", 1)) - 1
                 self._show("")
             case "LLM_INVOCATION":
                 self._tokens += measures.get("input_tokens", 0) + measures.get("output_tokens", 0)
-                self._show(_called(payload))
+                self._show(_activity(payload))
             case "TOOL_CALL":
                 self._calls += 1
                 self._show("asking")
@@ -64,20 +64,20 @@ class RichBar:
         self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """Leave the bar as it is, for somebody else to write."""
+        """Stop drawing and leave the bar as it is, so that other text can follow."""
         self._progress.stop()
 
     def start(self) -> None:
-        """Draw the bar, again."""
+        """Start or resume drawing."""
         self._progress.start()
 
-    def _show(self, doing: str) -> None:
-        what = doing if self._alone else ""
-        self._progress.update(self._task, completed=self._done, calls=self._calls, tokens=self._tokens, doing=what)
+    def _show(self, activity: str) -> None:
+        shown = activity if self._is_single else ""
+        self._progress.update(self._task, completed=self._done, calls=self._calls, tokens=self._tokens, activity=shown)
 
 
-def _called(payload: Mapping[str, Any]) -> str:
-    """The tools that an answer calls, or that it calls none."""
+def _activity(payload: Mapping[str, Any]) -> str:
+    """Return the names of the tools that a response calls, or "reflected" if it calls none."""
     calls: Any = payload.get("response_message", {}).get("tool_calls") or ()
     names = ", ".join(str(call["function"]["name"]) for call in calls)
     return visible(" ".join(names.split()))[:_LONGEST_NAME] if names else "reflected"

@@ -1,7 +1,6 @@
-"""Asking a person: whether a tool call may run, and what the model wants to know.
+"""Questions to the user: the approval of a tool call, and questions of the model.
 
-Whether a call may run is one question, with answers that cannot be misread: whatever is not clearly one of them is
-asked for again. Nobody there any more, or Ctrl-C, is a no.
+An approval has a fixed set of answers; any other text repeats the question. End of input and Ctrl-C deny the call.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from ...terminal_text import exposed
 from ...toolbox.questions import Question
 from .screen import Screen
 
-QUESTION: Final = "run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: "
-_GONE: Final = "the user was asked and did not answer"
+QUESTION: Final = "run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: "
+_GONE: Final = "the user did not answer the approval request"
 
-_Answering: TypeAlias = Callable[[Screen, PermissionRequest, str], ApprovalDecision | None]
+_AnswerHandler: TypeAlias = Callable[[Screen, PermissionRequest, str], ApprovalDecision | None]
 
 
-def asked(screen: Screen, request: PermissionRequest) -> ApprovalDecision:
-    """What the person says to `request`."""
-    screen.note(exposed(f"The model wants to call {request.tool}:\n{_laid_out(request.arguments)}"))
+def ask_permission(screen: Screen, request: PermissionRequest) -> ApprovalDecision:
+    """Ask the user about `request` until the answer is a decision, and return that."""
+    screen.note(exposed(f"The model wants to call {request.tool}:\n{_indented(request.arguments)}"))
     try:
         while True:
-            said = screen.read(QUESTION)
-            if said is None:
+            text = screen.read(QUESTION)
+            if text is None:
                 return request.deny(_GONE)
-            word, _, rest = said.strip().partition(" ")
-            answering = _ANSWERS.get(word.lower())
-            answer = None if answering is None else answering(screen, request, rest.strip())
+            word, _, rest = text.strip().partition(" ")
+            handler = _ANSWERS.get(word.lower())
+            answer = None if handler is None else handler(screen, request, rest.strip())
             if answer is not None:
                 return answer
     except KeyboardInterrupt:
         return request.deny(_GONE)
 
 
-def answered(screen: Screen, question: Question) -> None:
-    """Have the person answer what the model asks. With nobody there, it hears that."""
+def ask_question(screen: Screen, question: Question) -> None:
+    """Ask the user the model's question and pass on the answer, or None if no person is there."""
     choices = [f"  {number}  {choice}" for number, choice in enumerate(question.choices, 1)]
     screen.note("\n".join([f"The model asks: {question.text}", *choices]))
     question.answer(screen.read("answer: ") if screen.is_interactive else None)
@@ -58,7 +57,7 @@ def _always(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDe
 
 
 def _edit(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDecision | None:
-    """The answer with the arguments that the person makes of the model's; None where they are no arguments."""
+    """Return the decision with edited arguments, or None if they are not a JSON object."""
     text = rest or screen.read("arguments: ", exposed(request.arguments))
     if text is None:
         return request.deny(_GONE)
@@ -67,11 +66,11 @@ def _edit(screen: Screen, request: PermissionRequest, rest: str) -> ApprovalDeci
     except ValueError:
         fits = False
     if not fits:
-        screen.error("arguments are a JSON object", 'for example {"path": "notes.txt"}')
+        screen.error("expected a JSON object as arguments", 'for example {"path": "notes.txt"}')
     return request.edit(text) if fits else None
 
 
-_ANSWERS: Final[Mapping[str, _Answering]] = {
+_ANSWERS: Final[Mapping[str, _AnswerHandler]] = {
     "y": _yes,
     "yes": _yes,
     "n": _no,
@@ -83,8 +82,8 @@ _ANSWERS: Final[Mapping[str, _Answering]] = {
 }
 
 
-def _laid_out(arguments: str) -> str:
-    """The arguments as a person reads them best: one a line. What is no JSON stays as it is."""
+def _indented(arguments: str) -> str:
+    """Return the arguments as indented JSON; text that is no JSON is returned unchanged."""
     try:
         return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What `toolcast chat --debug` writes to stderr: requests and their sizes, states, tracebacks. Never what was said."""
+"""The log of `toolcast chat --debug` on stderr: requests and their sizes, states, tracebacks; no message texts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...agents.engine.history import estimate_tokens
 
 logger: Final = logging.getLogger("toolcast")
 
-_FLEETING: Final = frozenset(("streaming_response", "routing", "thinking", "tool_execution", "content_output"))
-"""States of the loop that come with every event: too many for a log."""
+_PER_EVENT_STATES: Final = frozenset(("streaming_response", "routing", "thinking", "tool_execution", "content_output"))
+"""States of the loop that occur with every event: too many for a log."""
 
 
 @contextmanager
 def logging_to(stream: TextIO | None) -> Generator[None]:
-    """Inside, the library's log goes to `stream`; without one nowhere, as a stray line would spoil the screen."""
+    """Send the library's log to `stream`, or with None discard it, because a log line would disturb the screen."""
     handler = logging.NullHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     before = logger.level, logger.propagate
@@ -35,7 +35,7 @@ def logging_to(stream: TextIO | None) -> Generator[None]:
 
 
 def log_turn(engine: Engine, state: str) -> None:
-    """A state of a turn, and the size of the request that it begins with."""
+    """Log a state of a turn, and the size of the request that starts with it."""
     logger.debug("turn: %s", state)
     if state == "streaming":
         known, history = engine.llm.metadata, engine.history
@@ -46,11 +46,11 @@ def log_turn(engine: Engine, state: str) -> None:
 
 
 def log_loop(id: str, state: str) -> None:
-    """A state of the loop."""
-    if state not in _FLEETING:
+    """Log a state of the loop."""
+    if state not in _PER_EVENT_STATES:
         logger.debug("repl: %s", state)
 
 
 def log_failure(error: BaseException) -> None:
-    """Where an error came from."""
+    """Log the traceback of an error."""
     logger.debug("%s", "".join(traceback.format_exception(error)).rstrip())

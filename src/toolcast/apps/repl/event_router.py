@@ -1,9 +1,9 @@
-"""Where each event of a turn goes: the table in `EventRouter`.
+"""The routing of a turn's events to the screen: the table in `EventRouter`.
 
     streaming_response ──> routing ──> thinking, tool_execution, content_output ──> streaming_response
 
-An event is one thing, so that thinking, text and calls that came in one chunk all find their way, one after the other.
-What a turn ends with (`ErrorEvent`) is not told here: the turn raises it, and the loop tells it.
+Each event is of one kind, so thinking, text and tool calls that arrive in one chunk are routed one after the other.
+`ErrorEvent` is not shown here: the turn raises its error, and the loop shows that.
 """
 
 from __future__ import annotations
@@ -27,49 +27,51 @@ from ...events import (
     ToolResult,
 )
 from ...llms.local.repetition import REPETITION
-from ..cli_errors import command_words
+from ..output import command_line_text
 from .screen import Screen
 
-_CUT_SHORT: Final[Mapping[str, str]] = {
-    "max_tokens": "The answer was cut off: it has reached the limit of its length. Say 'go on' for the rest.",
+_STOP_NOTES: Final[Mapping[str, str]] = {
+    "max_tokens": "The answer reached the limit of its length. Type 'go on' for the rest.",
     "refusal": "The model declined to answer.",
-    "content_filter": "A filter of the service ended the answer.",
-    REPETITION: "The answer began to repeat itself, and was ended.",
+    "content_filter": "The service's content filter ended the answer.",
+    REPETITION: "The answer was ended because it repeated itself.",
 }
-"""The note on an answer that ended before its end, by its stop reason or the service's own word for that."""
+"""The note on an incomplete answer, by its stop reason or the service's own name for it."""
 
 
 class _Route(NamedTuple):
-    """The `kind` of an event is what happens in the table of states (`REPL`); nothing, where it has no state there."""
+    """The `kind` names the transition in the table of states (`REPL`); it is empty for events without a state."""
 
     kind: str
     show: Callable[[Any], object]
 
 
-def _not_shown(event: object) -> None:
+def _ignore(event: object) -> None:
     pass
 
 
-_NOWHERE: Final = _Route("", _not_shown)
+_IGNORED: Final = _Route("", _ignore)
 
 
 class EventRouter:
-    """Takes events to the `screen`. `step` hears where each of them is; `heard` gets what running tools say."""
+    """A router of events to `screen`. `step` is called at each transition, `on_progress` with the progress of tools."""
 
-    def __init__(self, screen: Screen, step: Callable[[str], object], heard: Callable[[ToolProgress], object]) -> None:
+    def __init__(
+        self, screen: Screen, step: Callable[[str], object], on_progress: Callable[[ToolProgress], object]
+    ) -> None:
         self._screen = screen
         self._step = step
         self.has_skipped: bool = False
-        """Return whether a piece of an answer could not be read."""
+        """True if a part of an answer could not be decoded."""
         self._names: dict[str, str] = {}  # of the calls that have begun
-        self._routes: Mapping[type, _Route] = {
+        self._table: Mapping[type, _Route] = {
             ThinkingDelta: _Route("thought", self._thinking),
             TextDelta: _Route("spoke", self._content),
             ToolCallStart: _Route("called", self._call_begins),
             ToolCallReset: _Route("called", self._call_begins_anew),
             ToolCallDelta: _Route("called", self._call_arguments),
             ToolCallDone: _Route("called", self._call_complete),
-            ToolProgress: _Route("called", heard),
+            ToolProgress: _Route("called", on_progress),
             ToolResult: _Route("called", self._call_result),
             Restarted: _Route("", self._restarted),
             Failover: _Route("", self._failover),
@@ -77,12 +79,12 @@ class EventRouter:
             Finish: _Route("", self._finish),
         }
 
-    def take(self, event: AgentEvent) -> None:
-        """Show one event, and be ready for the next."""
+    def route(self, event: AgentEvent) -> None:
+        """Show one event."""
         self._step("received")
-        route = self._routes.get(type(event), _NOWHERE)
+        route = self._table.get(type(event), _IGNORED)
         if isinstance(event, RawEvent) and not event.damaged:
-            route = _NOWHERE
+            route = _IGNORED
         if route.kind:
             self._step(route.kind)
         route.show(event)
@@ -114,18 +116,20 @@ class EventRouter:
 
     def _restarted(self, event: Restarted) -> None:
         self._screen.end_answer()
-        self._screen.note(f"The model is asked again, what it said is void: {command_words(event.reason)}")
+        self._screen.note(
+            f"Sending the request again, the answer so far is discarded: {command_line_text(event.reason)}"
+        )
 
     def _failover(self, event: Failover) -> None:
         self._screen.note(
-            f"{event.provider} {event.model} failed, another model is asked: {command_words(event.error)}"
+            f"{event.provider} {event.model} failed, trying another model: {command_line_text(event.error)}"
         )
 
     def _unreadable(self, event: RawEvent) -> None:
         self.has_skipped = True
-        self._screen.error(f"a piece of the answer could not be read: {event.data!s:.100}", "it was skipped")
+        self._screen.error(f"cannot decode a part of the answer: {event.data!s:.100}", "it was skipped")
 
     def _finish(self, event: Finish) -> None:
         self._screen.end_answer()
-        if words := _CUT_SHORT.get(event.stop_reason) or _CUT_SHORT.get(event.raw or ""):
-            self._screen.note(words)
+        if note := _STOP_NOTES.get(event.stop_reason) or _STOP_NOTES.get(event.raw or ""):
+            self._screen.note(note)

@@ -1,7 +1,7 @@
-"""The modes of the REPL: which tools the model is offered, which of them run unasked, and what it is told of that.
+"""The modes of the REPL: the tools that the model is offered, those that run without approval, and its instructions.
 
-A mode is a row of `MODES`. The built-in tools are named there one by one. Tools of the user's own are offered in every
-mode, but in one that only reads there are only those that say they change nothing.
+A mode is a row of `MODES`, which lists the built-in tools one by one. The user's own tools are offered in every mode,
+except that the read-only mode offers only those which are marked as read-only.
 """
 
 from __future__ import annotations
@@ -22,35 +22,38 @@ _FETCHING: Final = ("fetch_url",)
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A row: the `builtin` tools that are offered, what `unasked` they may do, a `summary` for people, and one `line`
-    for the model. `runs_commands`: the person may, too, by `!command`.
+    """A mode: built-in tools, permissions, a `summary` for people and an `instruction` for the model.
+
+    `permission_mode` is the mode of the engine's permissions. With `runs_commands` the user may run `!command`.
     """
 
     name: str
     summary: str
-    line: str
+    instruction: str
     builtin: tuple[str, ...]
-    unasked: permissions.Mode
+    permission_mode: permissions.Mode
     runs_commands: bool = False
 
-    def offered(self, builtin: Iterable[CallableTool], own: Iterable[CallableTool]) -> tuple[CallableTool, ...]:
-        """The tools of this mode. One of the user's own takes the place of a built-in one of the same name."""
+    def select_tools(
+        self, builtin: Iterable[CallableTool], user_tools: Iterable[CallableTool]
+    ) -> tuple[CallableTool, ...]:
+        """Return the tools of this mode. A user's tool replaces a built-in tool of the same name."""
         tools = {tool.name: tool for tool in builtin if tool.name in self.builtin}
-        tools |= {tool.name: tool for tool in own}
-        return tuple([tool for tool in tools.values() if self.unasked != "plan" or tool.read_only])
+        tools |= {tool.name: tool for tool in user_tools}
+        return tuple([tool for tool in tools.values() if self.permission_mode != "plan" or tool.read_only])
 
-    def permissions(self, root: str, own: Iterable[CallableTool], *, can_ask: bool) -> Permissions:
-        """What may run, with nobody there to ask if not `can_ask`."""
-        theirs = {tool.name for tool in own}
-        edits = tuple([name for name in _EDITING if name not in theirs])
-        return Permissions(self.unasked, approve="later" if can_ask else None, file_tools=edits, root=root)
+    def permissions(self, root: str, user_tools: Iterable[CallableTool], *, can_ask: bool) -> Permissions:
+        """Return the permissions of this mode. Without `can_ask`, calls that need approval are denied."""
+        overridden = {tool.name for tool in user_tools}
+        edits = tuple([name for name in _EDITING if name not in overridden])
+        return Permissions(self.permission_mode, approve="later" if can_ask else None, file_tools=edits, root=root)
 
 
 _ROWS: Final = (
     Mode(
         "plan",
-        "reads, and asks for nothing",
-        "You can look at things but change nothing: find out what is there, and say what you would do.",
+        "reads; runs without approvals",
+        "You can read files but not change anything: examine the code, and describe the changes you would make.",
         _READING,
         "plan",
     ),
@@ -71,7 +74,7 @@ _ROWS: Final = (
     ),
     Mode(
         "auto",
-        "does everything; asks before it runs a command or fetches a page",
+        "uses all tools; asks before it runs a command or fetches a page",
         "You can read and change files below the working directory, run commands and fetch pages. Do what the task "
         "needs, and look whether it worked.",
         (*_READING, *_EDITING, *_RUNNING, *_FETCHING),
@@ -81,6 +84,6 @@ _ROWS: Final = (
 )
 
 MODES: Final[Mapping[str, Mode]] = {mode.name: mode for mode in _ROWS}
-"""The modes by their names."""
+"""The modes by name."""
 
-DEFAULT: Final = "build"
+DEFAULT_MODE: Final = "build"

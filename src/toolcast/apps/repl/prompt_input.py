@@ -1,10 +1,10 @@
-"""What a person types, on a terminal: `Prompt`, by prompt_toolkit.
+"""Line editing on a terminal, by prompt_toolkit: `Prompt`.
 
-Enter sends. Alt-Enter, Ctrl-J and a backslash at the end begin a new line, and what is pasted stays one input. Tab
-completes commands, their arguments and the names of files (after `@`, and where a command takes one); Ctrl-X Ctrl-E
-opens an editor, Ctrl-R searches the history, Ctrl-O unfolds the tool calls of the last answer.
+Enter sends. Alt-Enter, Ctrl-J and a backslash at the end insert a line break, and pasted text stays one input. Tab
+completes commands, their arguments and file names (after `@`, and as the argument of a command that takes a file);
+Ctrl-X Ctrl-E opens an editor, Ctrl-R searches the history, Ctrl-O shows the tool calls of the last answer in full.
 
-The history is a file that only its owner can read. An input that begins with a blank is not kept.
+The history is a file that only its owner can read. An input that begins with a space is not stored.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _COMMAND: Final = re.compile(r"/\w*")
 _ARGUMENT: Final = re.compile(r"(/\w+)[ \t]+(.*)")
 _AT_FILE: Final = re.compile(r"(?:.*\s)?@(\S*)", re.DOTALL)
 _LAST_WORD: Final = re.compile(r"(?:.*\s)?(\S*)", re.DOTALL)
-_ROOM: Final = 15
-"""The columns that a prompt leaves to the input; in a narrow terminal half of them."""
+_INPUT_WIDTH: Final = 15
+"""Columns that a prompt leaves to the input; in a narrow terminal half of the width."""
 
 
 class History(FileHistory):
-    """The inputs of all sessions, in a file of mode 0600. Where it cannot be written, they are kept until the end."""
+    """The inputs of all sessions, in a file of mode 0600, or in memory if that cannot be written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._path = path
 
     def append_string(self, string: str) -> None:
-        """Keep an input, unless it begins with a blank or is the last one again."""
+        """Store an input, unless it begins with a space or repeats the last one."""
         if not string[:1].isspace() and string != next(iter(self.get_strings()[-1:]), None):
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
-        """Write it to the file."""
+        """Append the input to the file."""
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             super().store_string(string.encode("utf-8", "replace").decode("utf-8"))
 
     def load_history_strings(self) -> Iterable[str]:
-        """The inputs, the latest first."""
+        """Yield the stored inputs, the latest first."""
         try:
             yield from super().load_history_strings()
         except OSError:
@@ -67,9 +67,9 @@ class History(FileHistory):
 
 
 class ReplCompleter(Completer):
-    """Completes `commands`, which are told with their summaries, their `arguments`, and the names of files.
+    """A completer of `commands` (with their summaries), their arguments, and file names.
 
-    `arguments(command)` are the words it takes, or None where it takes a file.
+    `arguments(command)` returns the values that complete its argument, or None if that is a file.
     """
 
     def __init__(self, commands: Mapping[str, str], arguments: Callable[[str], Iterable[str] | None]) -> None:
@@ -78,61 +78,61 @@ class ReplCompleter(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What may stand at the cursor."""
+        """Return the completions at the cursor."""
         before = document.text_before_cursor
         if _COMMAND.fullmatch(before):
-            return _beginning(before, self._commands)
+            return _matching(before, self._commands)
         if found := _ARGUMENT.fullmatch(before):
-            return self._begun(found[1], found[2], complete_event)
+            return self._complete_argument(found[1], found[2], complete_event)
         found = _AT_FILE.fullmatch(before)
         if not found and complete_event.completion_requested:
             found = _LAST_WORD.fullmatch(before)
         return self._files(found[1], complete_event) if found else ()
 
-    def _begun(self, command: str, argument: str, event: CompleteEvent) -> Iterable[Completion]:
-        """What the beginning of an argument may become."""
+    def _complete_argument(self, command: str, argument: str, event: CompleteEvent) -> Iterable[Completion]:
+        """Return the completions of a command's argument."""
         words = self._arguments(command)
-        return self._files(argument, event) if words is None else _beginning(argument, dict.fromkeys(words, ""))
+        return self._files(argument, event) if words is None else _matching(argument, dict.fromkeys(words, ""))
 
-    def _files(self, begun: str, event: CompleteEvent) -> Iterable[Completion]:
-        return self._paths.get_completions(Document(begun), event)
+    def _files(self, start: str, event: CompleteEvent) -> Iterable[Completion]:
+        return self._paths.get_completions(Document(start), event)
 
 
-def _beginning(begun: str, words: Mapping[str, str]) -> Iterable[Completion]:
+def _matching(start: str, words: Mapping[str, str]) -> Iterable[Completion]:
     return [
-        Completion(word, start_position=-len(begun), display_meta=summary)
+        Completion(word, start_position=-len(start), display_meta=summary)
         for word, summary in words.items()
-        if word.startswith(begun)
+        if word.startswith(start)
     ]
 
 
 class Prompt:
-    """Reads inputs from a terminal. Only those at the prompt `main` are completed and kept in the history."""
+    """A reader of inputs from a terminal. Only inputs at the prompt `main` are completed and stored in the history."""
 
     main: str = "> "
 
     def __init__(
         self,
         history: Path | None = None,
-        words: Completer | None = None,
+        completer: Completer | None = None,
         *,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self._history = History(history) if history else InMemoryHistory()
-        self._words = words
+        self._completer = completer
         self._input: Input | None = input
         self._output: Output = output or _output()
 
-    def read(self, prompt: str, text: str = "", *, unfold: Callable[[], object] = lambda: None) -> str | None:
-        """Read one input. Return None for Ctrl-D, raise `KeyboardInterrupt` for Ctrl-C; Ctrl-O calls `unfold`."""
-        is_main, keys = prompt == self.main, _Keys(unfold)
+    def read(self, prompt: str, text: str = "", *, show_calls: Callable[[], object] = lambda: None) -> str | None:
+        """Read one input. Return None for Ctrl-D, raise `KeyboardInterrupt` for Ctrl-C; Ctrl-O calls `show_calls`."""
+        is_main, keys = prompt == self.main, _Keys(show_calls)
         session: PromptSession[str] = PromptSession(
-            lambda: FormattedText([("bold", _wrapped(prompt, self._output.get_size().columns))]),
+            lambda: FormattedText([("bold", _wrap_prompt(prompt, self._output.get_size().columns))]),
             multiline=True,
             history=self._history if is_main else InMemoryHistory(),
-            completer=self._words if is_main else None,
-            complete_while_typing=Condition(_is_name_begun),
+            completer=self._completer if is_main else None,
+            complete_while_typing=Condition(_at_completable_word),
             reserve_space_for_menu=5,
             prompt_continuation=self._continuation,
             key_bindings=keys.bindings(),
@@ -149,39 +149,39 @@ class Prompt:
             return None
 
     def _continuation(self, width: int, line: int, wrapped: int) -> str:
-        """Return what stands before every further row of the input, below a prompt of `width` columns."""
+        """Return the text before every further row of the input, below a prompt of `width` columns."""
         # prompt_toolkit draws nothing at all where this takes the whole width of the terminal.
         return " " * width if 2 * width < self._output.get_size().columns else ""
 
 
-def _wrapped(prompt: str, columns: int) -> str:
-    """Return the prompt on so many lines that the last one leaves room for the input."""
-    *above, last = wrap(prompt, max(columns - _ROOM, columns // 2, 1), drop_whitespace=False)
+def _wrap_prompt(prompt: str, columns: int) -> str:
+    """Return the prompt, wrapped so that the last row has space for the input."""
+    *above, last = wrap(prompt, max(columns - _INPUT_WIDTH, columns // 2, 1), drop_whitespace=False)
     return "\n".join((*map(str.strip, above), last.lstrip()))
 
 
 def _output() -> Output:
-    """The terminal, which is not asked where its cursor is: an answer that comes late would be taken for typed."""
+    """Return the terminal, without queries of the cursor's position: a late response would be read as typed text."""
     output = create_output()
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False
     return output
 
 
-def _is_name_begun() -> bool:
+def _at_completable_word() -> bool:
     before = get_app().current_buffer.document.text_before_cursor
     return bool(_COMMAND.fullmatch(before) or _AT_FILE.fullmatch(before))
 
 
 class _Keys:
-    """What some keys do that prompt_toolkit does not know, or takes for others."""
+    """Key bindings that prompt_toolkit lacks or interprets differently."""
 
-    def __init__(self, unfold: Callable[[], object]) -> None:
-        self._unfold = unfold
-        self._in_one_go = False  # whether the text has changed by what came together with this key
+    def __init__(self, show_calls: Callable[[], object]) -> None:
+        self._show_all_calls = show_calls
+        self._is_pasted = False  # True if text arrived together with this key
 
     def bindings(self) -> KeyBindings:
-        """The keys."""
+        """Return the key bindings."""
         keys, at_text = KeyBindings(), ~is_searching
         keys.add("enter", filter=at_text)(self._enter)
         keys.add("escape", "enter", filter=at_text)(self._new_line)
@@ -190,16 +190,16 @@ class _Keys:
         return keys
 
     def typed(self, buffer: Buffer) -> None:
-        """The text has changed."""
-        self._in_one_go = True
-        get_running_loop().call_soon(self._pause)
+        """Note a change of the text, until the event loop is idle again."""
+        self._is_pasted = True
+        get_running_loop().call_soon(self._end_of_paste)
 
-    def _pause(self) -> None:
-        """All that had come is worked off."""
-        self._in_one_go = False
+    def _end_of_paste(self) -> None:
+        """Note that all text which arrived together has been processed."""
+        self._is_pasted = False
 
     def _enter(self, event: KeyPressEvent) -> None:
-        """Take the completion that is chosen, begin a new line after a backslash, or send."""
+        """Accept the selected completion, insert a line break after a backslash, or send."""
         buffer = event.current_buffer
         if buffer.complete_state and buffer.complete_state.current_completion:
             buffer.complete_state = None
@@ -213,11 +213,11 @@ class _Keys:
         event.current_buffer.newline(copy_margin=False)
 
     def _line_feed(self, event: KeyPressEvent) -> None:
-        """Ctrl-J. Programs that type end their lines with it, in one go: then it sends."""
-        if self._in_one_go or not event.current_buffer.text:
+        """Insert a line break for Ctrl-J, or send if it arrives with text: programs end lines with it."""
+        if self._is_pasted or not event.current_buffer.text:
             self._enter(event)
         else:
             self._new_line(event)
 
     def _show_calls(self, event: KeyPressEvent) -> None:
-        run_in_terminal(self._unfold)
+        run_in_terminal(self._show_all_calls)

@@ -1,12 +1,12 @@
-"""`Repl`: reads what a person says, has it answered, and begins again, until there is nothing more to read.
+"""The read-eval-print loop: read an input, answer it, repeat until the end of input.
 
     init ──> idle ──> processing_input ──> streaming_response <──> routing ──> thinking, tool_execution, content_output
               ^               │                    │
               └───────────────┴────────────────────┴──> error ──> idle
 
-The turns go on in a thread of the session; this is the thread that the screen belongs to, and Ctrl-C reaches. A turn
-that fails is one line and the prompt again. The states are the table `REPL` (toolcast.states); an observer hears of
-each, `state` and `trace` tell them, and a scripted `Screen` is all that a test needs.
+Turns run in a thread of the session; the REPL runs in the thread that owns the screen and receives Ctrl-C. A turn
+that fails prints one line and the prompt returns. The states are the table `REPL` (toolcast.states); an observer is
+called for each, and `state` and `trace` expose them. Tests replace the terminal by a scripted `Screen`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ...messages import Message, user
 from ...states import REPL, Observer, Trace
 from ...toolbox.questions import Question
 from ...tools.results import REFUSES_TOOLS
-from ..cli_errors import command_words
-from .approval_prompt import answered, asked
+from ..output import command_line_text
+from .approval_prompt import ask_permission, ask_question
 from .commands import COMMANDS, typed_command
 from .conversation import OpenConversation
 from .event_router import EventRouter
@@ -47,32 +47,36 @@ from .screen import Screen
 
 PROMPT: Final = "> "
 INTERRUPTED: Final = 130
-"""The exit code of who leaves by Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as in shells: 128 + SIGINT."""
 
 _EXITS: Final = ("", "exit", "quit")
 
 _SHOWN_QUESTION: Final = 200
 _SHOWN_ANSWER: Final = 2000
-"""Characters of the last exchange that are shown when a session is gone on with."""
+"""Characters of the last question and answer that are shown when a session is resumed."""
 
 _HINTS: Final[Mapping[type[BaseException], str]] = {
-    ConnectFailed: "is a server running there? --host or OLLAMA_HOST say where; /retry asks again",
-    AuthFailed: "is the key right? --token or the service's environment variable has it",
-    NotFound: "/model NAME takes another model",
-    ContextTooLong: "/undo takes the last turn back, /clear begins anew",
-    QuotaExceeded: "/model NAME takes another model",
-    LLMError: "/retry asks again",
-    TurnStopped: "say 'go on', or /undo",
-    BaseException: "/retry asks again; --debug shows where it failed",
+    ConnectFailed: "check that the server runs at the address in --host or OLLAMA_HOST; /retry sends the message again",
+    AuthFailed: "check the API key in --token or in the service's environment variable",
+    NotFound: "/model NAME switches to another model",
+    ContextTooLong: "/undo removes the last turn, /clear starts a new conversation",
+    QuotaExceeded: "/model NAME switches to another model",
+    LLMError: "/retry sends the message again",
+    TurnStopped: "type 'go on' to continue, or /undo",
+    BaseException: "/retry sends the message again; --debug logs the traceback",
 }
-"""What to do now, by the first row that fits."""
+"""The next step after an error, from the first row that matches its class."""
 
 
 class Repl:
-    """The loop over one `conversation` on one `screen`. `run` gives the exit code.
+    """The loop over one conversation on one screen.
 
-    `model` gives the LLM for the name behind `/model`. `failed` hears of every error, for a log; `observer(id, state)`
-    of every state.
+    Args:
+        conversation: The open conversation.
+        screen: The screen to show output on and read input from.
+        model: Returns the LLM for the name given to `/model`.
+        observer: Called with an id and the state at every state change.
+        on_error: Called with every error of a turn, for a log.
     """
 
     def __init__(
@@ -82,57 +86,61 @@ class Repl:
         *,
         model: Callable[[str], FunctionCallingLLM] = llm,
         observer: Observer | None = None,
-        failed: Callable[[BaseException], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
     ) -> None:
         self.conversation: OpenConversation = conversation
         self.screen: Screen = screen
         self.model: Callable[[str], FunctionCallingLLM] = model
         self.trace: list[str] = []
         self._states = Trace(REPL, observer)
-        self._routes = EventRouter(screen, self._step, self._hear)
-        self._log = failed
+        self._router = EventRouter(screen, self._step, self._on_tool_progress)
+        self._on_error = on_error
         self._has_failed = False
         self._is_over = False
 
     @property
     def state(self) -> str:
-        """Where the loop is, as the table `REPL` (toolcast.states) names it."""
+        """The current state, as the table `REPL` (toolcast.states) names it."""
         return self._states.state
 
     @property
     def session(self) -> Session:
-        """The session that is open."""
+        """The open session."""
         return self.conversation.session
 
     def run(self) -> int:
-        """Read and answer until the end. 0: all went well; 1: something failed, with nobody there; 130: Ctrl-C."""
+        """Read and answer until the end of input, and return the exit code.
+
+        Returns:
+            0, 1 if something failed without a terminal on stdin, or 130 after Ctrl-C.
+        """
         try:
             code = self._loop()
         finally:
             self._step("left")
             self.conversation.close()
         if self.screen.is_interactive and self.conversation.engine.history:
-            self.screen.note(f"toolcast chat --session {self.session.id} goes on here.")
+            self.screen.note(f"Continue with: toolcast chat --session {self.session.id}")
         return code
 
     def leave(self) -> None:
-        """End the loop, once what is being done is done."""
+        """End the loop after the current input."""
         self._is_over = True
 
-    def ask(self, said: Message) -> None:
-        """A turn that answers `said`."""
+    def ask(self, message: Message) -> None:
+        """Run a turn that answers `message`."""
         self._step("asked")
-        self._turn(said)
+        self._turn(message)
 
-    def show_where_it_was_left(self) -> None:
-        """Show how much was said in the session, and the last exchange of it."""
+    def show_resumed_session(self) -> None:
+        """Show the number of messages in the session, and its last exchange."""
         history = self.conversation.engine.history
         if not history:
-            self.screen.note(f"A new session begins: {self.session.id}.")
+            self.screen.note(f"New session: {self.session.id}.")
             return
         questions = sum(message.role == "user" for message in history)
-        said = f"{counted(len(history), 'message')}, {counted(questions, 'question')}"
-        self.screen.note(f"The session {self.session.id} goes on: {said}. It ended with:")
+        counts = f"{pluralize(len(history), 'message')}, {pluralize(questions, 'question')}"
+        self.screen.note(f"Resuming session {self.session.id}: {counts}. The last exchange:")
         last = self.conversation.last_exchange
         question = " ".join(message.text for message in last if message.role == "user")
         self.screen.note(f"{PROMPT}{shorten(question, _SHOWN_QUESTION, placeholder=' ...')}")
@@ -142,145 +150,147 @@ class Repl:
         self.screen.end_answer()
 
     def fail(self, message: str, hint: str = "") -> None:
-        """Tell of an error, in one line."""
+        """Show an error as one line."""
         self._has_failed = True
         self.screen.end_answer()
-        self.screen.error(" ".join(command_words(message).split()), hint if self.screen.is_interactive else "")
+        self.screen.error(" ".join(command_line_text(message).split()), hint if self.screen.is_interactive else "")
 
     # One input.
 
     def _loop(self) -> int:
         try:
             self._step("opened")
-            self._go_on_where_it_was_left()
-            while not self._is_over and (said := self.screen.read(PROMPT)) is not None:
-                self._take(said.strip())
+            self._finish_interrupted_turn()
+            while not self._is_over and (text := self.screen.read(PROMPT)) is not None:
+                self._process(text.strip())
         except KeyboardInterrupt:
             return INTERRUPTED
-        return int((self._has_failed or self._routes.has_skipped) and not self.screen.is_interactive)
+        return int((self._has_failed or self._router.has_skipped) and not self.screen.is_interactive)
 
-    def _take(self, said: str) -> None:
-        """Do what one input asks for."""
-        if said.lower() in _EXITS:
+    def _process(self, text: str) -> None:
+        """Process one input."""
+        if text.lower() in _EXITS:
             self.leave()
             return
         self.trace = [self.state]
         self._step("entered")
         try:
-            self._do(said)
+            self._dispatch(text)
         except ToolcastError as error:
             self.fail(str(error))
         except KeyboardInterrupt:
-            if self.state != "processing_input":  # a turn that does not end, or for which nobody is there
+            if self.state != "processing_input":  # a turn does not end, or there is no terminal
                 raise
-            self.screen.note("(broken off)")
+            self.screen.note("(interrupted)")
         if self.state == "processing_input":
             self._step("done")
 
-    def _do(self, said: str) -> None:
-        if typed := typed_command(said):
+    def _dispatch(self, text: str) -> None:
+        if typed := typed_command(text):
             self._command(*typed)
-        elif said.startswith("!") and "\n" not in said and self.screen.is_interactive:
-            self._run_shell(said.removeprefix("!").strip())
+        elif text.startswith("!") and "\n" not in text and self.screen.is_interactive:
+            self._run_shell(text.removeprefix("!").strip())
         else:
-            self.ask(user(said))
+            self.ask(user(text))
 
     def _command(self, name: str, argument: str) -> None:
         command = COMMANDS.get(name)
         if command is None:
             near = get_close_matches(name, COMMANDS, 1, 0.0)[0]
-            self.fail(f"there is no command {name}", f"{near} is the nearest, /help lists all")
+            self.fail(f"unknown command {name}", f"did you mean {near}? /help lists all commands")
         else:
             command.run(self, argument)
 
     def _run_shell(self, command: str) -> None:
-        """Run a command of the person's own, on this very terminal."""
-        mode = self.conversation.kit.mode
+        """Run a shell command of the user in this terminal."""
+        mode = self.conversation.setup.mode
         if not mode.runs_commands:
-            self.fail(f"the mode {mode.name} runs no commands", "/mode verify and /mode auto do")
+            self.fail(f"mode {mode.name} does not run commands", "switch with /mode verify or /mode auto")
         elif code := subprocess.run(command, shell=True, check=False).returncode:
             self.screen.note(f"(exit code {code})")
 
     # One turn.
 
-    def _go_on_where_it_was_left(self) -> None:
-        """Finish the turn in the middle of which the session was left. Without a person it is for the next question."""
+    def _finish_interrupted_turn(self) -> None:
+        """Finish a turn that was open when the session was closed. Without a terminal the next message does that."""
         if self.session.unfinished and self.screen.is_interactive:
-            self.screen.note("The session was left in the middle of a turn, which goes on now.")
+            self.screen.note("The session's last turn was interrupted; continuing it.")
             self._step("went_on")
             self._turn(None)
 
-    def _turn(self, said: Message | None) -> None:
-        """A whole turn, with all that the person is asked in it. However it ends, the prompt comes back."""
+    def _turn(self, message: Message | None) -> None:
+        """Run a whole turn, including its approval requests. The prompt returns however the turn ends."""
         try:
-            if said is not None or not self.session.pending:
-                self._listen(said)
+            if message is not None or not self.session.pending:
+                self._run_session(message)
             while requests := self.session.pending:
                 self._step("approval_needed")
                 answers = self._answers(requests)
                 self._step("routed")
-                self._listen(None, answers)
+                self._run_session(None, answers)
             self._step("ended")
         except KeyboardInterrupt:
             self._cancel()
-        except BrokenPipeError:  # nobody reads what is written
+        except BrokenPipeError:  # the reader of stdout has gone
             raise
-        except (Exception, SystemExit) as error:  # a foreign tool or model: its failure is one line, then the prompt
-            # Whatever ends a turn, foreign tools and models among it, is one line and the prompt again.
+        except (Exception, SystemExit) as error:  # code of tools and models: any error is shown, and the prompt returns
             self._stop()
             self._step("failed")
-            self._tell(error)
+            self._report(error)
             self._step("recovered")
         finally:
             self.screen.end_answer()
-            if said is not None:
-                self.conversation.settle(said)
+            if message is not None:
+                self.conversation.remember_unanswered(message)
 
-    def _listen(self, said: Message | None, answers: Iterable[ApprovalDecision] = ()) -> None:
-        """Have the session go on, without tools where the model takes none. Raises what it ends with."""
+    def _run_session(self, message: Message | None, answers: Iterable[ApprovalDecision] = ()) -> None:
+        """Run the session to its next pause, and again without tools if the model rejects them."""
         try:
-            self._hear_out(said, answers)
+            self._send_and_show(message, answers)
         except (BadRequest, NotFound) as error:
-            kit = self.conversation.kit
-            if not kit.tools or not REFUSES_TOOLS.search(str(error)):
+            setup = self.conversation.setup
+            if not setup.tools or not REFUSES_TOOLS.search(str(error)):
                 raise
-            self.screen.note(f"{kit.llm.metadata.model_name} takes no tools, and is offered none from now on.")
-            self.conversation.use(replace(kit, toolless=kit.llm))
-            self._hear_out(said, answers)
+            self.screen.note(f"{setup.llm.metadata.model_name} does not support tools; continuing without them.")
+            self.conversation.use(replace(setup, toolless=setup.llm))
+            self._send_and_show(message, answers)
 
-    def _hear_out(self, said: Message | None, answers: Iterable[ApprovalDecision]) -> None:
-        """Have the session go on, and show what it tells."""
-        self.session.send(said, answers=answers)
+    def _send_and_show(self, message: Message | None, answers: Iterable[ApprovalDecision]) -> None:
+        """Send the message and the approval decisions, and show the events of the turn."""
+        self.session.send(message, answers=answers)
         events = self.session.events()
         for event in events:
-            self._routes.take(event)
+            self._router.route(event)
             if events.is_caught_up:
-                self.screen.catch_up()
+                self.screen.flush_updates()
         self.session.result()
 
     def _answers(self, requests: Iterable[PermissionRequest]) -> list[ApprovalDecision]:
-        """What the person says to each. After an `always` the calls of that tool are left: most need no answer now."""
+        """Return the user's decisions.
+
+        After an `always` the further calls of that tool are left out: most of them need none now.
+        """
         answers: list[ApprovalDecision] = []
         always: set[str] = set()
         for request in requests:
             if request.tool not in always:
-                answers.append(asked(self.screen, request))
+                answers.append(ask_permission(self.screen, request))
             if answers[-1].action == "allow_session":
                 always.add(request.tool)
         return answers
 
-    def _hear(self, said: ToolProgress) -> None:
-        """What a running tool says: a question to the person, or something to show."""
-        if isinstance(said.data, Question):
-            answered(self.screen, said.data)
+    def _on_tool_progress(self, message: ToolProgress) -> None:
+        """Show the progress of a running tool, or pass its question to the user."""
+        if isinstance(message.data, Question):
+            ask_question(self.screen, message.data)
             return
-        text = said.data if isinstance(said.data, str) else f"{said.data}\n"
-        self.screen.call_progress(said.call_id, said.name, text)
+        text = message.data if isinstance(message.data, str) else f"{message.data}\n"
+        self.screen.call_progress(message.call_id, message.name, text)
 
     def _cancel(self) -> None:
-        """Ctrl-C: end the turn. Where nobody is at the prompt, it ends all."""
+        """End the turn after Ctrl-C. Without a terminal on stdin, end the whole loop."""
         self._stop()
-        if self.state != "idle":  # it came so late that the turn had ended
+        if self.state != "idle":  # Ctrl-C arrived after the turn's end
             self._step("cancelled")
         self.screen.end_answer()
         self.screen.note("(cancelled)")
@@ -288,23 +298,23 @@ class Repl:
             raise KeyboardInterrupt
 
     def _stop(self) -> None:
-        """End the turn that is going on, if there is one, and wait for its end."""
+        """Cancel the current turn, if there is one, and wait until it has ended."""
         self.session.cancel()
         for _ in self.session.events():
             pass
 
-    def _tell(self, error: BaseException) -> None:
+    def _report(self, error: BaseException) -> None:
         hint = next(words for kind, words in _HINTS.items() if isinstance(error, kind))
         kind = "" if isinstance(error, ToolcastError) else f"{type(error).__name__}: "
         self.fail(f"{kind}{error}".removesuffix(": "), hint)
-        if self._log is not None:
-            self._log(error)
+        if self._on_error is not None:
+            self._on_error(error)
 
     def _step(self, event: str) -> None:
         self._states.step(event)
         self.trace.append(self.state)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return the number of things with their noun, in the plural unless it is one."""
+def pluralize(count: int, noun: str) -> str:
+    """Return the number with its noun, in the plural unless it is one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

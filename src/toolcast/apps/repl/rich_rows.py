@@ -1,8 +1,8 @@
-"""What `RichScreen` shows, as rows of a terminal: Markdown blocks and plain lines, laid out and coloured by rich.
+"""The layout of `RichScreen`: Markdown blocks and plain lines as coloured terminal rows, by rich.
 
-Rich's own Markdown is changed where it would lose what a model wrote, or show what is not so: HTML is text, a link
-shows where it leads, the cells of a table are never cut off. Code has no frame, no background and no wrapped lines, so
-that it can be copied from the terminal.
+Rich's Markdown is changed where it would lose text or mislead: HTML is shown as text, a link shows its target, the
+cells of a table are never cut off. Code has no frame, no background and no wrapped lines, so that it can be copied
+from the terminal.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from .live_markdown import Block
 from .live_rows import LiveRow
 
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.block_quote": "dim"})
-_CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal itself: they fit its background
-_INDENT: Final = 4  # what rich takes for each level of lists and quotes; where nothing is left, it shows nothing
+_CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal, which suit its background
+_INDENT: Final = 4  # columns that rich uses for each level of lists and quotes; without columns left it shows nothing
 _MATH: Final = re.compile(
     r"\\\((?:.|\n){1,300}?\\\)|\\\[(?:.|\n){1,1000}?\\\]|\$\$(?:.|\n){1,1000}?\$\$|\$(?=\S)(?:\\.|[^$\\])*(?<=\S)\$(?!\d)"
 )
-"""A formula as models write it: in `\\(\\)`, `\\[\\]`, `$$`, or in `$` where that cannot be an amount of money."""
+r"""A formula as models write it: in `\(\)`, `\[\]`, `$$`, or in `$` where that cannot be an amount of money."""
 
 
 class _Code(CodeBlock):
     """Code in a list or a quote."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield highlighted(str(self.text).rstrip("\n"), self.lexer_name)
+        yield highlight_code(str(self.text).rstrip("\n"), self.lexer_name)
 
 
 class _Heading(Heading):
-    LEVEL_ALIGN: ClassVar = {}  # none of them in the middle
+    LEVEL_ALIGN: ClassVar = {}  # no centred headings
 
 
-class _Item(ListItem):
+class _MarkdownListItem(ListItem):
     def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
-        """The item, with room for two digits: it may be the only one that is seen so far."""
+        """Yield the item, with space for two digits: later items may not have arrived yet."""
         return super().render_number(console, options, number, max(last_number, 10))
 
 
@@ -63,14 +63,14 @@ class _Table(TableElement):
 
 @cache
 def parser() -> MarkdownIt:
-    """The Markdown that is understood: blocks of it mean the same alone as in the whole (see live_markdown.py)."""
+    """Return the Markdown parser. Each block means the same alone as in the whole text (see live_markdown.py)."""
     rules = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["strikethrough", "table"])
     rules.inline.ruler.before("escape", "math", _take_math)
     return rules.disable(["html_block", "html_inline", "reference", "image"])
 
 
 def _take_math(state: StateInline, silent: bool) -> bool:
-    """Take a formula in TeX as the text that it is: in Markdown its backslashes and underscores mean other things."""
+    """Consume a formula in TeX as plain text: in Markdown its backslashes and underscores have other meanings."""
     found = _MATH.match(state.src, state.pos)
     if not found:
         return False
@@ -86,14 +86,14 @@ class _Markdown(Markdown):
         "fence": _Code,
         "code_block": _Code,
         "heading_open": _Heading,
-        "list_item_open": _Item,
+        "list_item_open": _MarkdownListItem,
         "table_open": _Table,
     }
 
     @classmethod
     def of(cls, text: str, style: str) -> _Markdown:
-        """A text, and the style of all that has none of its own."""
-        made = copy(_empty())  # to make one costs more than to parse a paragraph
+        """Return the Markdown of `text`, with `style` for all parts that have none of their own."""
+        made = copy(_empty())  # creating one costs more than parsing a paragraph
         made.parsed, made.style = parser().parse(text), style
         return made
 
@@ -103,21 +103,21 @@ def _empty() -> _Markdown:
     return _Markdown("", justify="default", hyperlinks=False)
 
 
-def highlighted(code: str, language: str) -> Text:
-    """Code in colours; without them where its language is not known."""
+def highlight_code(code: str, language: str) -> Text:
+    """Return code in colours, or without them if the language is unknown."""
     text = Syntax("", language or "text", theme=_CODE_THEME).highlight(f"{code}\n")
     text.right_crop(1)  # the newline, which a highlighter would add
     return text
 
 
-def _stripped(rows: list[LiveRow]) -> list[LiveRow]:
-    """Without the blank rows around some of rich's elements."""
+def _strip_blank_rows(rows: list[LiveRow]) -> list[LiveRow]:
+    """Return the rows without the blank ones that rich adds around some elements."""
     filled = [number for number, row in enumerate(rows) if row.width]
     return rows[filled[0] : filled[-1] + 1] if filled else []
 
 
 class RichRows:
-    """Lays out and colours for the terminal that `file` is. `columns` and `height` are its size now."""
+    """The layout and colours for the terminal `file`."""
 
     def __init__(self, file: TextIO) -> None:
         self._console = Console(
@@ -129,26 +129,26 @@ class RichRows:
             emoji=False,
             legacy_windows=False,
         )
-        self._depth = COLOR_SYSTEMS.get(self._console.color_system or "")
+        self._color_system = COLOR_SYSTEMS.get(self._console.color_system or "")
 
     @property
     def columns(self) -> int:
-        """How wide the terminal is."""
+        """The current width of the terminal."""
         return self._console.width
 
     @property
     def height(self) -> int:
-        """How many rows it has."""
+        """The current number of rows of the terminal."""
         return self._console.height
 
     def of(self, renderable: RenderableType, style: str = "none") -> list[LiveRow]:
-        """The rows of anything that rich can show."""
+        """Return the rows of any object that rich can render."""
         options = self._console.options.update(height=None)
         lines = self._console.render_lines(renderable, options, style=self._style(style), pad=False)
         return [self._row(line) for line in lines]
 
     def of_blocks(self, blocks: Iterable[Block], style: str = "none") -> list[LiveRow]:
-        """The rows of Markdown blocks, with a blank one before each that is not joined to what stands before it."""
+        """Return the rows of Markdown blocks, with a blank row before each that is not joined to the previous one."""
         rows: list[LiveRow] = []
         for block in blocks:
             rows += [] if block.joined else [LiveRow("", 0)]
@@ -160,26 +160,26 @@ class RichRows:
             return self.of(Text(block.text), "dim")
         if block.kind == "code":
             # A row for each line, however long it is: the terminal wraps it, and copies it as one.
-            lines = highlighted(block.text, block.language).split("\n", allow_blank=True)
+            lines = highlight_code(block.text, block.language).split("\n", allow_blank=True)
             return [self._row(Segment.apply_style(line.render(self._console), self._style(style))) for line in lines]
         markdown = _Markdown.of(block.text, style)
         fits = _INDENT * (1 + max((token.level for token in markdown.parsed), default=0)) < self.columns
-        return _stripped(self.of(markdown if fits else Text(block.text, style)))
+        return _strip_blank_rows(self.of(markdown if fits else Text(block.text, style)))
 
     def _style(self, name: str) -> Style:
         return self._console.get_style(name)
 
     def _row(self, line: Iterable[Segment]) -> LiveRow:
-        """A row without the blanks that fill it up to the right margin."""
+        """Return a row without the spaces that fill it up to the right margin."""
         segments = list(line)
         while segments and not segments[-1].text.rstrip():
             segments.pop()
         if segments:
             segments.append(Segment(segments[-1].text.rstrip(), segments.pop().style))
-        return LiveRow("".join(map(self._coloured, segments)), Segment.get_line_length(segments))
+        return LiveRow("".join(map(self._render_segment, segments)), Segment.get_line_length(segments))
 
-    def _coloured(self, segment: Segment) -> str:
+    def _render_segment(self, segment: Segment) -> str:
         style = segment.style
         if style and self._console.no_color:
-            style = style.without_color  # bold and italic stay: https://no-color.org
-        return style.render(segment.text, color_system=self._depth) if style else segment.text
+            style = style.without_color  # bold and italic remain: https://no-color.org
+        return style.render(segment.text, color_system=self._color_system) if style else segment.text

@@ -1,11 +1,11 @@
-"""`RichScreen`: the REPL on a terminal that knows colours and can be written over.
+"""The REPL on a terminal with escape codes: `RichScreen`.
 
-What comes is shown in sections, one below the other with a blank line between: what the model thinks (dim), its answer,
-its tool calls, notes, errors. Thinking and answers are Markdown: blocks that are finished are written once
-(live_markdown.py), what is still open is drawn over (live_rows.py) as far as it fits the screen, and the whole of it
-when it is finished. Calls are folded (folding.py); Ctrl-O at the prompt unfolds those of the last answer.
+Output is shown in sections, separated by blank lines: thinking (dim), answer, tool calls, notes, errors. Thinking and
+answers are Markdown: complete blocks are written once (live_markdown.py), the open block is redrawn (live_rows.py) as
+far as it fits the screen, and written in full when it is complete. Tool calls are summarized (tool_call_summary.py);
+Ctrl-O at the prompt shows those of the last answer in full.
 
-All that a model or a tool has written goes through `visible` first: nothing of it reaches the terminal as a command.
+Text from models and tools passes through `visible` first: none of it reaches the terminal as an escape code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .tool_call_summary import ShownCall
 
 if TYPE_CHECKING:
     from .prompt_input import Prompt
-    from .terminal_input import Keyboard
+    from .terminal_input import TerminalEcho
 
 _MARKDOWN: Final = {"thinking": "dim italic", "content": "none"}
 """The sections of Markdown, and their styles."""
@@ -37,170 +37,174 @@ _TABLE_LINE: Final = re.compile(r"[ |:]*-[ |:-]*")
 
 
 class RichScreen:
-    """A `Screen` on the terminal that `stdout` is. `prompt` and `keyboard` are of the same terminal."""
+    """A `Screen` on the terminal `stdout`. `prompt` and `echo` belong to the same terminal."""
 
     is_interactive: bool = True
 
     def __init__(
-        self, prompt: Prompt, keyboard: Keyboard, stdout: TextIO, *, clock: Callable[[], float] = time.monotonic
+        self, prompt: Prompt, echo: TerminalEcho, stdout: TextIO, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._prompt = prompt
-        self._keyboard = keyboard
+        self._echo = echo
         self._stdout = stdout
-        self._rich = RichRows(stdout)
+        self._layout = RichRows(stdout)
         self._live = LiveRows()
-        self._pace = _Pace(clock)
-        self._section = ""  # that is open
-        self._above = ""  # the one that stands last, open or not
+        self._throttle = _RedrawThrottle(clock)
+        self._section = ""  # the open one
+        self._last_section = ""  # the one last written, open or not
         self._markdown = LiveMarkdown()
-        self._ready: list[LiveRow] = []  # to be written with what is drawn next
-        self._growing: dict[str, ShownCall] = {}  # calls whose arguments arrive
-        self._running: dict[str, ShownCall] = {}  # calls whose tools say something
-        self._calls: dict[str, ShownCall] = {}  # those that are whole, since the last question
-        self._last_call = ""  # whose line stands last
+        self._ready: list[LiveRow] = []  # to be written with the next update
+        self._incomplete: dict[str, ShownCall] = {}  # calls whose arguments arrive
+        self._running: dict[str, ShownCall] = {}  # calls whose tools report progress
+        self._calls: dict[str, ShownCall] = {}  # complete calls since the last input
+        self._last_call = ""  # the call whose line was written last
 
     def read(self, prompt: str, text: str = "") -> str | None:
-        """One input. Raises `KeyboardInterrupt` for Ctrl-C; None for Ctrl-D."""
+        """Return one input, or None for Ctrl-D.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed.
+        """
         self.end_answer()
         self._draw([_GAP])
-        self._above = "prompt"
-        said = self._prompt.read(visible(prompt), text, unfold=self._unfold)
+        self._last_section = "prompt"
+        line = self._prompt.read(visible(prompt), text, show_calls=self._show_all_calls)
         if prompt == self._prompt.main:
             self._calls.clear()
-        return said
+        return line
 
     def thinking(self, text: str) -> None:
-        """A piece of what the model thinks."""
+        """Show a chunk of the model's thinking."""
         self._add("thinking", text)
 
     def content(self, text: str) -> None:
-        """A piece of the answer."""
+        """Show a chunk of the answer."""
         self._add("content", text)
 
     def call_begins(self, id: str, name: str) -> None:
-        """A call, whose arguments will grow."""
-        self._turn_to("calls")
-        self._growing[id] = ShownCall(name)
+        """Show a call whose arguments will arrive in chunks."""
+        self._enter_section("calls")
+        self._incomplete[id] = ShownCall(name)
         self._draw()
 
     def call_arguments(self, id: str, text: str) -> None:
-        """A piece of the arguments."""
-        if call := self._growing.get(id):
-            call.grow(text)
-            self._pace(self._draw)
+        """Show a chunk of the arguments."""
+        if call := self._incomplete.get(id):
+            call.add_arguments(text)
+            self._throttle(self._draw)
 
     def call_complete(self, id: str, name: str, arguments: str) -> None:
-        """The call, folded."""
-        self._turn_to("calls")
-        self._growing.pop(id, None)
+        """Show the summary of the complete call."""
+        self._enter_section("calls")
+        self._incomplete.pop(id, None)
         call = self._calls[id] = ShownCall(name, arguments)
         self._last_call = id
-        self._draw(self._rich.of(Text(visible(f"● {call.folded}")), "magenta"))
+        self._draw(self._layout.of(Text(visible(f"● {call.summary}")), "magenta"))
 
     def call_progress(self, id: str, name: str, text: str) -> None:
-        """A piece of what the running tool says: the end of it is shown, until the result is there."""
-        self._turn_to("calls")
-        self._running.setdefault(id, ShownCall(name)).say(text)
-        self._pace(self._draw)
+        """Show the end of the running tool's output, until the result is there."""
+        self._enter_section("calls")
+        self._running.setdefault(id, ShownCall(name)).add_output(text)
+        self._throttle(self._draw)
 
     def call_result(self, id: str, name: str, content: str, is_error: bool) -> None:
-        """The beginning of the result, below the call."""
-        self._turn_to("calls")
+        """Show the beginning of the result, below the call."""
+        self._enter_section("calls")
         self._running.pop(id, None)
         call = self._calls.setdefault(id, ShownCall(name))
         call.result = content
-        first, *lines = call.folded_result
+        first, *lines = call.result_summary
         named = first if id == self._last_call else f"{exposed(call.name)}: {first}"
         self._last_call = ""
         shown = "\n".join((f"  ⎿ {named}", *(f"    {line}" for line in lines)))
         self._draw(self._cut(shown, "red" if is_error else "dim"))
 
     def error(self, message: str, hint: str = "") -> None:
-        """The error in red, and what to do now."""
-        self._turn_to("error")
-        self._draw(self._rich.of(Text(f"✗ {visible(message)}"), "bold red"))
+        """Show the error in red, and the next step."""
+        self._enter_section("error")
+        self._draw(self._layout.of(Text(f"✗ {visible(message)}"), "bold red"))
         if hint:
-            self._draw(self._rich.of(Text(f"  → {visible(hint)}")))
+            self._draw(self._layout.of(Text(f"  → {visible(hint)}")))
 
     def note(self, text: str) -> None:
-        """What the REPL itself has to say."""
-        self._turn_to("note")
-        self._draw(self._rich.of(Text(visible(text)), "cyan"))
+        """Show a message of the REPL itself."""
+        self._enter_section("note")
+        self._draw(self._layout.of(Text(visible(text)), "cyan"))
 
-    def catch_up(self) -> None:
-        """Show all that has come."""
+    def flush_updates(self) -> None:
+        """Show all chunks that were delayed."""
         self._draw()
 
     def end_answer(self) -> None:
-        """Finish what is open."""
-        self._turn_to("")
-        self._keyboard.listen()
+        """End the open section."""
+        self._enter_section("")
+        self._echo.restore()
 
     def _add(self, section: str, text: str) -> None:
-        """A piece of Markdown."""
-        self._turn_to(section)
-        self._ready += self._rich.of_blocks(self._markdown.feed(visible(text)), _MARKDOWN[section])
-        self._pace(self._draw)
+        """Add a chunk of Markdown."""
+        self._enter_section(section)
+        self._ready += self._layout.of_blocks(self._markdown.feed(visible(text)), _MARKDOWN[section])
+        self._throttle(self._draw)
 
-    def _turn_to(self, section: str) -> None:
-        """Finish the section that is open, and begin this one, unless it is the same."""
+    def _enter_section(self, section: str) -> None:
+        """End the open section and begin this one, unless it is the same."""
         if section == self._section:
             return
         if style := _MARKDOWN.get(self._section):
-            self._ready += self._rich.of_blocks(self._markdown.close(), style)
-        self._growing.clear()
-        self._ready += self._unfinished()
+            self._ready += self._layout.of_blocks(self._markdown.close(), style)
+        self._incomplete.clear()
+        self._ready += self._running_output()
         self._running.clear()
         self._section = section
         if section in _ANSWER:
-            self._keyboard.silence()
-        # Markdown brings its own gap. A result comes when the answer is over, and stands below its call.
-        goes_on = section in ("", *_MARKDOWN, self._above)
-        self._above = section or self._above
+            self._echo.disable()
+        # Markdown has its own gap. A result arrives after the answer, and follows its call.
+        goes_on = section in ("", *_MARKDOWN, self._last_section)
+        self._last_section = section or self._last_section
         self._draw([] if goes_on else [_GAP])
 
     def _draw(self, rows: Iterable[LiveRow] = ()) -> None:
-        """Write all that is finished, these rows last, and below it what may still change."""
+        """Write all finished rows, `rows` after them, and the tail below."""
         finished, self._ready = [*self._ready, *rows], []
-        written = self._live.draw(finished, self._tail(), self._rich.columns)
+        written = self._live.draw(finished, self._tail(), self._layout.columns)
         if written:
             self._stdout.write(written)
             self._stdout.flush()
 
     def _tail(self) -> list[LiveRow]:
-        """What may still change: as much of its end as fits the screen."""
-        height = max(1, self._rich.height - 1)
+        """Return the rows that may still change: as many from their end as fit the screen."""
+        height = max(1, self._layout.height - 1)
         if style := _MARKDOWN.get(self._section):
-            blocks = [_end_of(block, height, self._rich.columns) for block in self._markdown.tail]
-            return self._rich.of_blocks(blocks, style)[-height:]
-        rows = [row for call in self._growing.values() for row in self._cut(f"● {call.growing}", "magenta")]
-        rows += self._unfinished()
+            blocks = [_end_of(block, height, self._layout.columns) for block in self._markdown.tail]
+            return self._layout.of_blocks(blocks, style)[-height:]
+        rows = [row for call in self._incomplete.values() for row in self._cut(f"● {call.partial_summary}", "magenta")]
+        rows += self._running_output()
         return rows[-height:]
 
-    def _unfinished(self) -> list[LiveRow]:
-        """What the running tools have said. It stays where no result comes any more."""
-        said = [indent(call.saying.strip("\n"), "    ") for call in self._running.values()]
-        return [row for text in said for row in self._cut(text, "dim")]
+    def _running_output(self) -> list[LiveRow]:
+        """Return the output of the running tools. It stays on screen if a result does not follow."""
+        outputs = [indent(call.output.strip("\n"), "    ") for call in self._running.values()]
+        return [row for text in outputs for row in self._cut(text, "dim")]
 
     def _cut(self, text: str, style: str) -> list[LiveRow]:
-        """A row for each line, which ends at the right margin."""
-        return self._rich.of(Text(visible(text), no_wrap=True, overflow="ellipsis"), style)
+        """Return a row for each line, cut off at the right margin."""
+        return self._layout.of(Text(visible(text), no_wrap=True, overflow="ellipsis"), style)
 
-    def _unfold(self) -> None:
-        """Show all calls of the last answer, whole."""
-        whole = "\n\n".join(call.whole for call in self._calls.values())
-        self._draw(self._rich.of(Text(visible(whole) or "The last answer called no tools."), "dim"))
+    def _show_all_calls(self) -> None:
+        """Show all calls of the last answer in full."""
+        full = "\n\n".join(call.full_text for call in self._calls.values())
+        self._draw(self._layout.of(Text(visible(full) or "The last answer called no tools."), "dim"))
 
 
-class _Pace:
-    """Has things drawn, but not more often than takes a fifth of the time."""
+class _RedrawThrottle:
+    """A limit on drawing to a fifth of the time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._next = float("-inf")
 
     def __call__(self, draw: Callable[[], object]) -> None:
-        """Draw, if enough time has gone by."""
+        """Draw, unless the last drawing was too recent."""
         start = self._clock()
         if start >= self._next:
             draw()
@@ -209,10 +213,10 @@ class _Pace:
 
 
 def _end_of(block: Block, height: int, columns: int) -> Block:
-    """All of the end of a block that can be on the screen, and not much more; of a table also its head."""
+    """Return the end of a block that can fit the screen, and of a table also its head."""
     lines = block.text.split("\n")
     head = lines[:2] if len(lines) > height and _TABLE_LINE.fullmatch(lines[1]) else []
     most = height * columns
-    # It begins where it began with the piece before, most of the time: else all rows would differ each time.
+    # Cut at multiples of `most`, so that the start stays the same for most chunks: else all rows would differ.
     last = [line[max(0, len(line) // most - 1) * most :] for line in lines[-height:]]
     return replace(block, text="\n".join((*head, *last)))

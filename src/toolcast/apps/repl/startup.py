@@ -1,7 +1,7 @@
-"""From the command line of `toolcast chat` to a `Repl` that can run: which model, tools, session and screen.
+"""Start-up of `toolcast chat`: choose model, tools, session and screen, and build a `Repl` from them.
 
-What cannot be had is one line, before anything was asked. Only where nobody has named a session, a store that cannot
-be written is no reason to refuse: then the conversation is kept nowhere, and a note says so.
+Anything missing is reported as one line before the first request. A store that cannot be written is an error only if a
+session was named; otherwise the conversation stays in memory, and a note is shown.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ...toolbox.files import file_tools
 from ...toolbox.questions import question_tool
 from ...toolbox.shell_command import command_tool
 from ...tools.callable_tool import CallableTool
-from ..cli_errors import command_words
-from ..data_dir import home, prompt_history_file, sessions_file
-from ..pull_command import load_in_sight
+from ..data_dir import data_dir, prompt_history_file, sessions_file
+from ..output import command_line_text
+from ..pull_command import load_with_progress
 from .commands import COMMANDS, completions
-from .conversation import Kit, OpenConversation
+from .conversation import ChatSetup, OpenConversation
 from .debug_log import log_failure, log_loop, log_turn, logging_to
 from .modes import MODES
 from .repl import Repl
 from .screen import PlainScreen, Screen
-from .tool_files import tools_of
+from .tool_files import load_tools
 
-_NAMED: Final = 120
-"""Characters of the ids that an error names."""
+_SHOWN_IDS: Final = 120
+"""Characters of the ids that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class ReplOptions:
     lines: bool = False
 
     def first_model(self) -> FunctionCallingLLM:
-        """The LLM to begin with."""
+        """Return the LLM to start with."""
         return choose_chat_llm(self.model, self.host, self.token)
 
     def other_model(self, name: str) -> FunctionCallingLLM:
-        """The LLM of that name. The host and the token were given for one provider, and no other gets them."""
+        """Return the LLM of that name. Host and token belong to one provider, so no other provider gets them."""
         same = split_provider(name)[0] == (split_provider(self.model)[0] if self.model else "ollama")
         return choose_chat_llm(name, self.host if same else None, self.token if same else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The three streams, and the variables that say what may be written to them."""
+    """The three standard streams, and the environment variables that describe the terminal."""
 
     stdin: TextIO
     stdout: TextIO
@@ -77,59 +77,63 @@ class Terminal:
 
     @property
     def takes_codes(self) -> bool:
-        """Whether a person looks at it, through a terminal that can be written over. `NO_COLOR` is only of colours."""
+        """True if a person uses a terminal that understands escape codes. `NO_COLOR` concerns colours only."""
         is_dumb = self.environ.get("TERM", "dumb") == "dumb"
         return self.stdin.isatty() and self.stdout.isatty() and not is_dumb
 
 
 @contextmanager
-def opened(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
-    """The REPL that `options` ask for. What it opens is closed in the end. `ToolcastError` says what is missing."""
+def open_repl(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
+    """Yield the REPL for `options`, and close its resources at the end.
+
+    Raises:
+        ToolcastError: A model, a tool file or a session is missing.
+    """
 
     def log_engine(turn: str, state: str) -> None:
         log_turn(repl.conversation.engine, state)
 
-    kit = _kit(options, can_ask=terminal.stdin.isatty(), observer=log_engine if options.debug else None)
-    load_in_sight(kit.llm, terminal.stderr)
-    place = home(environ=terminal.environ)
+    setup = _chat_setup(options, can_ask=terminal.stdin.isatty(), observer=log_engine if options.debug else None)
+    load_with_progress(setup.llm, terminal.stderr)
+    data = data_dir(environ=terminal.environ)
     with ExitStack() as closing:
         closing.enter_context(logging_to(terminal.stderr if options.debug else None))
-        store, remark = _store(place, closing, must_be=options.session is not None)
-        screen = _screen(terminal, place, by_line=options.lines)
+        store, warning = _store(data, closing, required=options.session is not None)
+        screen = _screen(terminal, data, by_line=options.lines)
         repl = Repl(
-            OpenConversation(kit, store, options.session and _session_id(options.session, store, terminal)),
+            OpenConversation(setup, store, options.session and _session_id(options.session, store, terminal)),
             screen,
             model=options.other_model,
             observer=log_loop if options.debug else None,
-            failed=log_failure if options.debug else None,
+            on_error=log_failure if options.debug else None,
         )
-        for line in filter(None, (remark, *(_greeting(repl) if screen.is_interactive else ()))):
+        for line in filter(None, (warning, *(_greeting(repl) if screen.is_interactive else ()))):
             screen.note(line)
         if terminal.takes_codes and isinstance(screen, PlainScreen):
-            screen.note("pip install 'toolcast[cli]' gives you colours, Markdown, completion and a history.")
+            screen.note("For colours, Markdown, completion and a history: pip install 'toolcast[cli]'")
         if options.session and screen.is_interactive:
-            repl.show_where_it_was_left()
+            repl.show_resumed_session()
         yield repl
 
 
 def _greeting(repl: Repl) -> tuple[str, ...]:
-    kit = repl.conversation.kit
-    known = kit.llm.metadata
-    small = "This model is too small for the built-in tools; --mode build offers them all the same."
+    setup = repl.conversation.setup
+    known = setup.llm.metadata
+    small = "This model is too small for the built-in tools; --mode build offers them anyway."
     return (
-        f"toolcast {version('toolcast')}: {known.model_name} of {known.provider}, mode {kit.mode.name}.",
-        small if kit.is_bare else "",
+        f"toolcast {version('toolcast')}: {known.model_name} of {known.provider}, mode {setup.mode.name}.",
+        small if setup.is_bare else "",
         "/help lists the commands, Ctrl-D leaves.",
     )
 
 
-def _kit(options: ReplOptions, *, can_ask: bool, observer: Observer | None) -> Kit:
+def _chat_setup(options: ReplOptions, *, can_ask: bool, observer: Observer | None) -> ChatSetup:
     root = str(Path.cwd())
-    return Kit(
+    return ChatSetup(
         options.first_model(),
         wanted=MODES[options.mode] if options.mode else None,
         builtin=_builtin_tools(root, can_ask=can_ask),
-        own=tools_of(options.tools) if options.tools else (),
+        user_tools=load_tools(options.tools) if options.tools else (),
         system=options.system,
         root=root,
         can_ask=can_ask,
@@ -142,36 +146,37 @@ def _builtin_tools(root: str, *, can_ask: bool) -> tuple[CallableTool, ...]:
     return (*file_tools(root), command_tool(root), fetch_tool(), *asking)
 
 
-def _store(place: Path, closing: ExitStack, *, must_be: bool) -> tuple[Store, str]:
-    """Where sessions are kept, and what there is to say of it."""
+def _store(data: Path, closing: ExitStack, *, required: bool) -> tuple[Store, str]:
+    """Return the store of the sessions, and a warning if there is only one in memory."""
     try:
-        return closing.enter_context(SQLiteStore(sessions_file(place))), ""
+        return closing.enter_context(SQLiteStore(sessions_file(data))), ""
     except ToolcastError as error:
-        if must_be:
+        if required:
             raise
-        return MemoryStore(), f"This conversation is kept nowhere: {command_words(error)}"
+        return MemoryStore(), f"This conversation will not be saved: {command_line_text(error)}"
 
 
 def _session_id(wanted: str, store: Store, terminal: Terminal) -> str:
-    """Return the id of the session to go on with, which may begin with `wanted`, or `wanted` for a new one.
+    """Return the id of the session to resume, which may begin with `wanted`, or `wanted` for a new session.
 
-    Raises `ToolcastError` where several begin so, or nobody is there to see which one it is.
+    Raises:
+        ToolcastError: Several ids begin with `wanted`, or one does and no person is there to notice a wrong match.
     """
     ids = store.ids()
     found = [wanted] if wanted in ids else [id for id in ids if id.startswith(wanted)]
     if not found or found == [wanted] or (len(found) == 1 and terminal.stdin.isatty()):
         return found[0] if found else wanted
-    named = shorten(", ".join(found), _NAMED, placeholder=" ...")
-    raise ToolcastError(f"no session is called {wanted!r}; give the whole id with --session: {named}")
+    named = shorten(", ".join(found), _SHOWN_IDS, placeholder=" ...")
+    raise ToolcastError(f"no session has the id {wanted!r}; pass a full id with --session: {named}")
 
 
-def _screen(terminal: Terminal, place: Path, *, by_line: bool) -> Screen:
+def _screen(terminal: Terminal, data: Path, *, by_line: bool) -> Screen:
     if not terminal.takes_codes or not all(map(find_spec, ("rich", "prompt_toolkit"))):
         return PlainScreen(terminal.stdin, terminal.stdout, terminal.stderr, by_line=by_line)
     from .prompt_input import Prompt, ReplCompleter
     from .rich_screen import RichScreen
-    from .terminal_input import Keyboard
+    from .terminal_input import TerminalEcho
 
     summaries = {name: command.summary for name, command in COMMANDS.items()}
-    prompt = Prompt(prompt_history_file(place), ReplCompleter(summaries, completions))
-    return RichScreen(prompt, Keyboard(terminal.stdin), terminal.stdout)
+    prompt = Prompt(prompt_history_file(data), ReplCompleter(summaries, completions))
+    return RichScreen(prompt, TerminalEcho(terminal.stdin), terminal.stdout)

@@ -1,6 +1,6 @@
-"""Whether the terminal shows what is typed: not while an answer is drawn, in the middle of which it would stand.
+"""The echo of typed characters, which is off while an answer is drawn so that they do not appear inside it.
 
-It is not lost: the terminal keeps it for whoever reads next. However the process ends, the terminal is as it was.
+Typed text is not lost: the terminal buffers it for the next read. Echo is restored however the process ends.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any, TextIO
 
 try:
     termios: Any = import_module("termios")
-except ImportError:  # not on Windows, where a console shows nothing that nobody reads
+except ImportError:  # Windows, whose console echoes only during a read
     termios = None
 
 
-class Keyboard:
-    """The terminal that `stdin` is, which shows what is typed, or not."""
+class TerminalEcho:
+    """The echo setting of the terminal `stdin`."""
 
     def __init__(self, stdin: TextIO) -> None:
         self._stdin = stdin
         self._before: list[Any] | None = None
 
-    def silence(self) -> None:
-        """Show nothing of what is typed. Ctrl-C does what it does."""
+    def disable(self) -> None:
+        """Stop echoing typed characters. Ctrl-C keeps its effect."""
         if self._before is not None or termios is None or not self._stdin.isatty():
             return
         self._before = before = termios.tcgetattr(self._stdin)
         silent = before.copy()
         silent[3] &= ~termios.ECHO
-        silent[3] |= termios.NOFLSH  # or Ctrl-C would throw away what was typed before it
-        atexit.register(self.listen)
+        silent[3] |= termios.NOFLSH  # or Ctrl-C would discard text that was typed before it
+        atexit.register(self.restore)
         termios.tcsetattr(self._stdin, termios.TCSADRAIN, silent)
 
-    def listen(self) -> None:
-        """Be as it was."""
+    def restore(self) -> None:
+        """Restore the previous setting."""
         if self._before is not None and termios is not None:
             termios.tcsetattr(self._stdin, termios.TCSADRAIN, self._before)
             self._before = None
-            atexit.unregister(self.listen)
+            atexit.unregister(self.restore)

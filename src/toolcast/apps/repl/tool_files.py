@@ -1,11 +1,11 @@
 """The tools of a Python file: `toolcast chat --tools file.py`.
 
-    tools = [weather, search]      what this list holds: functions, types, tools; or else
-    def weather(city: str): ...    every function that is defined in the file, and
-    search = CallableTool(...)     every tool that is made in it; but nothing whose name begins with `_`
+    tools = [weather, search]      the items of this list: functions, types, tools; or without it
+    def weather(city: str): ...    every function that the file defines, and
+    search = CallableTool(...)     every tool that it creates, unless the name begins with `_`
 
-The file is run once, as a module of its own. Its folder goes behind all others that modules are looked for in, so that
-it can import what lies beside it. Whatever it does wrong is one line, with the line of the file where it happened.
+The file is executed once, as a module. Its folder is appended to `sys.path`, so that it can import its neighbours. An
+error in it is reported on one line, with its line number in the file.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from ...errors import ToolcastError
 from ...tools.callable_tool import CallableTool, as_tools
 
 
-def tools_of(path: str | Path) -> tuple[CallableTool, ...]:
-    """The tools of the Python file at `path`. Raises `ToolcastError` where there are none, or it cannot be run."""
+def load_tools(path: str | Path) -> tuple[CallableTool, ...]:
+    """Return the tools of the Python file at `path`.
+
+    Raises:
+        ToolcastError: The file cannot be executed, or defines no tools.
+    """
     file = Path(path).expanduser().resolve()
     if not file.is_file():
-        raise ToolcastError(f"there is no file {path}: --tools takes a Python file with functions")
+        raise ToolcastError(f"no file {path}: --tools needs a Python file with functions")
     try:
-        tools = as_tools(_listed(_run(file)))
-    except (Exception, SystemExit) as error:  # the user's file of tools: what it raises is told with its line
-        # The file is the user's own code, and may do anything.
-        raise ToolcastError(f"{path}{_line_of(error, file)}: {type(error).__name__}: {_words(error)}") from error
+        tools = as_tools(_collect_tools(_run(file)))
+    except (Exception, SystemExit) as error:  # the user's own code, which may raise anything
+        raise ToolcastError(f"{path}{_line_of(error, file)}: {type(error).__name__}: {_error_text(error)}") from error
     if not tools:
-        raise ToolcastError(f"there are no tools in {path}: define a function, or a list `tools = [...]`")
+        raise ToolcastError(f"no tools in {path}: define a function, or a list `tools = [...]`")
     return tools
 
 
@@ -41,7 +44,7 @@ def _run(file: Path) -> ModuleType:
     name = f"toolcast_tools_{file.stem}"
     spec = spec_from_file_location(name, file, submodule_search_locations=None)
     if spec is None or spec.loader is None:
-        raise ImportError("the name of a Python file ends in .py")
+        raise ImportError("the file name must end in .py")
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and annotations are looked up there
     sys.path.append(str(file.parent))
@@ -49,7 +52,7 @@ def _run(file: Path) -> ModuleType:
     return module
 
 
-def _listed(module: ModuleType) -> list[Any]:
+def _collect_tools(module: ModuleType) -> list[Any]:
     named = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     if isinstance(named.get("tools"), (list, tuple)):
         return list(cast("list[Any]", named["tools"]))
@@ -61,13 +64,13 @@ def _is_defined_in(module: ModuleType, value: object) -> bool:
 
 
 def _line_of(error: BaseException, file: Path) -> str:
-    """The line of the file that the error came from, where it came from one."""
+    """Return the line of the file at which the error was raised, as `:LINE`, or an empty text."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f":{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return f":{lines[-1]}" if lines else ""
 
 
-def _words(error: BaseException) -> str:
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
-    return " ".join(said.split())[:300] or "it gave no reason"
+def _error_text(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return " ".join(text.split())[:300] or "no message"

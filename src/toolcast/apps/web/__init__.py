@@ -1,4 +1,4 @@
-"""`toolcast web`: a page in the browser that shows one chat, and speaks to it over server-sent events.
+"""`toolcast web`: a page in the browser that shows one chat, over server-sent events.
 
     from toolcast.apps.web import make_app
 

@@ -1,9 +1,9 @@
-"""`Feed`: what happens to a chat, numbered and written down once, for any number of readers.
+"""`Feed`: the events of a chat, numbered and encoded once, for any number of readers.
 
-A reader begins with a `snapshot` of the whole chat, and then gets every change. All read the same log, each at its
-own pace, so that a slow one holds up nobody and costs nothing. The log is bounded: whom it has left behind is given a
-new snapshot. A reader that comes back says what it has had last, and goes on behind it; the number of a feed's events
-begins with a word that no other feed has, so that one of an earlier process is not mistaken for it.
+A reader begins with a `snapshot` of the whole chat and then receives every change. All readers share one log and have
+positions of their own, so that a slow reader costs nothing and does not delay others. The log is bounded: a reader that
+has fallen behind its start receives a new snapshot. A reader that reconnects sends the id of its last event and
+continues after it; ids begin with a random prefix of the feed, so that an id of an earlier process is recognized.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from ...chat.machine import AsyncChatMachine, ChatChange
 
 LOG_LIMIT: Final = 4_000_000
 KEEP_ALIVE: Final = 15.0
-_AT_ONCE: Final = 64
-_DIGITS: Final = 20
-_NEWS: Final = (StreamChunk, ToolCallProgress)
-"""The events that say what no field of the context does; of others the page needs to know the type."""
+_BATCH_SIZE: Final = 64
+_MAX_DIGITS: Final = 20
+_FULL_EVENTS: Final = (StreamChunk, ToolCallProgress)
+"""Events with data that no field of the context has; of other events the page needs only the type."""
 
 
 class Feed:
     """The server-sent events of one chat.
 
-    `limit` is how many bytes of them are kept; every `keep_alive` seconds a reader hears that the feed is still there.
+    Args:
+        machine: The chat.
+        limit: The size of the log in bytes.
+        keep_alive: Seconds without events after which a comment is sent.
     """
 
     def __init__(self, machine: AsyncChatMachine, *, limit: int = LOG_LIMIT, keep_alive: float = KEEP_ALIVE) -> None:
@@ -43,32 +46,35 @@ class Feed:
         self._log = deque[bytes]()
         self._size = 0
         self._next = 1
-        self._news = Event()
+        self._changed = Event()
         self._closed = False
-        self._leave = machine.subscribe(self._note)
+        self._unsubscribe = machine.subscribe(self._append)
 
     def close(self) -> None:
-        """End all readers."""
+        """End the streams of all readers."""
         self._closed = True
-        self._leave()
-        self._news.set()
+        self._unsubscribe()
+        self._changed.set()
 
     async def read(self, last: str | None = None) -> AsyncIterator[bytes]:
-        """The events behind the one with the id `last`, as they come; without it, or too late, a snapshot first."""
+        """Yield the events after the one with the id `last`, as they occur.
+
+        A snapshot comes first without `last`, or if the log no longer has the next event.
+        """
         yield b"retry: 1000\n\n"
-        at = self._place(last)
+        position = self._position_after(last)
         while not self._closed:
-            news = self._news
-            if at < self._first:
-                at = self._next
+            changed = self._changed
+            if position < self._first:
+                position = self._next
                 yield self._snapshot()
-            elif at < self._next:
-                pieces = self._from(at)
-                at += len(pieces)
-                yield b"".join(pieces)
+            elif position < self._next:
+                events = self._batch(position)
+                position += len(events)
+                yield b"".join(events)
             else:
                 with move_on_after(self._keep_alive) as waited:
-                    await news.wait()
+                    await changed.wait()
                 if waited.cancelled_caught:
                     yield b": still here\n\n"
 
@@ -76,52 +82,52 @@ class Feed:
     def _first(self) -> int:
         return self._next - len(self._log)
 
-    def _place(self, last: str | None) -> int:
-        """The number of the event that follows `last`; 0 where that is not known."""
+    def _position_after(self, last: str | None) -> int:
+        """Return the number of the event after `last`, or 0 if `last` is no id of this feed."""
         name, _, number = (last or "").rpartition("-")
-        known = name == self._name and number.isdecimal() and len(number) < _DIGITS and int(number) < self._next
-        return int(number) + 1 if known else 0
+        is_valid = name == self._name and number.isdecimal() and len(number) < _MAX_DIGITS and int(number) < self._next
+        return int(number) + 1 if is_valid else 0
 
-    def _from(self, at: int) -> list[bytes]:
-        """Some of the events from the number `at` on, and one in any case."""
-        begin = at - self._first
-        return [self._log[place] for place in range(begin, min(begin + _AT_ONCE, len(self._log)))]
+    def _batch(self, position: int) -> list[bytes]:
+        """Return a batch of events that begins with the number `at`: at least one."""
+        begin = position - self._first
+        return [self._log[index] for index in range(begin, min(begin + _BATCH_SIZE, len(self._log)))]
 
     def _snapshot(self) -> bytes:
-        """The whole chat as it is now."""
+        """Return the current state of the whole chat as an event."""
         machine = self._machine
         data = {"state": machine.state, "context": _with_fingerprints(machine.context.to_dict(), machine.context)}
-        return _written("snapshot", f"{self._name}-{self._next - 1}", data)
+        return _encode_event("snapshot", f"{self._name}-{self._next - 1}", data)
 
-    def _note(self, change: ChatChange) -> None:
+    def _append(self, change: ChatChange) -> None:
         data = change.to_dict()
-        if not isinstance(change.event, _NEWS):
+        if not isinstance(change.event, _FULL_EVENTS):
             data["event"] = {"type": change.event.type}
         data["changes"] = _with_fingerprints(data["changes"], change.context)
-        event = _written("change", f"{self._name}-{self._next}", data)
+        event = _encode_event("change", f"{self._name}-{self._next}", data)
         self._log.append(event)
         self._next += 1
         self._size += len(event)
         while self._size > self._limit:
             self._size -= len(self._log.popleft())
-        news, self._news = self._news, Event()
-        news.set()
+        changed, self._changed = self._changed, Event()
+        changed.set()
 
 
 def _with_fingerprints(fields: Mapping[str, Any], context: ChatContext) -> dict[str, Any]:
-    """`fields` of the context, with what binds an answer to a call that waits for one."""
+    """Return `fields` of the context, with the fingerprint of each call that waits for approval."""
     if "pending" not in fields:
         return dict(fields)
     asked = [request.to_dict() | {"fingerprint": request.fingerprint} for request in context.pending]
     return {**fields, "pending": asked}
 
 
-def _written(name: str, id: str, data: Any) -> bytes:
+def _encode_event(name: str, id: str, data: Any) -> bytes:
     return f"event: {name}\nid: {id}\ndata: {_json(data)}\n\n".encode()
 
 
 def _json(data: Any) -> str:
-    """`data` in one line of ASCII: half a surrogate pair, which a model may say, has no UTF-8."""
+    """Return `data` as one line of ASCII: a lone surrogate, which a model may write, has no UTF-8 encoding."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":"))
     except ValueError:  # there is an infinity in it, or no number: a browser's JSON has none

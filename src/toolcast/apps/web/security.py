@@ -1,9 +1,9 @@
-"""Who may speak to the chat: whoever knows the token, from this very page, under a name that is meant.
+"""Access control of the page: a token, the request's origin, and the Host header.
 
-The page can run tools, so that a foreign site which the browser shows beside it must get nowhere. Each rule stands
-alone: the token is not known to others; a name that is none of ours is refused (a foreign name can be made to mean
-127.0.0.1); what a browser says to have sent from elsewhere is refused; what changes something needs a header that no
-form can send. The page in turn may load nothing but its own scripts and styles, and put no text in as HTML.
+The page can run tools, so a foreign site that is open in the same browser must not reach it. Each rule works alone: a
+foreign site has no token; a Host header with another name is rejected (DNS rebinding: a foreign name may resolve to
+127.0.0.1); a request that the browser marks as cross-site is rejected; a request that changes something needs a header
+which no HTML form can send. The page itself may load only its own scripts and styles, and never inserts text as HTML.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN: Final = "token"
-"""The word of the query that holds the token, where no header can be sent."""
+"""The query parameter with the token, for requests that cannot have headers."""
 
 ASSETS: Final = "/assets/"
-"""Below it lie the page's scripts and styles. They are the same for everybody, and need no token."""
+"""The path of the page's scripts and styles. They are the same for all users, and need no token."""
 
 BODY_LIMIT: Final = 1_000_000
 
@@ -52,28 +52,29 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""What every answer carries."""
+"""The headers of every response."""
 
 
 class Hosts:
-    """The names under which the server may be asked for: those of this machine's loopback, and `host`.
+    """The allowed Host headers: the names of the loopback interface, and `host`.
 
-    On all addresses (`0.0.0.0`, `::`) that is this machine's name and any address, for only names can be made to lie.
+    If the server listens on all interfaces (`0.0.0.0`, `::`), these are the machine's name and every IP address: only
+    names can be rebound.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        self._everywhere = host in ("0.0.0.0", "::")
-        self._names = {"localhost", host.lower()} | ({gethostname().lower()} if self._everywhere else set[str]())
+        self._all_interfaces = host in ("0.0.0.0", "::")
+        self._names = {"localhost", host.lower()} | ({gethostname().lower()} if self._all_interfaces else set[str]())
 
     def __contains__(self, header: object) -> bool:
-        """Return whether a request's Host `header` names this server."""
+        """Return True if a request's Host `header` names this server."""
         name = _hostname(str(header))
         if not name:
             return False
         address = _address(name)
         if address is None:
             return name in self._names or name.endswith(".localhost")
-        return self._everywhere or address.is_loopback or name in self._names
+        return self._all_interfaces or address.is_loopback or name in self._names
 
 
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
@@ -100,36 +101,36 @@ def _address(name: str) -> Any:
 
 
 class Guard:
-    """An ASGI application that lets only requests through that keep the rules, and puts `HEADERS` on every answer."""
+    """ASGI middleware that checks the rules for every request before the application runs."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: Hosts) -> None:
         if not token:
-            raise ValueError("the page needs a token that nobody can guess: secrets.token_urlsafe()")
+            raise ValueError("token is empty: pass a random secret, such as secrets.token_urlsafe()")
         self._app = app
         self._token = token.encode()
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have it answered."""
+        """Respond with an error if a rule is violated, else call the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        broken = next((rule for rule in _RULES if not rule.kept(self, request)), None)
-        app = self._app if broken is None else JSONResponse({"error": broken.words}, status_code=broken.status)
+        failed = next((rule for rule in _RULES if not rule.is_met(self, request)), None)
+        app = self._app if failed is None else JSONResponse({"error": failed.message}, status_code=failed.status)
         await app(scope, receive, _with_headers(send))
 
     def is_unambiguous(self, request: Request) -> bool:
-        """Return whether nothing that decides is given twice: of two values others might read the other one."""
-        given = [*(request.headers.getlist(name) for name in _DECIDING), request.query_params.getlist(TOKEN)]
+        """Return True if no security header and no token is repeated: other code might read the other value."""
+        given = [*(request.headers.getlist(name) for name in _SECURITY_HEADERS), request.query_params.getlist(TOKEN)]
         return all(len(values) < 2 for values in given)
 
-    def knows_host(self, request: Request) -> bool:
-        """Whether the request is for a name that is meant."""
+    def is_allowed_host(self, request: Request) -> bool:
+        """Return True if the Host header names this server."""
         return request.headers.get("host", "") in self._hosts
 
-    def is_from_here(self, request: Request) -> bool:
-        """Whether the browser, if it is one, says that the request was made by this very page."""
+    def is_same_origin(self, request: Request) -> bool:
+        """Return True unless the browser marks the request as made by another page."""
         if request.url.path == "/" or request.url.path.startswith(ASSETS):
             return True
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
@@ -137,8 +138,8 @@ class Guard:
             return False
         return site in (None, "same-origin")
 
-    def knows_token(self, request: Request) -> bool:
-        """Whether the request has the token: in a header, or in its address where it changes nothing."""
+    def has_token(self, request: Request) -> bool:
+        """Return True if the request has the token, in a header, or in the query of a request that changes nothing."""
         if request.url.path.startswith(ASSETS):
             return True
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -148,20 +149,20 @@ class Guard:
 
 
 class _Rule(NamedTuple):
-    kept: Callable[[Guard, Request], bool]
+    is_met: Callable[[Guard, Request], bool]
     status: int
-    words: str
+    message: str
 
 
-_DECIDING: Final = ("host", "origin", "sec-fetch-site", "authorization", "content-type")
+_SECURITY_HEADERS: Final = ("host", "origin", "sec-fetch-site", "authorization", "content-type")
 
 _RULES: Final = (
-    _Rule(Guard.is_unambiguous, 400, "a header, or the token, is given more than once"),
-    _Rule(Guard.knows_host, 421, "this server is not asked under that name: use the address that it has printed"),
-    _Rule(Guard.is_from_here, 403, "only the page itself may ask for this"),
-    _Rule(Guard.knows_token, 403, "the token is missing or wrong: open the address that the server has printed"),
+    _Rule(Guard.is_unambiguous, 400, "a security header or the token was sent more than once: send it once"),
+    _Rule(Guard.is_allowed_host, 421, "unexpected Host header: open the address that the server printed"),
+    _Rule(Guard.is_same_origin, 403, "cross-origin request: only the page itself may send it"),
+    _Rule(Guard.has_token, 403, "the token is missing or wrong: open the address that the server printed"),
 )
-"""What is asked of a request, in order, and the answer where it is not so."""
+"""The rules for a request in order, and the response if one is violated."""
 
 
 def _with_headers(send: Send) -> Send:
@@ -174,16 +175,20 @@ def _with_headers(send: Send) -> Send:
 
 
 async def json_body(request: Request, limit: int = BODY_LIMIT) -> Any:
-    """The JSON that the request carries, at most `limit` bytes of it; raises `HTTPException` for anything else."""
+    """Return the JSON body of the request.
+
+    Raises:
+        HTTPException: The body is larger than `limit` bytes, or not JSON.
+    """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(415, "send JSON, as application/json")
+        raise HTTPException(415, "expected Content-Type application/json")
     body = bytearray()
-    async with aclosing(request.stream()) as pieces:
-        async for piece in pieces:
-            body += piece
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
             if len(body) > limit:
-                raise HTTPException(413, f"send at most {limit:,} bytes")
+                raise HTTPException(413, f"the body is larger than {limit:,} bytes")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "this is no JSON") from None
+        raise HTTPException(400, "the body is not valid JSON") from None

@@ -1,6 +1,6 @@
-"""The web page's server: the page and its assets, the events of the chat, and the way to say something to it.
+"""The web server of the page: HTML and assets, the event stream of the chat, and the endpoint for the user's events.
 
-All tabs show the same chat. What may be asked for, and by whom, is in security.py; what is sent, in feed.py.
+All tabs show the same chat. Access control is in security.py, the event stream in feed.py.
 """
 
 from __future__ import annotations
@@ -37,11 +37,17 @@ def make_app(
     log_limit: int = LOG_LIMIT,
     keep_alive: float = KEEP_ALIVE,
 ) -> Starlette:
-    """The ASGI application that shows `machine` in a page, to whoever knows `token`.
+    """Return the ASGI application that shows `machine` in a page to users with the `token`.
 
-    `host` is where it listens: under that name it may be asked for, besides those of the loopback. `models` are
-    offered to be switched to. `log_limit` is how many bytes of events are kept for a reader that comes back;
-    `keep_alive` is in seconds. `app.state.feed.close()` ends the streams of all pages.
+    `app.state.feed.close()` ends the streams of all pages.
+
+    Args:
+        machine: The chat.
+        token: The secret that requests must have.
+        host: The address the server listens on, which requests may name besides those of the loopback interface.
+        models: Names of models that the page suggests.
+        log_limit: The size of the event log in bytes, for readers that reconnect.
+        keep_alive: Seconds without events after which a comment is sent.
     """
     app = Starlette(
         routes=[
@@ -53,7 +59,7 @@ def make_app(
             Mount(ASSETS.rstrip("/"), StaticFiles(directory=PAGE)),
         ],
         middleware=[Middleware(Guard, token, Hosts(host))],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _error_response},
     )
     app.state.machine = machine
     app.state.feed = Feed(machine, limit=log_limit, keep_alive=keep_alive)
@@ -66,20 +72,20 @@ async def _page(request: Request) -> Response:
 
 
 async def _events(request: Request) -> Response:
-    """The chat's events. A browser that comes back says in a header what it has had last, a page in the query."""
+    """Stream the chat's events. A browser that reconnects sends the last id in a header, the page in the query."""
     last = request.headers.get("last-event-id") or request.query_params.get("after")
     feed: Feed = request.app.state.feed
     return StreamingResponse(feed.read(last), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 async def _dispatch(request: Request) -> Response:
-    """Say something to the chat: the answer is whether it could happen."""
+    """Dispatch an event to the chat, and respond with its effect."""
     machine: AsyncChatMachine = request.app.state.machine
-    said = await json_body(request)
-    if not isinstance(said, dict):
-        raise HTTPException(400, 'send an object with a type, such as {"type": "INTERRUPT"}')
+    body = await json_body(request)
+    if not isinstance(body, dict):
+        raise HTTPException(400, 'expected a JSON object with a type, such as {"type": "INTERRUPT"}')
     try:
-        change = machine.dispatch(cast("Mapping[str, Any]", said))
+        change = machine.dispatch(cast("Mapping[str, Any]", body))
     except IllegalState as error:
         raise HTTPException(409, str(error)) from None
     except ValueError as error:
@@ -93,7 +99,7 @@ async def _models(request: Request) -> Response:
 
 
 async def _diagram(request: Request) -> Response:
-    """The states, and where each event leads from them."""
+    """Respond with the states, and the transition of each event."""
     moves = [
         {"from": state, "to": target, "event": event}
         for state, events in diagram().items()
@@ -102,6 +108,6 @@ async def _diagram(request: Request) -> Response:
     return JSONResponse({"states": STATES, "moves": moves})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    refused = cast("HTTPException", error)
-    return JSONResponse({"error": refused.detail}, status_code=refused.status_code)
+async def _error_response(request: Request, error: Exception) -> Response:
+    exception = cast("HTTPException", error)
+    return JSONResponse({"error": exception.detail}, status_code=exception.status_code)

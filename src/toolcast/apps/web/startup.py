@@ -1,7 +1,7 @@
-"""From the command line of `toolcast web` to a server that listens, and to its end.
+"""Start-up and shutdown of `toolcast web`.
 
-The chat lives as long as the server. A signal ends both at once: streams that are open are ended first, so that no
-tab holds it up; then the chat, and the work that goes on in it.
+The chat lives as long as the server. A signal ends both: first the open event streams, so that no tab delays the end,
+then the chat and its running work.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ...llms.provider_llms import LlamaCpp
 from ...toolbox.fetch import fetch_tool
 from ...toolbox.files import file_tools
 from ...toolbox.shell_command import command_tool
-from ..repl.conversation import Kit
+from ..repl.conversation import ChatSetup
 from ..repl.modes import MODES
-from ..repl.tool_files import tools_of
+from ..repl.tool_files import load_tools
 from .security import TOKEN
 from .server import make_app
 
 PORT: Final = 8765
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _GRACE: Final = 1
-_IDLE: Final = 120  # seconds that a connection is kept; after uvicorn's 5 a message often meets one just being closed
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean all of this machine's, and one of those."""
+_IDLE: Final = 120  # seconds; with uvicorn's 5 a request often met a connection that was just being closed
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all interfaces, and the loopback address of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +60,27 @@ class WebOptions:
     no_browser: bool = False
 
     @property
-    def kit(self) -> Kit:
-        """What the chat's engine is made of."""
+    def chat_setup(self) -> ChatSetup:
+        """The configuration of the chat's engine."""
         root = str(Path.cwd())
-        return Kit(
+        return ChatSetup(
             choose_chat_llm(self.model),
             wanted=MODES[self.mode] if self.mode else None,
             builtin=(*file_tools(root), command_tool(root), fetch_tool()),
-            own=tools_of(self.tools) if self.tools else (),
+            user_tools=load_tools(self.tools) if self.tools else (),
             system=self.system,
             root=root,
         )
 
     @property
     def opens_browser(self) -> bool:
-        """Whether there is a screen for it; a browser that writes to the terminal is not meant."""
+        """True if there is a graphical display; a browser that runs in the terminal is not opened."""
         windows = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         return not self.no_browser and bool(windows)
 
     @property
     def is_open(self) -> bool:
-        """Whether others than this machine can reach the server."""
+        """True if other machines can reach the server."""
         try:
             return not ip_address(self.host).is_loopback
         except ValueError:
@@ -88,7 +88,7 @@ class WebOptions:
 
 
 class ChatServer(Server):
-    """A server that ends the streams of all tabs when it ends, and keeps in `ended_by` the signal that made it."""
+    """A server that ends the streams of all tabs when it ends; `ended_by` is the signal, or 0."""
 
     def __init__(self, app: Starlette, ready: Callable[[], object]) -> None:
         super().__init__(
@@ -111,18 +111,18 @@ class ChatServer(Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Start listening and call `ready`."""
         await super().startup(sockets)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
+        """End the event streams, then the server."""
         self._feed.close()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """End on a signal; what follows its end, the chat's, must not be interrupted by the same one."""
+        """End the server on a signal. The handlers stay until then, so that no signal interrupts the chat's end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -135,20 +135,20 @@ class ChatServer(Server):
 
     def _end(self, number: int, frame: object) -> None:
         self.ended_by = number
-        self.force_exit: bool = self.should_exit  # it was told before
+        self.force_exit: bool = self.should_exit  # the second signal ends open connections, too
         self.should_exit = True
 
 
-async def serve(options: WebOptions, said: Callable[[str], object]) -> int:
-    """The exit code, when the server has ended. `said` is told the address of the page when it is there."""
-    engine = options.kit.engine()
-    model = options.model or name_of(engine.llm)
+async def serve(options: WebOptions, on_ready: Callable[[str], object]) -> int:
+    """Serve the page until a signal, and return the exit code. `on_ready` is called with the page's address."""
+    engine = options.chat_setup.engine()
+    model = options.model or model_name(engine.llm)
     token = token_urlsafe(24)
-    with listening(options.host, options.port) as listener:
-        url = address(options.host, listener.getsockname()[1], token)
+    with listen(options.host, options.port) as listener:
+        url = page_url(options.host, listener.getsockname()[1], token)
 
         def ready() -> None:
-            said(url)
+            on_ready(url)
             if options.opens_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
@@ -160,22 +160,26 @@ async def serve(options: WebOptions, said: Callable[[str], object]) -> int:
     return 128 + server.ended_by if server.ended_by else 0
 
 
-def name_of(llm: FunctionCallingLLM) -> str:
-    """The name that `chosen_for_chat` gives the same model for."""
-    known = llm.metadata
-    return f"{'local' if isinstance(llm, LlamaCpp) else known.provider}:{known.model_name}"
+def model_name(llm: FunctionCallingLLM) -> str:
+    """Return the name for which `choose_chat_llm` returns the same model."""
+    metadata = llm.metadata
+    return f"{'local' if isinstance(llm, LlamaCpp) else metadata.provider}:{metadata.model_name}"
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises `ToolcastError` where it cannot."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the address.
+
+    Raises:
+        ToolcastError: The address is in use or not available.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ToolcastError(f"nothing can listen on {host}:{port}: {error}; --port 0 takes any free port") from error
+        raise ToolcastError(f"cannot listen on {host}:{port}: {error}; --port 0 selects a free port") from error
 
 
-def address(host: str, port: int, token: str) -> str:
-    """The address of the page, as a browser on this machine takes it."""
-    name = _EVERYWHERE.get(host, host)
+def page_url(host: str, port: int, token: str) -> str:
+    """Return the address of the page for a browser on this machine."""
+    name = _LOOPBACK_OF.get(host, host)
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/?{urlencode({TOKEN: token})}"

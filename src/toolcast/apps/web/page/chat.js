@@ -1,27 +1,28 @@
-// The page: it shows what the server tells of the chat, and says to the chat what its user does. It decides nothing.
+// The page: draws the events of the server, and dispatches the actions of the user to the chat. All decisions are the
+// server's.
 //
-// The server's first event is a `snapshot`, from which all is drawn; each `change` after it holds what has changed. If
-// the connection breaks, the browser makes it again, and the server goes on where it broke, or begins with a snapshot.
+// The first event is a `snapshot` of the whole chat; each `change` after it has the fields that changed. After a lost
+// connection the browser reconnects, and the server continues after the last event, or begins with a snapshot.
 
 import { Diagram } from "./diagram.js";
-import { element, seen, soon } from "./dom.js";
+import { element, escapeInvisible, schedule } from "./dom.js";
 import { Log } from "./messages.js";
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.search).get("token") ?? "";
 
 const BUSY = ["searching_tools", "generating_response", "streaming_response", "waiting_for_tool_approval", "calling_tool"];
-const SAY_AGAIN = { tool_search: "RETRY_TOOL_SEARCH", generation: "RETRY_GENERATION", stream: "RETRY_GENERATION", tool_call: "RETRY_TOOL_CALL" };
-const STAGES = { model_load: "The model could not be loaded", tool_search: "The turn did not go on", generation: "The model did not answer", stream: "The answer broke off", tool_call: "A tool failed" };
-const WORDS = {
+const RETRY_EVENTS = { tool_search: "RETRY_TOOL_SEARCH", generation: "RETRY_GENERATION", stream: "RETRY_GENERATION", tool_call: "RETRY_TOOL_CALL" };
+const STAGES = { model_load: "The model could not be loaded", tool_search: "The turn was interrupted", generation: "The model did not answer", stream: "The answer was interrupted", tool_call: "A tool failed" };
+const STATE_TEXT = {
   idle: "no model is loaded",
   loading_model: "loading the model",
   load_failed: "no model",
   ready: "ready",
-  searching_tools: "looking for tools",
+  searching_tools: "searching tools",
   generating_response: "waiting for the model",
   streaming_response: "answering",
-  waiting_for_tool_approval: "waits for your word",
+  waiting_for_tool_approval: "waiting for your approval",
   calling_tool: "running tools",
 };
 
@@ -29,16 +30,16 @@ let state = "";
 let context = null;
 let diagram = null;
 let problem = "";
-const log = new Log($("log"), say);
+const log = new Log($("log"), dispatch);
 
-// What the server tells.
+// Events of the server.
 
 function snapshot(data) {
   context = data.context;
   log.put(0, context.messages, context.interrupted);
-  if (data.state === "streaming_response") log.begun(context.streamed);
-  moved(data.state, []);
-  soon("view", draw);
+  if (data.state === "streaming_response") log.restore(context.streamed);
+  changeState(data.state, []);
+  schedule("view", draw);
   following = true;
 }
 
@@ -47,26 +48,26 @@ function change(data) {
   Object.assign(context, fields);
   if (data.state !== "streaming_response" || data.event.type === "GENERATION_SUCCESS") log.endAnswer();
   if (messages) log.put(messages.from, messages.messages, context.interrupted);
-  if (data.event.type === "STREAM_CHUNK" && !data.ignored) log.piece(data.event.content);
+  if (data.event.type === "STREAM_CHUNK" && !data.ignored) log.addChunk(data.event.content);
   if (data.event.type === "TOOL_CALL_PROGRESS" && !data.ignored) log.progress(data.event.call_id, data.event.data);
   if (data.event.type === "QUEUE_MESSAGE") following = true;
-  if (!data.ignored) moved(data.state, data.path);
-  soon("view", draw);
+  if (!data.ignored) changeState(data.state, data.path);
+  schedule("view", draw);
 }
 
-function moved(next, path) {
+function changeState(next, path) {
   const stays = next === state && path.length <= 1;
   if (!stays) diagram?.show(next, state, path);
   state = next;
 }
 
-// What is seen of it.
+// Drawing.
 
 function draw() {
   if (context === null) return;
   const busy = BUSY.includes(state), loading = state === "loading_model";
   $("state").dataset.state = state;
-  $("state").textContent = loading ? `${WORDS[state]}: ${Math.round(context.load_progress)} %` : WORDS[state] ?? state;
+  $("state").textContent = loading ? `${STATE_TEXT[state]}: ${Math.round(context.load_progress)} %` : STATE_TEXT[state] ?? state;
   $("loading").hidden = !loading;
   if (context.load_progress > 0) $("loading").value = context.load_progress;
   else $("loading").removeAttribute("value");
@@ -79,22 +80,22 @@ function draw() {
   drawNotice();
   drawQueue();
   drawFacts();
-  soon("follow", follow);
+  schedule("follow", follow);
 }
 
 function drawNotice() {
   const failed = context.last_error;
   const again = state === "ready" || state === "load_failed" ? retryEvent() : null;
-  const words = problem || (failed ? seen(`${STAGES[failed.stage] ?? failed.stage}: ${failed.message}`) : again ? "The turn was stopped." : "");
-  $("notice").hidden = words === "";
+  const text = problem || (failed ? escapeInvisible(`${STAGES[failed.stage] ?? failed.stage}: ${failed.message}`) : again ? "The turn was stopped." : "");
+  $("notice").hidden = text === "";
   $("notice").classList.toggle("quiet", !problem && !failed);
-  if ($("notice-text").textContent !== words) $("notice-text").textContent = words;
+  if ($("notice-text").textContent !== text) $("notice-text").textContent = text;
   $("retry").hidden = again === null;
 }
 
 function retryEvent() {
   if (state === "load_failed") return context.model ? { type: "LOAD_MODEL", model_id: context.model } : null;
-  return context.retry in SAY_AGAIN ? { type: SAY_AGAIN[context.retry] } : null;
+  return context.retry in RETRY_EVENTS ? { type: RETRY_EVENTS[context.retry] } : null;
 }
 
 function drawQueue() {
@@ -110,30 +111,30 @@ function textOf(message) {
 
 function drawFacts() {
   const { input_tokens = 0, output_tokens = 0 } = context.usage;
-  $("fact-tools").textContent = seen(context.tools.join(", ")) || "none";
+  $("fact-tools").textContent = escapeInvisible(context.tools.join(", ")) || "none";
   $("fact-rounds").textContent = `${context.rounds} of ${context.max_rounds}`;
   $("fact-tokens").textContent = `${input_tokens.toLocaleString("en")} in, ${output_tokens.toLocaleString("en")} out`;
 }
 
 // The log follows its end until the reader scrolls up, and again once the reader is back at the end.
 //
-// Only input of the reader ends it: the log also scrolls by itself, when it shrinks for instance, and a scroll event
-// arrives a frame late, when more text may already stand below.
+// Only input of the reader stops it: the log also scrolls by itself, when it shrinks for instance, and a scroll event
+// arrives a frame late, when more text may already be below.
 
 const NEAR = 60;  // pixels from the end
 const UPWARDS = ["ArrowUp", "PageUp", "Home"];
 let following = true;
-let top = 0;  // where the log was at the last scroll event, or was put by `follow`
+let top = 0;  // position at the last scroll event, or set by `follow`
 let finger = 0;
 let dragging = false;  // the scrollbar
-let grip = 0;  // where the pointer took the scrollbar
+let grip = 0;  // where the drag began
 
 function isAtEnd() {
   const node = $("log");
   return node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
 }
 
-// End following where input at `target` scrolls the log up, and not a box inside it.
+// Stop following if input at `target` scrolls the log up, and not a box inside it.
 function scrolledUp(target) {
   for (let node = target; node !== $("log"); node = node.parentElement) if (node.scrollTop > 0) return;
   if ($("log").scrollTop > 0) following = false;
@@ -163,7 +164,7 @@ $("log").addEventListener("touchmove", (event) => {
 $("log").addEventListener("keydown", (event) => {
   if (event.target.matches("input, textarea")) return;
   if (UPWARDS.includes(event.key) || (event.key === " " && event.shiftKey)) scrolledUp(event.target);
-  else if (event.key === "End") following = true;  // the way there takes longer than the next lines
+  else if (event.key === "End") following = true;  // smooth scrolling takes longer than the next lines need to arrive
 });
 $("log").addEventListener("pointerdown", (event) => {
   dragging = event.target === $("log") && event.offsetX >= $("log").clientWidth;
@@ -171,7 +172,7 @@ $("log").addEventListener("pointerdown", (event) => {
   following = false;
   grip = event.clientY;
 });
-// The log may scroll a frame after the pointer moved: where it is now does not show yet that it was dragged up.
+// The log may scroll a frame after the pointer moved, so its current position does not show an upward drag yet.
 addEventListener("pointerup", (event) => {
   const released = dragging && event.clientY >= grip;
   dragging = false;
@@ -179,7 +180,7 @@ addEventListener("pointerup", (event) => {
 });
 new ResizeObserver(follow).observe($("log"));
 
-// The connection. A tab that nobody sees leaves it, for browsers have only six for one server, and all tabs need one.
+// The connection. A hidden tab closes it: a browser allows six per server, and each visible tab needs one.
 
 let source = null;
 let last = null;
@@ -188,52 +189,52 @@ function connect() {
   if (source !== null || document.visibilityState === "hidden") return;
   const query = new URLSearchParams(last === null ? { token } : { token, after: last });
   source = new EventSource(`events?${query}`);
-  const hear = (name, act) => source.addEventListener(name, (event) => {
+  const on = (name, act) => source.addEventListener(name, (event) => {
     last = event.lastEventId;
     act(JSON.parse(event.data));
   });
-  hear("snapshot", snapshot);
-  hear("change", change);
+  on("snapshot", snapshot);
+  on("change", change);
   source.addEventListener("open", () => { document.body.dataset.connection = "open"; report(""); });
-  source.addEventListener("error", lost);
+  source.addEventListener("error", connectionLost);
 }
 
-function lost() {
+function connectionLost() {
   document.body.dataset.connection = "lost";
   const refused = source.readyState === EventSource.CLOSED;
-  if (refused) leave();
-  report(refused ? "The server does not know this page: open the address that it has printed." : "The server is not there. Trying again …");
+  if (refused) disconnect();
+  report(refused ? "The server rejected this page: open the address that the server printed." : "Cannot reach the server. Trying again …");
 }
 
-function leave() {
+function disconnect() {
   source?.close();
   source = null;
 }
 
-function report(words) {
-  problem = words;
-  if (context !== null) soon("view", draw);
+function report(text) {
+  problem = text;
+  if (context !== null) schedule("view", draw);
   else {
-    $("notice").hidden = words === "";
-    $("notice-text").textContent = words;
+    $("notice").hidden = text === "";
+    $("notice-text").textContent = text;
   }
 }
 
-document.addEventListener("visibilitychange", () => (document.visibilityState === "hidden" ? leave() : connect()));
+document.addEventListener("visibilitychange", () => (document.visibilityState === "hidden" ? disconnect() : connect()));
 
-// What the user does.
+// Actions of the user.
 
 const headers = { Authorization: `Bearer ${token}` };
 
-// Say `event` to the chat; gives whether it could happen.
-async function say(event) {
+// Dispatch `event` to the chat; resolves to true if it had an effect.
+async function dispatch(event) {
   try {
     const response = await fetch("dispatch", { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(event) });
     const answer = await response.json();
-    report(response.ok ? "" : seen(answer.error));
+    report(response.ok ? "" : escapeInvisible(answer.error));
     return response.ok && !answer.ignored;
   } catch {
-    report("The server is not there: that was not said.");
+    report("Cannot reach the server: nothing was sent.");
     return false;
   }
 }
@@ -245,9 +246,9 @@ function send() {
   if (message.trim() === "") return;
   $("text").value = "";
   grow();
-  // One after the other, so that they arrive in order; what could not be sent goes in front of what has been typed since.
+  // One after the other, so that they arrive in order. A message that could not be sent goes back in front of newer text.
   sent = sent.then(async () => {
-    if (await say({ type: "QUEUE_MESSAGE", message })) return;
+    if (await dispatch({ type: "QUEUE_MESSAGE", message })) return;
     $("text").value = [message, $("text").value].filter(Boolean).join("\n");
     grow();
   });
@@ -266,19 +267,19 @@ $("text").addEventListener("keydown", (event) => {
   event.preventDefault();
   send();
 });
-$("interrupt").addEventListener("click", () => say({ type: "INTERRUPT" }));
-$("stop").addEventListener("click", () => say({ type: "STOP" }));
-$("retry").addEventListener("click", () => { const event = retryEvent(); if (event) say(event); });
+$("interrupt").addEventListener("click", () => dispatch({ type: "INTERRUPT" }));
+$("stop").addEventListener("click", () => dispatch({ type: "STOP" }));
+$("retry").addEventListener("click", () => { const event = retryEvent(); if (event) dispatch(event); });
 $("model-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const model_id = $("model").value.trim();
   $("model").blur();
-  if (model_id) say({ type: "LOAD_MODEL", model_id });
+  if (model_id) dispatch({ type: "LOAD_MODEL", model_id });
 });
 document.addEventListener("keydown", (event) => {
   const elsewhere = event.target.closest?.(".decision, #model") !== null || event.isComposing;
-  // Where somebody is asked, Esc is no answer: it is pressed too easily.
-  if (event.key === "Escape" && BUSY.includes(state) && state !== "waiting_for_tool_approval" && !elsewhere) say({ type: "INTERRUPT" });
+  // Esc is ignored while an approval is requested: it is pressed too easily.
+  if (event.key === "Escape" && BUSY.includes(state) && state !== "waiting_for_tool_approval" && !elsewhere) dispatch({ type: "INTERRUPT" });
 });
 
 async function get(path) {

@@ -1,9 +1,9 @@
-// The chat machine's states, drawn from its own table, with the state it is in lit and the last way it took.
+// The diagram of the chat's states, drawn from its transition table. The current state and the last transitions are lit.
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 320, HEIGHT = 452, MIDDLE = 132, BOX = 174, HIGH = 30;
 
-// Where a state stands: the middle of its box, and the width of it. A state that is new to this page goes below.
+// The centre and the width of each state's box. States that are missing here are drawn in a column on the right.
 const PLACES = {
   idle: [MIDDLE, 24, BOX],
   loading_model: [MIDDLE, 78, BOX],
@@ -15,8 +15,8 @@ const PLACES = {
   waiting_for_tool_approval: [MIDDLE, 366, BOX],
   calling_tool: [MIDDLE, 426, BOX],
 };
-const LEFT = ["ready", "loading_model"]; // ways back to these go along the left side
-const ASIDE = ["LOAD_MODEL", "STOP"]; // ways that are there from nearly everywhere
+const LEFT = ["ready", "loading_model"]; // transitions back to these are drawn on the left
+const ASIDE = ["LOAD_MODEL", "STOP"]; // transitions from nearly every state
 
 function shape(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -29,7 +29,7 @@ export class Diagram {
   constructor(node, { states, moves }) {
     this.places = { ...PLACES };
     states.filter((state) => !(state in PLACES)).forEach((state, at) => { this.places[state] = [274, 200 + 44 * at, 88]; });
-    this.ways = new Map();
+    this.transitions = new Map();
     this.boxes = new Map();
     this.picture = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, arrow("arrow", 6), arrow("arrow-lit", 9));
     for (const [key, events] of grouped(moves)) this.picture.append(this.way(key, events));
@@ -37,11 +37,11 @@ export class Diagram {
     node.replaceChildren(this.picture);
   }
 
-  // Light `state`, and the ways of `path` that led to it from `before`.
+  // Light `state`, and the transitions of `path` from `before` to it.
   show(state, before, path) {
     for (const [name, box] of this.boxes) box.classList.toggle("lit", name === state);
-    for (const way of this.ways.values()) way.classList.remove("lit");
-    [before, ...path].forEach((from, at, all) => this.ways.get(`${from} ${all[at + 1]}`)?.classList.add("lit"));
+    for (const way of this.transitions.values()) way.classList.remove("lit");
+    [before, ...path].forEach((from, at, all) => this.transitions.get(`${from} ${all[at + 1]}`)?.classList.add("lit"));
     this.picture.setAttribute("aria-label", `States of the chat; it is ${state}`);
   }
 
@@ -59,7 +59,7 @@ export class Diagram {
     const aside = events.every((event) => ASIDE.includes(event));
     const title = shape("title", {}, `${from} → ${to}: ${events.join(", ")}`);
     const made = shape("path", { d: this.line(from, to), class: aside ? "way aside" : "way", "data-way": key }, title);
-    this.ways.set(key, made);
+    this.transitions.set(key, made);
     return made;
   }
 
@@ -79,12 +79,12 @@ export class Diagram {
 }
 
 function grouped(moves) {
-  const ways = new Map();
+  const transitions = new Map();
   for (const { from, to, event } of moves) {
     const key = `${from} ${to}`, name = event.split(" ")[0] || "at once";
-    if (from !== to) ways.set(key, [...new Set([...(ways.get(key) ?? []), name])]);
+    if (from !== to) transitions.set(key, [...new Set([...(transitions.get(key) ?? []), name])]);
   }
-  return ways;
+  return transitions;
 }
 
 function arrow(id, size) {

@@ -1,4 +1,4 @@
-// Elements, made so that text is never read as HTML: strings become text nodes, attributes are set one by one.
+// Creation of elements from text nodes and single attributes: text is never parsed as HTML.
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -13,8 +13,8 @@ export function element(name, attributes = {}, ...children) {
 
 const waiting = new Map();
 
-// Have `draw` called once before the next picture, however often it is asked for; `key` says what it draws.
-export function soon(key, draw) {
+// Call `draw` once before the next frame, however often it is scheduled under the same `key`.
+export function schedule(key, draw) {
   if (waiting.size === 0) requestAnimationFrame(drawAll);
   waiting.set(key, draw);
 }
@@ -25,37 +25,37 @@ export function drawAll() {
   for (const draw of draws) draw();
 }
 
-// What cannot be seen, and every blank but the one; as `exposed` in terminal_text.py.
-const UNSEEN = /(?![ \t\n])[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cs}\p{Co}\p{Z}\u2800\ufff9-\ufffb]/gu;
+// Invisible characters, and spaces other than U+0020; the same set as `exposed` in terminal_text.py.
+const INVISIBLE = /(?![ \t\n])[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cs}\p{Co}\p{Z}\u2800\ufff9-\ufffb]/gu;
 
-// The same JSON, indented. Its tokens stay as they are: who is asked about a call must see what it was made with, so that
-// a number keeps its digits, a repeated key is seen twice, and what would be invisible or turn text around is spelt out.
-// What is no JSON stays as it is.
+// Return the JSON indented, with its tokens unchanged. The user approves exactly these arguments, so a number keeps its
+// digits, a repeated key appears twice, and invisible characters and changes of direction are escaped. Text that is not
+// JSON is escaped only.
 export function indented(json) {
-  if (!isJson(json)) return seen(json);
+  if (!isJson(json)) return escapeInvisible(json);
   let out = "", depth = 0, quoted = false;
   const line = () => "\n" + "  ".repeat(depth);
   for (let at = 0; at < json.length; at++) {
-    const sign = json[at];
+    const character = json[at];
     if (quoted) {
-      out += sign;
-      if (sign === "\\") out += json[++at] ?? "";
-      else if (sign === '"') quoted = false;
-    } else if (sign === '"') {
+      out += character;
+      if (character === "\\") out += json[++at] ?? "";
+      else if (character === '"') quoted = false;
+    } else if (character === '"') {
       quoted = true;
-      out += sign;
-    } else if (sign === "{" || sign === "[") {
+      out += character;
+    } else if (character === "{" || character === "[") {
       const empty = /^\s*[}\]]/.exec(json.slice(at + 1, at + 40));
-      if (empty) { out += sign + empty[0].trim(); at += empty[0].length; }
-      else { depth++; out += sign + line(); }
-    } else if (sign === "}" || sign === "]") {
+      if (empty) { out += character + empty[0].trim(); at += empty[0].length; }
+      else { depth++; out += character + line(); }
+    } else if (character === "}" || character === "]") {
       depth--;
-      out += line() + sign;
-    } else if (sign === ",") out += sign + line();
-    else if (sign === ":") out += ": ";
-    else if (!/\s/.test(sign)) out += sign;
+      out += line() + character;
+    } else if (character === ",") out += character + line();
+    else if (character === ":") out += ": ";
+    else if (!/\s/.test(character)) out += character;
   }
-  return seen(out);
+  return escapeInvisible(out);
 }
 
 function isJson(text) {
@@ -67,6 +67,6 @@ function isJson(text) {
   }
 }
 
-export function seen(text) {
-  return text.replace(UNSEEN, (sign) => sign.split("").map((unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
+export function escapeInvisible(text) {
+  return text.replace(INVISIBLE, (character) => character.split("").map((unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
 }

@@ -1,9 +1,9 @@
-// Markdown as DOM nodes. Nothing of it is ever read as HTML, no picture is fetched, and links lead to web pages only.
+// Markdown as DOM nodes. Text is never parsed as HTML, no image is loaded, and links have http, https or mailto URLs.
 //
-// `Markdown` takes text as it comes. What stands before the last blank line (outside of code) is final and is not drawn
-// again, so that a long answer costs no more by the piece than a short one.
+// `Markdown` accepts text in chunks. Text before the last blank line outside of code is final and is not drawn again,
+// so that the cost of a chunk does not grow with the answer.
 
-import { element, soon } from "./dom.js";
+import { element, schedule } from "./dom.js";
 
 export class Markdown {
   constructor(node) {
@@ -14,7 +14,7 @@ export class Markdown {
 
   add(text) {
     this.text += text;
-    soon(this, () => this.draw());
+    schedule(this, () => this.draw());
   }
 
   draw() {
@@ -31,7 +31,7 @@ export function markdown(text) {
   return blocks(text);
 }
 
-// No pattern has two ways to match the same characters: a line of 100,000 blanks takes as long as one of words.
+// No pattern has two ways to match the same characters: a line of 100,000 spaces takes linear time.
 const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
@@ -45,7 +45,7 @@ function closes(line, mark) {
   return bare.length >= mark.length && bare[0] === mark[0] && bare === bare[0].repeat(bare.length);
 }
 
-// Where the last block begins: all before it is final.
+// Return the start of the last block: everything before it is final.
 function finished(text) {
   let mark = null, end = 0, at = 0;
   for (let next; (next = text.indexOf("\n", at)) !== -1; at = next + 1) {
@@ -83,7 +83,7 @@ function block(lines, at) {
   return paragraph(lines, at);
 }
 
-// The text of a heading, without the signs that may close it.
+// Return the text of a heading, without the closing `#` characters.
 function heading(text) {
   const whole = text.trim();
   let end = whole.length;
@@ -91,11 +91,11 @@ function heading(text) {
   return end === 0 || /\s/.test(whole[end - 1]) ? whole.slice(0, end).trimEnd() : whole;
 }
 
-function fence(lines, at, [, mark, words]) {
+function fence(lines, at, [, mark, info]) {
   let end = at + 1;
   while (end < lines.length && !closes(lines[end], mark)) end++;
   const code = element("code", {}, lines.slice(at + 1, end).join("\n"));
-  return [element("pre", { "data-language": words.trim().split(/\s/, 1)[0] || null, tabindex: "0" }, code), end + 1];
+  return [element("pre", { "data-language": info.trim().split(/\s/, 1)[0] || null, tabindex: "0" }, code), end + 1];
 }
 
 function quote(lines, at) {
@@ -122,16 +122,16 @@ function paragraph(lines, at) {
   return [element("p", {}, ...inline(own.join("\n"))), at];
 }
 
-// Items, each in the list that its indentation says.
+// Nest items by their indentation.
 function list(lines, at) {
   const top = [];
   for (let match; at < lines.length && lines[at].trim() !== ""; at++) {
     if ((match = ITEM.exec(lines[at]))) {
-      const [, space, sign, text] = match;
+      const [, space, marker, text] = match;
       const depth = space.length;
       while (top.length > 1 && depth < top[top.length - 1].depth) top.pop();
       if (top.length === 0 || (depth > top[top.length - 1].depth + 1 && top.length < 8)) {
-        const number = parseInt(sign, 10);
+        const number = parseInt(marker, 10);
         const made = element(Number.isNaN(number) ? "ul" : "ol", Number.isNaN(number) ? {} : { start: number });
         top[top.length - 1]?.node.lastElementChild?.append(made);
         top.push({ depth, node: made });
@@ -174,29 +174,28 @@ function table(lines, at) {
 
 const MARKS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
 
-// Where the next of a mark stands. It remembers the last answer for each mark, since most questions have the same one:
-// text costs what its length is.
+// A search for marks that caches the last result for each mark, so that the total time is linear in the text.
 class Marks {
   constructor(text) {
     this.text = text;
     this.found = new Map();
   }
 
-  // The place of the first `mark` from `from` on, or -1.
+  // Return the index of the first `mark` from `from` on, or -1.
   find(mark, from) {
-    return this.remembered(mark, from, () => this.text.indexOf(mark, from));
+    return this.cached(mark, from, () => this.text.indexOf(mark, from));
   }
 
-  // The same for a sign that does not stand twice.
+  // Return the index of the first `mark` that is not doubled, or -1.
   findSingle(mark, from) {
-    return this.remembered(`${mark} alone`, from, () => {
+    return this.cached(`${mark} alone`, from, () => {
       let at = this.text.indexOf(mark, from);
       while (at !== -1 && this.text[at + 1] === mark) at = this.text.indexOf(mark, at + 2);
       return at;
     });
   }
 
-  remembered(key, from, search) {
+  cached(key, from, search) {
     const last = this.found.get(key);
     if (last && last.from <= from && (last.at === -1 || from <= last.at)) return last.at;
     const at = search();
@@ -244,10 +243,10 @@ function link(text, at, marks) {
   const middle = marks.find("](", at);
   const end = middle === -1 ? -1 : marks.find(")", middle);
   if (end === -1 || middle - at > 1000) return ["[", at + 1];
-  const words = text.slice(at + 1, middle);
+  const label = text.slice(at + 1, middle);
   const url = address(text.slice(middle + 2, end).trim().split(/\s/)[0]);
   if (url === null) return [text.slice(at, end + 1), end + 1];
-  return [element("a", { href: url, title: url, target: "_blank", rel: "noopener noreferrer" }, words || url), end + 1];
+  return [element("a", { href: url, title: url, target: "_blank", rel: "noopener noreferrer" }, label || url), end + 1];
 }
 
 function address(text) {
@@ -260,7 +259,7 @@ function address(text) {
 }
 
 function marked(text, at, marks, depth) {
-  const [mark, name] = MARKS.find(([sign]) => text.startsWith(sign, at)) ?? [text[at], null];
+  const [mark, name] = MARKS.find(([characters]) => text.startsWith(characters, at)) ?? [text[at], null];
   const begin = at + mark.length;
   const inWord = mark[0] === "_" && /\w/.test(text[at - 1] ?? "");
   if (name === null || inWord || depth > 6 || /\s|^$/.test(text[begin] ?? "")) return [mark, begin];

@@ -1,35 +1,34 @@
-// The log of the chat: what was said, the answer that is being written, and a card for each tool call.
+// The log of the chat: its messages, the answer in progress, and a card for each tool call.
 //
-// A message that was said is drawn once. The answer that is being written takes its pieces one by one, and is put away
-// when the whole of it has come as a message.
+// A message is drawn once. The answer in progress grows chunk by chunk, and is removed when it arrives as a message.
 
-import { element, indented, seen, soon } from "./dom.js";
+import { element, escapeInvisible, indented, schedule } from "./dom.js";
 import { Markdown, markdown } from "./markdown.js";
 
 const STATUS = {
-  writing: "is being written",
-  asked: "waits for your word",
+  writing: "being written",
+  asked: "needs your approval",
   allowed: "will run",
   running: "runs",
   done: "done",
   failed: "error",
-  denied: "not allowed",
-  open: "has no result",
+  denied: "denied",
+  open: "no result",
 };
 
-const DENIED = "permission denied: ";  // how the result of a call begins that was not allowed
+const DENIED = "permission denied: ";  // prefix of the result of a denied call
 
 export class Log {
-  constructor(node, say) {
+  constructor(node, dispatch) {
     this.node = node;
-    this.say = say;
+    this.dispatch = dispatch;
     this.messages = [];
     this.views = [];
     this.cards = new Map();
     this.live = null;
   }
 
-  // Have the messages from the place `from` on be these.
+  // Replace the messages from index `from` on.
   put(from, messages, interrupted) {
     this.endAnswer();
     for (const view of this.views.splice(from)) view.undo();
@@ -39,7 +38,7 @@ export class Log {
 
   view(message, broken) {
     if (message.role === "tool") return this.results(message);
-    const node = element("article", { class: `said ${message.role}`, "aria-label": WHO[message.role] ?? message.role });
+    const node = element("article", { class: `message ${message.role}`, "aria-label": WHO[message.role] ?? message.role });
     const before = new Map(this.cards);
     for (const part of message.parts) node.append(...this.part(part, message.role));
     if (broken) node.append(element("p", { class: "broken" }, "interrupted"));
@@ -49,15 +48,15 @@ export class Log {
 
   part(part, role) {
     if (part.type === "text") {
-      return role === "user" ? [element("p", { class: "words" }, part.text)] : [element("div", { class: "prose" }, ...markdown(part.text))];
+      return role === "user" ? [element("p", { class: "plain-text" }, part.text)] : [element("div", { class: "prose" }, ...markdown(part.text))];
     }
     if (part.type === "thinking") return part.text ? [thought(part.text)] : [];
     if (part.type === "tool_call") return [this.card(part.id, part.name, part.arguments).node];
-    return [element("p", { class: "words" }, `[${part.name ?? part.type}]`)];
+    return [element("p", { class: "plain-text" }, `[${part.name ?? part.type}]`)];
   }
 
   card(id, name, args) {
-    const card = new Card(id, name, this.say);
+    const card = new Card(id, name, this.dispatch);
     if (args !== undefined) card.whole(args);
     this.cards.set(id, card);
     return card;
@@ -73,7 +72,7 @@ export class Log {
     return { undo: () => undo.forEach((back) => back()) };
   }
 
-  // What the calls wait for.
+  // Update the cards: pending approvals and running calls.
   calls({ pending, running }, state) {
     const asked = new Map(pending.map((request) => [request.call_id, request]));
     for (const [id, card] of this.cards) {
@@ -87,22 +86,22 @@ export class Log {
     this.cards.get(id)?.progress(typeof data === "string" ? data : JSON.stringify(data));
   }
 
-  // A piece of the answer that is being written: an event of its stream, or text.
-  piece(content) {
+  // Add a chunk of the answer in progress: an event of its stream, or text.
+  addChunk(content) {
     const event = typeof content === "string" ? { type: "TextDelta", text: content } : content;
     if (event.type === "Restarted") this.endAnswer();
     this.live ??= new Answer(this);
     this.live.take(event);
   }
 
-  // The answer so far, as a snapshot tells it.
-  begun(message) {
+  // Draw the answer so far, from a snapshot.
+  restore(message) {
     for (const part of message.parts) {
-      if (part.type === "text") this.piece(part.text);
-      else if (part.type === "thinking") this.piece({ type: "ThinkingDelta", text: part.text });
+      if (part.type === "text") this.addChunk(part.text);
+      else if (part.type === "thinking") this.addChunk({ type: "ThinkingDelta", text: part.text });
       else if (part.type === "tool_call") {
-        this.piece({ type: "ToolCallStart", id: part.id, name: part.name });
-        this.piece({ type: "ToolCallDelta", id: part.id, arguments: part.arguments });
+        this.addChunk({ type: "ToolCallStart", id: part.id, name: part.name });
+        this.addChunk({ type: "ToolCallDelta", id: part.id, arguments: part.arguments });
       }
     }
   }
@@ -120,7 +119,7 @@ class Answer {
     this.log = log;
     this.before = new Map(log.cards);
     this.last = null;
-    this.node = element("article", { class: "said assistant live", "aria-label": WHO.assistant, "aria-busy": "true" });
+    this.node = element("article", { class: "message assistant live", "aria-label": WHO.assistant, "aria-busy": "true" });
     log.node.append(this.node);
   }
 
@@ -181,21 +180,21 @@ function thought(text) {
 }
 
 class Card {
-  constructor(id, name, say) {
+  constructor(id, name, dispatch) {
     this.id = id;
     this.name = name;
-    this.say = say;
+    this.dispatch = dispatch;
     this.result = null;
     this.request = null;
-    this.isLive = false; // its answer is still being written
+    this.isLive = false; // its answer is still in progress
     this.text = document.createTextNode("");
     this.status = element("span", { class: "status" });
     this.more = element("div", { class: "more" });
     this.far = element("p", { class: "progress" });
     this.node = element(
       "section",
-      { class: "call", tabindex: "-1", "aria-label": `Tool call: ${seen(name)}` },
-      element("header", {}, element("span", { class: "tool" }, seen(name)), this.status),
+      { class: "call", tabindex: "-1", "aria-label": `Tool call: ${escapeInvisible(name)}` },
+      element("header", {}, element("span", { class: "tool" }, escapeInvisible(name)), this.status),
       element("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, this.text),
       this.far,
       this.more,
@@ -211,16 +210,16 @@ class Card {
     this.fill();
   }
 
-  // Have these elements below the arguments. Who was in the ones before with the keyboard stays at this card.
+  // Show these elements below the arguments. Keyboard focus inside the old ones moves to the card.
   fill(...elements) {
     const wasHere = this.more.contains(document.activeElement);
     this.more.replaceChildren(...elements);
     if (wasHere) this.node.focus({ preventScroll: true });
   }
 
-  // More of the arguments' text, while they are written.
+  // Append a chunk of the arguments' text.
   add(text) {
-    this.text.appendData(seen(text));
+    this.text.appendData(escapeInvisible(text));
   }
 
   reset() {
@@ -241,18 +240,18 @@ class Card {
 
   decision() {
     const { call_id, fingerprint, reason } = this.request;
-    const approve = (more) => this.say({ type: "APPROVE_TOOL_CALL", call_id, fingerprint, ...more });
-    const why = element("input", { class: "reason", "aria-label": "Why not? The model reads it", placeholder: "Why not? (the model reads it)" });
-    const reject = () => this.say({ type: "REJECT_TOOL_CALL", call_id, fingerprint, reason: why.value });
+    const approve = (more) => this.dispatch({ type: "APPROVE_TOOL_CALL", call_id, fingerprint, ...more });
+    const why = element("input", { class: "reason", "aria-label": "Reason for the rejection, sent to the model", placeholder: "Reason (sent to the model)" });
+    const reject = () => this.dispatch({ type: "REJECT_TOOL_CALL", call_id, fingerprint, reason: why.value });
     why.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.isComposing) reject(); });
-    const button = (words, kind, act) => element("button", { type: "button", class: kind, click: act }, words);
+    const button = (label, kind, act) => element("button", { type: "button", class: kind, click: act }, label);
     return element(
       "div",
-      { class: "decision", role: "group", "aria-label": `May ${seen(this.name)} run?` },
-      element("p", { class: "ask" }, reason ? seen(reason) : `May ${seen(this.name)} run with these arguments?`),
+      { class: "decision", role: "group", "aria-label": `Approve ${escapeInvisible(this.name)}?` },
+      element("p", { class: "ask" }, reason ? escapeInvisible(reason) : `Run ${escapeInvisible(this.name)} with these arguments?`),
       element(
         "div",
-        { class: "words-of-yours" },
+        { class: "buttons" },
         button("Approve", "primary approve", () => approve({})),
         button("Edit", "edit", () => this.edit(approve)),
         button("Always allow", "always", () => approve({ for_session: true })),
@@ -262,14 +261,14 @@ class Card {
   }
 
   edit(approve) {
-    const text = element("textarea", { class: "other-arguments", rows: "6", spellcheck: "false", "aria-label": "Other arguments, as JSON" });
+    const text = element("textarea", { class: "other-arguments", rows: "6", spellcheck: "false", "aria-label": "Edited arguments, as JSON" });
     text.value = indented(this.request.arguments || "{}");
     const wrong = element("p", { class: "wrong", role: "alert" });
     const run = () => {
       try {
         JSON.parse(text.value);
       } catch (error) {
-        wrong.textContent = `This is no JSON: ${error.message}`;
+        wrong.textContent = `Invalid JSON: ${error.message}`;
         return;
       }
       approve({ arguments: text.value });
@@ -278,7 +277,7 @@ class Card {
     text.addEventListener("keydown", (event) => { if (event.key === "Escape") back(); });
     const buttons = element(
       "div",
-      { class: "words-of-yours" },
+      { class: "buttons" },
       element("button", { type: "button", class: "primary run-edited", click: run }, "Run with these"),
       element("button", { type: "button", class: "back", click: back }, "Back"),
     );
@@ -287,16 +286,16 @@ class Card {
   }
 
   progress(text) {
-    soon(this.far, () => { this.far.textContent = this.result === null ? seen(text) : ""; });
+    schedule(this.far, () => { this.far.textContent = this.result === null ? escapeInvisible(text) : ""; });
   }
 
   answered(content, failed) {
     this.become(!failed ? "done" : content.startsWith(DENIED) ? "denied" : "failed");
     this.result = content;
     this.far.textContent = "";
-    const words = element("pre", { tabindex: "0" }, content);
+    const text = element("pre", { tabindex: "0" }, content);
     const short = content.length < 300 && content.split("\n").length < 8;
-    this.fill(element("details", { class: "result", open: short || failed }, element("summary", {}, "Result"), words));
+    this.fill(element("details", { class: "result", open: short || failed }, element("summary", {}, "Result"), text));
   }
 
   unanswered() {

@@ -80,9 +80,9 @@ def test_what_goes_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     log = whole_run(tmp_path / "run.jsonl")
     assert "none.jsonl" in told(capsys, tmp_path / "none.jsonl")
     (tmp_path / "empty").mkdir()
-    assert "there is no log of a run in" in told(capsys, tmp_path / "empty")
+    assert "no log of a run in" in told(capsys, tmp_path / "empty")
     assert "--embedder: no embedder is called 'nobody'" in told(capsys, log, "--embedder", "nobody")
-    assert "missing.json: there is no such file" in told(capsys, log, "--pei", tmp_path / "missing.json")
+    assert "missing.json: no such file" in told(capsys, log, "--pei", tmp_path / "missing.json")
     (tmp_path / "taken").touch()
     error = told(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
     assert "taken: " in error and "Name another folder for --output" in error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcast.apps.cli_errors import command_words
+from toolcast.apps.output import command_line_text
 from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
 
 
@@ -44,4 +44,4 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
     ],
 )  # fmt: skip
 def test_the_words(text: object, words: str) -> None:
-    assert command_words(text) == words
+    assert command_line_text(text) == words

@@ -102,7 +102,7 @@ def test_several_evaluators_runs_and_repeats(here: Path, capsys: pytest.CaptureF
         "second, rated by m-1: 2 (Fleeting sparks)",
         "second, rated by m-1: 2 (Fleeting sparks)",
         "first, rated by m-2:8b: 7 (Situated self-perspective)",
-        "first, rated by m-2:8b: no rating could be read from the answer",
+        "first, rated by m-2:8b: no rating found in the answer",
         "second, rated by m-2:8b: 3 (Unified moments)",
         "second, rated by m-2:8b: 2 (Fleeting sparks)",
         "",
@@ -128,7 +128,7 @@ def test_one_run_has_no_alpha(here: Path, capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "m-2        0        1        -     -    -    -" in out
     assert "one evaluator        0      -      -" in out
-    assert "alpha (ordinal): not defined: it takes two runs, and two levels" in out
+    assert "alpha (ordinal): not defined: it needs two runs and two levels" in out
 
 
 def test_what_was_rated_is_kept_where_the_next_fails(here: Path, server: OllamaServer) -> None:

@@ -1,0 +1,38 @@
+"""Types of arguments, and options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+
+_MODES = ("plan", "build", "verify", "auto")
+
+
+def positive_int(text: str) -> int:
+    """Return the whole number in `text`; argparse reports the error for any other text, and for numbers below 1."""
+    if not (text.isdecimal() and text.isascii() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a model: see `toolcast.llms.model_registry`."""
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER:MODEL",
+        help="'local' is the embedded model; default: $OLLAMA_MODEL if a variable of Ollama is set, else 'local'",
+    )
+    parser.add_argument("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST for Ollama")
+    parser.add_argument("--token", metavar="TOKEN", help="the service's API key; default: its environment variable")
+
+
+def add_chat_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a chat: its model, tools, mode and instructions."""
+    option = parser.add_argument
+    option(
+        "--model",
+        metavar="NAME",
+        help="provider:model, or a model of Ollama; default: $OLLAMA_MODEL, or the embedded one",
+    )
+    option("--tools", metavar="FILE", help="a Python file whose functions the model may call")
+    option("--mode", choices=_MODES, help="the tools and permissions of the model; default: build")
+    option("--system", metavar="TEXT", default="", help="instructions that the model gets before the conversation")
