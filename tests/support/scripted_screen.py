@@ -64,7 +64,7 @@ class ScriptedScreen:
     def note(self, text: str) -> None:
         self._show("note", text)
 
-    def catch_up(self) -> None:
+    def flush_updates(self) -> None:
         self.caught_up.set()
 
     def end_answer(self) -> None:

@@ -134,11 +134,11 @@ def test_a_stream_that_is_closed(closed: str, server: OllamaServer, env: dict[st
 
 
 def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
-    """From the beginning: kept nowhere, and said so. In the middle: an error, and no answer that is lost in silence."""
+    """At the start the conversation is not saved, with a note; later a failed write is an error."""
     server.says("Hello.")
     screen = shell("ulimit -f 1; toolcast chat", env, "Hi")
     assert (screen.out, screen.code) == ("Hello.\n", 0)
-    assert screen.err.startswith("This conversation is kept nowhere: ")
+    assert screen.err.startswith("This conversation will not be saved: ")
     server.says("word " * 40_000)
     screen = shell("ulimit -f 96; toolcast chat --lines", env | {"TOOLCAST_HOME": f"{env['TOOLCAST_HOME']}2"}, "Hi\n")
     assert (screen.lines[:1], screen.code) == (["word " * 40_000], 1)

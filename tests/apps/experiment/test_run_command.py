@@ -167,7 +167,7 @@ def test_a_second_run_of_the_same_name_is_refused(ollama: OllamaByRule, capsys: 
     assert run("--config", config) == 1
     err = capsys.readouterr().err
     assert "--resume" in err
-    assert "Go on with it: toolcast" not in err
+    assert "Resume with: toolcast" not in err
     assert len(ollama.requests) == asked
 
 
@@ -199,7 +199,7 @@ def test_x10_a_failure_says_how_to_go_on(ollama: OllamaByRule, capsys: pytest.Ca
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == "Cycle 2 starting..."
     assert err.startswith("Error: ")
-    assert err.splitlines()[-1] == "Go on with it: toolcast experiment run --config config.json --resume"
+    assert err.splitlines()[-1] == "Resume with: toolcast experiment run --config config.json --resume"
     assert logged()[-1]["payload"] == {"status": "failed", "cycles_completed": 1}
     ollama.rule = write_then_reflect
     assert run("--config", config, "--resume") == 0
@@ -213,7 +213,7 @@ def test_a_model_that_takes_no_tools(capsys: pytest.CaptureFixture[str]) -> None
         assert run("--config", configured(server.host, model_name="m-1")) == 1
         *_, advice, next_step = capsys.readouterr().err.splitlines()
         assert advice == "For a model that takes no tools set tool_mode: prompted in the configuration, or none."
-        assert next_step.startswith("Go on with it: ")
+        assert next_step.startswith("Resume with: ")
         server.answer(whole(json.dumps({"models": [{"name": "m-1"}]}).encode()))
         server.says("One.")
         server.says("Two.")
@@ -270,7 +270,7 @@ def test_a_dry_run_of_a_run_that_has_begun(ollama: OllamaByRule, capsys: pytest.
     Path("logs/first.jsonl").write_bytes(b"".join(whole[:4]))  # as if it had been killed
     assert run("--config", config, "--dry-run", "--resume") == 0
     out = capsys.readouterr().out
-    assert "  next: cycle 1 of 2, from the point where it was interruptedff\n" in out
+    assert "  next: cycle 1 of 2, from the point where it was interrupted\n" in out
     asked, said = '[assistant]\nwrite {"key": "c1", "value": "x"}', "[tool]\nWrote value to key 'c1'"
     assert out.endswith(f"[user]\nBegin cycle 1.\n\n{asked}\n\n{said}\n")
     assert Path("logs/first.jsonl").read_bytes() == b"".join(whole[:4])
@@ -310,7 +310,7 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
     assert run("--config", config, "--dry-run", "--cycles", "3") == 0
     planned = capsys.readouterr().out
     assert "  cycle_count: 3\n" in planned
-    assert planned.count("its log already has 1 cycles already") == planned.count("  next: cycle 2 of 3\n") == 2
+    assert planned.count("its log already has 1 cycles") == planned.count("  next: cycle 2 of 3\n") == 2
 
 
 def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,13 +319,13 @@ def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.Captur
     out, err = capsys.readouterr()
     assert f"  first-{MODEL}: completed" in out
     assert err.startswith("Error: 1 of 2 runs failed:\n  first-other: failed: ")
-    assert err.endswith("Go on with it: toolcast experiment run --config config.json --resume --workers 1\n")
+    assert err.endswith("Resume with: toolcast experiment run --config config.json --resume --workers 1\n")
 
 
 def test_options_of_a_grid_want_one(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--workers", "2"), ("--executor", "local")):
         assert run("--config", configured("localhost"), *words) == 1
-        assert "--workers and --executor are for a grid" in capsys.readouterr().err
+        assert "--workers and --executor need a configuration with a grid" in capsys.readouterr().err
     for words in (("--host", "box"), ("--token", "t0ken")):
         assert run("--config", configured("localhost", **GRID), *words) == 1
         assert "the runs of a grid read host and key where they run" in capsys.readouterr().err
@@ -380,7 +380,7 @@ def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:
         terminal.type(CTRL_C)
         assert terminal.ends() == 130
         gate.set()
-    assert terminal.lines[-1] == "Interrupted. Go on with it: toolcast experiment run --config config.json --resume"
+    assert terminal.lines[-1] == "Interrupted. Resume with: toolcast experiment run --config config.json --resume"
     assert terminal.text.count("Cycles ━") == 1
     assert logged()[-1]["payload"]["status"] == "interrupted"
     with in_terminal("--config", config, "--resume") as terminal:
@@ -423,4 +423,4 @@ def test_ctrl_c_in_a_pipe(ollama: OllamaByRule) -> None:
         gate.set()
     assert child.returncode == 130
     assert out.endswith("Cycle 1 starting...\n")
-    assert err == "Interrupted. Go on with it: toolcast experiment run --config config.json --resume\n"
+    assert err == "Interrupted. Resume with: toolcast experiment run --config config.json --resume\n"

@@ -61,11 +61,15 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     ),
     (Finish("other", raw="odd"), (), [("end_answer",)]),
     (Finish("refusal"), (), [("end_answer",), ("note", "The model declined to answer.")]),
-    (Restarted(2, "why"), (), [("end_answer",), ("note", "The model is asked again, what it said is void: why")]),
+    (
+        Restarted(2, "why"),
+        (),
+        [("end_answer",), ("note", "Sending the request again, the answer so far is discarded: why")],
+    ),
     (
         Failover("openai", "m-1", RateLimited("slow down")),
         (),
-        [("note", "openai m-1 failed, another model is asked: slow down")],
+        [("note", "openai m-1 failed, trying another model: slow down")],
     ),
 ]
 
@@ -74,7 +78,7 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
 def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[Any, ...]]) -> None:
     states: list[str] = []
     trace = Trace(REPL, lambda id, state: states.append(state))
-    trace.step("opened", "went_on")
+    trace.step("open_repl", "went_on")
     screen = ScriptedScreen()
     EventRouter(screen, trace.step, lambda said: None).route(event)
     assert screen.shown == shown

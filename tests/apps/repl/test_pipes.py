@@ -230,7 +230,7 @@ def test_a_home_that_cannot_be_written(server: OllamaServer, variables: dict[str
     server.says("Hello.")
     out, err, code = run(typed="Hi", env=nowhere)
     assert (out, code) == ("Hello.\n", 0)
-    assert err.startswith("This conversation is kept nowhere: ")
+    assert err.startswith("This conversation will not be saved: ")
     out, err, code = run("--session", "s", typed="Hi", env=nowhere)
     assert (out, code) == ("", 1)
     assert err.startswith("toolcast: ")

@@ -362,7 +362,7 @@ def test_a_failed_question_is_out_of_the_history() -> None:
 def test_any_error_is_one_line() -> None:
     heard: list[BaseException] = []
     error = ZeroDivisionError("one\ntwo")
-    screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), failed=heard.append)
+    screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), on_error=heard.append)
     assert heard == [error]
     assert screen.of("error") == [
         ("ZeroDivisionError: one two", "/retry sends the message again; --debug logs the traceback")
@@ -481,7 +481,7 @@ def test_a_ctrl_c_that_comes_too_late_to_cancel() -> None:
 
 def test_an_answer_that_was_cut_off() -> None:
     cut = [TextDelta("Once"), Finish("max_tokens")]
-    assert "cut off" in chat("Tell me", llm=ScriptedLLM(cut)).notes
+    assert "reached the limit" in chat("Tell me", llm=ScriptedLLM(cut)).notes
 
 
 # Sessions.
@@ -589,4 +589,4 @@ def test_a_command_that_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_command(typed: str, near: str) -> None:
     ((message, hint),) = chat(typed, llm=ScriptedLLM()).of("error")
     assert typed.split()[0] in message
-    assert hint.startswith(near)
+    assert hint.startswith(f"did you mean {near}")

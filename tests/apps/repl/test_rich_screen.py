@@ -53,10 +53,10 @@ class Keys:
 
     is_silent = False
 
-    def silence(self) -> None:
+    def disable(self) -> None:
         self.is_silent = True
 
-    def listen(self) -> None:
+    def restore(self) -> None:
         self.is_silent = False
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolcast import LlamaCpp, MemoryStore, SQLiteStore
-from toolcast.apps import chat_command
+from toolcast.apps import arguments
 from toolcast.apps.cli import main
 from toolcast.apps.repl import startup
 from toolcast.apps.repl.prompt_input import ReplCompleter
@@ -102,7 +102,7 @@ def test_what_the_model_is_told_first(tmp_path: Path, monkeypatch: pytest.Monkey
         facts, line, system = repl.conversation.setup.instructions.splitlines()
         assert "Today is " in facts
         assert f"The working directory is {tmp_path}." in facts
-        assert line == repl.conversation.setup.mode.line
+        assert line == repl.conversation.setup.mode.instruction
         assert system == "Be brief."
 
 
@@ -176,7 +176,7 @@ def test_a_session_in_which_nothing_was_said_is_not_kept(tmp_path: Path) -> None
 def test_where_they_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with at_terminal(tmp_path / "file", TERM="dumb") as (_, shown):
-        assert "MBThis conversation is kept nowhere: " in shown.getvalue()
+        assert "MBThis conversation will not be saved: " in shown.getvalue()
     with pytest.raises(ToolcastError, match="failed"), at_terminal(tmp_path / "file", ReplOptions(session="ada")):
         raise AssertionError
 
@@ -254,7 +254,7 @@ def test_lines(tmp_path: Path) -> None:
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[ReplOptions] = []
     monkeypatch.setattr(
-        startup, "opened", lambda options, terminal: seen.append(options) or open_repl(options, terminal)
+        startup, "open_repl", lambda options, terminal: seen.append(options) or open_repl(options, terminal)
     )
     monkeypatch.setattr("sys.stdin", io.StringIO("/cost\n"))
     monkeypatch.setenv("TOOLCAST_HOME", str(tmp_path))
@@ -286,4 +286,4 @@ def test_an_id_that_is_none_is_a_wrong_command_line(capsys: pytest.CaptureFixtur
 
 
 def test_the_modes_of_the_command_line_are_those_there_are() -> None:
-    assert list(startup.MODES) == list(chat_command._MODES)  # written there once more, as that is loaded first
+    assert list(startup.MODES) == list(arguments._MODES)  # written there once more, as that is loaded first

@@ -30,14 +30,14 @@ def shows(terminal: Any) -> bool:
 def test_silent_and_as_it_was(terminal: Any) -> None:
     before = termios.tcgetattr(terminal)
     keys = TerminalEcho(terminal)
-    keys.listen()
+    keys.restore()
     for _ in range(2):
         keys.disable()
         keys.disable()
         assert not shows(terminal)
         assert termios.tcgetattr(terminal)[3] & termios.ISIG  # Ctrl-C is one
         assert termios.tcgetattr(terminal)[3] & termios.NOFLSH  # and throws nothing away
-        keys.listen()
+        keys.restore()
         assert termios.tcgetattr(terminal) == before
 
 

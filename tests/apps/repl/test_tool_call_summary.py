@@ -60,8 +60,8 @@ def test_of_what_a_running_tool_says_the_end_is_kept() -> None:
 
 
 def test_the_whole() -> None:
-    assert ShownCall("f", '{"a": "é"}', result="1\n2\n").whole == 'f {\n  "a": "é"\n}\n1\n2'
-    assert ShownCall("f", "{broken").whole == "f {broken"
+    assert ShownCall("f", '{"a": "é"}', result="1\n2\n").full_text == 'f {\n  "a": "é"\n}\n1\n2'
+    assert ShownCall("f", "{broken").full_text == "f {broken"
 
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
