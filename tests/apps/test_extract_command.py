@@ -113,7 +113,7 @@ def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(options)
         return ScriptedLLM(ALICE)
 
-    monkeypatch.setattr(extract_command, "choose_llm", chosen)
+    monkeypatch.setattr(extract_command, "choose_llm", choose_llm)
     assert cli.main(["get", "name", "--model", "openai:gpt", "--host", "box", "--token", "key"]) == 0
     said(b"more")
     assert cli.main(["get", "name"]) == 0

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from ..capabilities import Capabilities
 from ..llms.local.weights import WEIGHTS
 from ..llms.provider_llms import LlamaCpp
-from ..capabilities import Capabilities
 from ..providers.model_features import all_capabilities
 from .output import format_table
 

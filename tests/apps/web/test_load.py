@@ -28,13 +28,13 @@ from support.web_chats import Tab
 from toolcast import Engine, FunctionCallingLLM
 from toolcast.apps.web import make_app
 from toolcast.apps.web.startup import ChatServer, listen
+from toolcast.capabilities import LLMMetadata
 from toolcast.chat.events import LoadModel, QueueMessage
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.messages import Message
-from toolcast.capabilities import LLMMetadata
-from toolcast.tool_spec import ToolChoice
 from toolcast.settings import Settings
+from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"

@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     output, results, failed = ResultsFile(arguments.output), list[PEIResult](), False
     with ExitStack() as stack:
         evaluators = [
-            (name, stack.enter_context(choose_llm(name, arguments.host, arguments.token))) for name in arguments.evaluators
+            (name, stack.enter_context(choose_llm(name, arguments.host, arguments.token)))
+            for name in arguments.evaluators
         ]
         for result in _results(runs, evaluators, arguments.repeats):
             if isinstance(result, PEIResult):
