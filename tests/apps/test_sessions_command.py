@@ -190,7 +190,7 @@ def test_another_home(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_home_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["logs", "--home", str(tmp_path)]) == 1
-    assert "`toolcast chat` begins one" in capsys.readouterr().err
+    assert "start one with `toolcast chat`" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     SQLiteStore(tmp_path / "sessions.db").close()
     for line in (["logs"], ["logs", "--json"]):

@@ -150,7 +150,7 @@ def test_r6_nothing_but_invalid_chunks(body: bytes) -> None:
         screen = chat("Hi", "And now?", llm=server.llm())
         assert server.bodies[1]["messages"][1:] == [{"role": "user", "content": "And now?"}]
     assert screen.answer == "Fine."
-    assert "no answer of Ollama's" in screen.errors[-1]
+    assert "no response of Ollama's" in screen.errors[-1]
 
 
 def test_r6_http_500() -> None:
