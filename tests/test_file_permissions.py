@@ -116,7 +116,7 @@ def test_weights_that_may_not_be_written_or_read(tmp_path: Path, sealed: Path) -
     with mode(model, 0):
         folder, cache, call, given, unread = shown(
             """
-            from toolcast.runtime.weights import pull
+            from toolcast.llms.local.weights import pull
             os.environ["TOOLCAST_CACHE"] = str(folder / "sealed" / "cache")
             show(lambda: pull("smollm2"))
             os.environ["TOOLCAST_CACHE"] = str(folder / "sealed")
@@ -144,7 +144,7 @@ def test_a_history_of_inputs_that_may_not_be_written_or_read(tmp_path: Path, sea
     with mode(kept, 0o400), mode(unread, 0):
         lines = shown(
             """
-            from toolcast.apps.repl.prompting import History
+            from toolcast.apps.repl.prompt_input import History
             def two(path):
                 history = History(path)
                 before = list(history.load_history_strings())

@@ -412,8 +412,8 @@ import anyio, sys, threading
 from toolcast.experiments.agent_tools import agent_tools
 from toolcast.experiments.operators import TerminalOperator
 from toolcast.messages import ToolCallPart
-from toolcast.runtime.tool_runner import read_call
-from toolcast.tool_context import ToolContext
+from toolcast.tools.execution import read_call
+from toolcast.tools.context import ToolContext
 
 class Deaf:
     def send_and_wait(self, message, run_id, cycle_number):

@@ -114,8 +114,8 @@ def _python(script: str) -> subprocess.CompletedProcess[str]:
 
 START = """
 import http.client, json, os, sys
-from toolcast.runtime.local_model import running
-from toolcast.runtime.weights import weights_path
+from toolcast.llms.local.server import running
+from toolcast.llms.local.weights import weights_path
 server = running(weights_path())
 server.ready()
 """

@@ -13,7 +13,7 @@ import pytest
 from toolcast.llms.local import weights as module
 
 MODEL = b"GGUF" + bytes(range(256))
-NAME = "toolcast.runtime.weights_on_windows"
+NAME = "toolcast.llms.local.weights_on_windows"
 
 
 def tiny(of: Any) -> Any:
