@@ -19,7 +19,7 @@ from toolcast.experiments.config_errors import (
     WrongType,
     WrongValue,
     error_of,
-    fault_at,
+    problem_at,
     shortened,
 )
 from toolcast.experiments.yaml_files import BadYAML
@@ -59,16 +59,16 @@ def test_what_is_missing_comes_first_and_then_the_lines() -> None:
 
 def test_a_fault_is_told_with_the_nearest_line_that_is_known() -> None:
     source = ConfigSource("c.yaml", {("a",): 3, ("a", "b"): 4})
-    assert fault_at(WrongValue, ("a", "b", 0), "is odd", source).text == "c.yaml, line 4: a.b.0 is odd"
-    assert fault_at(WrongValue, ("a", "x"), "is odd", source) == ConfigProblem(
+    assert problem_at(WrongValue, ("a", "b", 0), "is odd", source).text == "c.yaml, line 4: a.b.0 is odd"
+    assert problem_at(WrongValue, ("a", "x"), "is odd", source) == ConfigProblem(
         WrongValue, "c.yaml, line 3: a.x is odd", "a.x", 3
     )
-    assert fault_at(WrongValue, ("z",), "is odd", source).text == "c.yaml: z is odd"
-    assert fault_at(WrongValue, ("z",), "is odd", NOWHERE).text == "z is odd"
+    assert problem_at(WrongValue, ("z",), "is odd", source).text == "c.yaml: z is odd"
+    assert problem_at(WrongValue, ("z",), "is odd", NOWHERE).text == "z is odd"
 
 
 def test_a_fault_cannot_control_a_terminal() -> None:
-    assert fault_at(WrongValue, ("\x1b[2J",), "is odd").text == "\\x1b[2J is odd"
+    assert problem_at(WrongValue, ("\x1b[2J",), "is odd").text == "\\x1b[2J is odd"
 
 
 def test_long_values_are_shortened() -> None:

@@ -305,7 +305,7 @@ def test_an_answer_without_embeddings_is_malformed(body: bytes, server: Loopback
 
 
 def test_an_answer_has_an_end(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_endpoints, "_LARGEST", 100)
+    monkeypatch.setattr(embedding_endpoints, "_MAX_BYTES", 100)
     server.answer(whole(b" " * 10_000))
     with pytest.raises(LimitExceeded, match="more than 100 bytes"):
         made(server, max_retries=0).embed(["one"])

@@ -1,4 +1,4 @@
-"""typed_lines.py: lines of pipes, files, terminals and other streams, each for its own question."""
+"""line_source.py: lines of pipes, files, terminals and other streams, each for its own question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.experiments import line_input as module
-from toolcast.experiments.line_input import DescriptorLines, StreamLines, TypedLines, typed_lines
+from toolcast.experiments.line_input import DescriptorLines, LineSource, StreamLines, line_source
 from toolcast.transport.cancel_handle import CancelHandle
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot wait for a descriptor")
@@ -70,7 +70,7 @@ class Slow(io.StringIO):
         return line
 
 
-def asked(lines: TypedLines, seconds: float | None = 10) -> str:
+def asked(lines: LineSource, seconds: float | None = 10) -> str:
     """What the next question is answered."""
     lines.begin()
     return lines.next(seconds)
@@ -81,23 +81,23 @@ def asked(lines: TypedLines, seconds: float | None = 10) -> str:
 
 @posix
 def test_what_can_be_waited_for_is_read_by_its_descriptor(pipe: Pipe, tmp_path: Path) -> None:
-    assert isinstance(typed_lines(pipe.stream), DescriptorLines)
+    assert isinstance(line_source(pipe.stream), DescriptorLines)
     with (tmp_path / "answers").open("w+") as file:
-        assert isinstance(typed_lines(file), DescriptorLines)
+        assert isinstance(line_source(file), DescriptorLines)
 
 
 def test_any_other_stream_is_read_in_a_thread(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(typed_lines(io.StringIO()), StreamLines)
-    assert isinstance(typed_lines(cast("TextIO", object())), StreamLines)
+    assert isinstance(line_source(io.StringIO()), StreamLines)
+    assert isinstance(line_source(cast("TextIO", object())), StreamLines)
     monkeypatch.setattr(module.os, "name", "nt")
-    assert isinstance(typed_lines(pipe.stream), StreamLines)
+    assert isinstance(line_source(pipe.stream), StreamLines)
 
 
 def test_a_closed_stream_has_no_lines() -> None:
     stream = io.StringIO()
     stream.close()
     with pytest.raises(ValueError, match="closed"):
-        asked(typed_lines(stream))
+        asked(line_source(stream))
 
 
 # Lines.
@@ -112,7 +112,7 @@ def test_lines_are_given_as_they_are(lines: list[str], ends: str, last: str) -> 
     try:
         pipe.write("".join([*(line + ends for line in lines), last]).encode())
         pipe.end()
-        source = typed_lines(pipe.stream)
+        source = line_source(pipe.stream)
         assert [asked(source) for _ in lines] == lines
         if last:
             assert asked(source) == last
@@ -125,7 +125,7 @@ def test_lines_are_given_as_they_are(lines: list[str], ends: str, last: str) -> 
 
 @given(lines=st.lists(TEXTS), last=TEXTS)
 def test_lines_of_a_stream_are_given_as_they_are(lines: list[str], last: str) -> None:
-    source = typed_lines(io.StringIO("".join([*(f"{line}\n" for line in lines), last]), newline=""))
+    source = line_source(io.StringIO("".join([*(f"{line}\n" for line in lines), last]), newline=""))
     assert [asked(source) for _ in lines] == lines
     if last:
         assert asked(source) == last
@@ -136,7 +136,7 @@ def test_lines_of_a_stream_are_given_as_they_are(lines: list[str], last: str) ->
 
 @posix
 def test_a_line_may_come_in_pieces(pipe: Pipe) -> None:
-    source, got = typed_lines(pipe.stream), list[str]()
+    source, got = line_source(pipe.stream), list[str]()
     thread = threading.Thread(target=lambda: got.append(asked(source, None)))
     thread.start()
     for piece in (b"on", b"e l", b"ine\r", b"\nmore"):
@@ -148,21 +148,21 @@ def test_a_line_may_come_in_pieces(pipe: Pipe) -> None:
 @posix
 def test_bytes_that_are_no_text_do_not_end_it(pipe: Pipe) -> None:
     pipe.write(b"a\xffb\n")
-    assert asked(typed_lines(pipe.stream)) == "a\ufffdb"
+    assert asked(line_source(pipe.stream)) == "a\ufffdb"
 
 
 @posix
 def test_other_encodings(pipe: Pipe) -> None:
     pipe.stream.reconfigure(encoding="latin-1")
     pipe.write(b"a\xffb\n")
-    assert asked(typed_lines(pipe.stream)) == "aÿb"
+    assert asked(line_source(pipe.stream)) == "aÿb"
 
 
 @posix
 def test_a_line_without_end_is_cut(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 4)
     pipe.write(b"abcdefgh")
-    assert asked(typed_lines(pipe.stream)) == "abcdefgh"
+    assert asked(line_source(pipe.stream)) == "abcdefgh"
 
 
 # What comes too late, or too early.
@@ -171,13 +171,13 @@ def test_a_line_without_end_is_cut(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) 
 @posix
 def test_answers_that_stand_ready_in_a_pipe_are_used(pipe: Pipe) -> None:
     pipe.write(b"one\ntwo\n")
-    source = typed_lines(pipe.stream)
+    source = line_source(pipe.stream)
     assert [asked(source), asked(source)] == ["one", "two"]
 
 
 @posix
 def test_what_comes_too_late_does_not_answer_the_next_question(pipe: Pipe) -> None:
-    source = typed_lines(pipe.stream)
+    source = line_source(pipe.stream)
     with pytest.raises(TimeoutError, match="there was no answer within 0 seconds"):
         asked(source, SOON)
     pipe.write(b"late\nand more\n")
@@ -191,7 +191,7 @@ def test_what_comes_too_late_does_not_answer_the_next_question(pipe: Pipe) -> No
 @posix
 @pytest.mark.parametrize("late", [[b"la"], [b"la", b"te"], [b"one\nla"]])
 def test_the_rest_of_a_line_that_had_begun_is_late_too(pipe: Pipe, late: list[bytes]) -> None:
-    source = typed_lines(pipe.stream)
+    source = line_source(pipe.stream)
     with pytest.raises(TimeoutError):
         asked(source, SOON)
     for piece in late:
@@ -205,7 +205,7 @@ def test_the_rest_of_a_line_that_had_begun_is_late_too(pipe: Pipe, late: list[by
 
 @posix
 def test_what_was_read_of_a_line_before_the_time_was_up_is_late(pipe: Pipe) -> None:
-    source = typed_lines(pipe.stream)
+    source = line_source(pipe.stream)
     pipe.write(b"la")
     with pytest.raises(TimeoutError):
         asked(source, 0.01)
@@ -216,7 +216,7 @@ def test_what_was_read_of_a_line_before_the_time_was_up_is_late(pipe: Pipe) -> N
 
 @posix
 def test_an_input_that_ended_too_late_has_ended(pipe: Pipe) -> None:
-    source = typed_lines(pipe.stream)
+    source = line_source(pipe.stream)
     with pytest.raises(TimeoutError):
         asked(source, SOON)
     pipe.write(b"late\n")
@@ -266,7 +266,7 @@ def test_a_stream_that_fails_says_so() -> None:
 @pytest.mark.parametrize("seconds", [None, 60])
 def test_a_question_that_is_taken_back_is_not_waited_for(pipe: Pipe, kind: str, seconds: float | None) -> None:
     stream = Slow()
-    source = typed_lines(pipe.stream if kind == "pipe" else cast("TextIO", stream))
+    source = line_source(pipe.stream if kind == "pipe" else cast("TextIO", stream))
     line = CancelHandle()
     with line:
         threading.Thread(target=line.break_off).start()
@@ -281,7 +281,7 @@ def test_an_answer_that_is_there_counts_though_the_line_is_cut(pipe: Pipe) -> No
     line = CancelHandle()
     line.break_off()
     with line:
-        assert asked(typed_lines(pipe.stream)) == "there"
+        assert asked(line_source(pipe.stream)) == "there"
 
 
 def test_a_line_that_is_not_cut_changes_nothing() -> None:
@@ -306,7 +306,7 @@ def test_what_was_typed_before_a_question_is_forgotten() -> None:
     mine, theirs = pty.openpty()
     stream: Any = os.fdopen(theirs, encoding="utf-8")
     try:
-        source = typed_lines(stream)
+        source = line_source(stream)
         os.write(mine, b"one\nearly\nhalf a li")
         shown = b""
         while b"half a li" not in shown:  # then the terminal has got it

@@ -24,8 +24,8 @@ from toolcast.experiments.llm_setup import (
     ModelNotFoundError,
     ServerNotFound,
     acheck_model,
+    build_llm,
     check_model,
-    made_llm,
     settings_of,
 )
 from toolcast.llms.base import FunctionCallingLLM
@@ -57,7 +57,7 @@ def config(model_name: str = "llama3.2", **options: Any) -> ExperimentConfig:
     ],
 )
 def test_a_model_of_ollama_is_asked_at_its_host(name: str, model: str) -> None:
-    llm = made_llm(config(name))
+    llm = build_llm(config(name))
     assert isinstance(llm, Ollama)
     assert (llm.model, llm.base_url) == (model, "http://localhost:11434")
 
@@ -65,13 +65,13 @@ def test_a_model_of_ollama_is_asked_at_its_host(name: str, model: str) -> None:
 def test_the_environment_does_not_beat_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "http://elsewhere:1")
     monkeypatch.setenv("OLLAMA_MODEL", "other")
-    llm = made_llm(config())
+    llm = build_llm(config())
     assert isinstance(llm, Ollama)
     assert (llm.model, llm.base_url) == ("llama3.2", "http://localhost:11434")
 
 
 def test_host_and_token_of_the_command_line_beat_all() -> None:
-    llm = made_llm(config(), host="box:9", token="t0ken")
+    llm = build_llm(config(), host="box:9", token="t0ken")
     assert isinstance(llm, Ollama)
     assert llm.base_url == "https://box:9"
     assert "t0ken" not in repr(llm)
@@ -81,40 +81,40 @@ def test_host_and_token_of_the_command_line_beat_all() -> None:
 
 
 def test_a_model_of_another_service_does_not_hear_of_ollamas_host() -> None:
-    llm = made_llm(config("groq:llama-3.3-70b"))
+    llm = build_llm(config("groq:llama-3.3-70b"))
     assert isinstance(llm, OpenAICompatible)
     assert (llm.model, llm.base_url) == ("llama-3.3-70b", None)
     with pytest.raises(UnsupportedLLMError):
-        made_llm(config("local"), host="box")
+        build_llm(config("local"), host="box")
 
 
 def test_the_embedded_model_gets_its_context() -> None:
-    llm = made_llm(config("local"))
+    llm = build_llm(config("local"))
     assert isinstance(llm, LlamaCpp)
     assert (llm.model, llm.metadata.context_window) == ("smollm2", 4096)
-    larger = made_llm(config("local:smollm2", num_ctx=2048))
+    larger = build_llm(config("local:smollm2", num_ctx=2048))
     assert larger.metadata.context_window == 2048
 
 
 def test_what_every_service_knows_goes_where_it_always_does() -> None:
     asked = config(seed=42, temperature=0.5, top_p=0.9, top_k=40, stop=["END"], num_predict=100)
-    assert settings_of(asked, made_llm(asked)) == Settings(
+    assert settings_of(asked, build_llm(asked)) == Settings(
         temperature=0.5, top_p=0.9, top_k=40, max_tokens=100, stop=("END",), seed=42
     )
     other = config("openai:gpt-4.1", seed=1, num_predict=5)
-    assert settings_of(other, made_llm(other)) == Settings(seed=1, max_tokens=5)
+    assert settings_of(other, build_llm(other)) == Settings(seed=1, max_tokens=5)
 
 
 @pytest.mark.parametrize("number", [None, -1])
 def test_no_limit_is_not_sent(number: int | None) -> None:
     asked = config(num_predict=number)
-    assert settings_of(asked, made_llm(asked)) == Settings()
+    assert settings_of(asked, build_llm(asked)) == Settings()
 
 
 def test_all_else_is_an_option_of_ollama() -> None:
     options = {"repeat_last_n": 64, "repeat_penalty": 1.1, "num_ctx": 8192, "min_p": 0.1, "num_predict": -2}
     asked = config(temperature=0.5, **options)
-    llm = made_llm(asked)
+    llm = build_llm(asked)
     settings = settings_of(asked, llm)
     assert settings.extra == {"options": options}
     preview = llm.preview(llm.build_request("?", (), None, settings, parallel=False))
@@ -124,16 +124,16 @@ def test_all_else_is_an_option_of_ollama() -> None:
 
 def test_the_embedded_model_takes_what_llama_cpp_knows() -> None:
     asked = config("local", repeat_last_n=64, repeat_penalty=1.1, num_ctx=2048, min_p=0.1, num_predict=-2)
-    assert settings_of(asked, made_llm(asked)).extra == {"repeat_last_n": 64, "repeat_penalty": 1.1, "min_p": 0.1}
-    assert settings_of(config("local", num_ctx=2048), made_llm(config("local"))) == Settings()
+    assert settings_of(asked, build_llm(asked)).extra == {"repeat_last_n": 64, "repeat_penalty": 1.1, "min_p": 0.1}
+    assert settings_of(config("local", num_ctx=2048), build_llm(config("local"))) == Settings()
     with pytest.raises(UnknownKey, match=r"model_options\.num_gpu is no option of the embedded model"):
-        settings_of(config("local", num_gpu=1), made_llm(config("local")))
+        settings_of(config("local", num_gpu=1), build_llm(config("local")))
 
 
 def test_options_that_a_service_has_not_are_refused_by_their_keys() -> None:
     asked = config("openai:gpt-4.1", repeat_penalty=1.1, num_ctx=100, min_p=0.1)
     with pytest.raises(UnknownKey) as raised:
-        settings_of(asked, made_llm(asked))
+        settings_of(asked, build_llm(asked))
     assert [fault.key for fault in raised.value.faults] == [
         "model_options.min_p",
         "model_options.num_ctx",

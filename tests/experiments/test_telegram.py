@@ -320,7 +320,7 @@ def test_a_server_that_is_not_there(bot: Bot) -> None:
 
 
 def test_an_answer_without_end_is_cut(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LARGEST", 10)
+    monkeypatch.setattr(module, "_MAX_BYTES", 10)
     bot.answers(ok([]))
     with pytest.raises(ConnectionError, match="the answer has more than 10 bytes"):
         asked(bot.operator())

@@ -13,47 +13,47 @@ from threading import Event
 
 from toolcast.errors import ToolcastError
 from toolcast.experiments.config import ExperimentConfig
-from toolcast.experiments.grids.workers import Hear
+from toolcast.experiments.grids.workers import EventCallback
 from toolcast.experiments.log_events import LogEvent
 
 
-def cycles(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def cycles(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Tells of each cycle, and leaves a file."""
     for number in range(1, config.cycle_count + 1):
-        hear(LogEvent("CYCLE_START", number, {"said": "much"}, {}, config.run_id))
-        hear(LogEvent("CYCLE_END", number, {"said": "much"}, {"seconds": 0.5}, config.run_id))
-    hear(LogEvent("RUN_END", 0, {"status": "completed"}, {"process": os.getpid()}, config.run_id))
+        on_event(LogEvent("CYCLE_START", number, {"said": "much"}, {}, config.run_id))
+        on_event(LogEvent("CYCLE_END", number, {"said": "much"}, {"seconds": 0.5}, config.run_id))
+    on_event(LogEvent("RUN_END", 0, {"status": "completed"}, {"process": os.getpid()}, config.run_id))
     (config.log_folder / f"{config.run_id}.done").write_text(f"resumed: {resume}")
 
 
-def meets(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def meets(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Goes on once there is another run: alone it would wait for ever."""
     (config.log_folder / f"{config.run_id}.here").touch()
     while len(list(config.log_folder.glob("*.here"))) < 2:
         pass
 
 
-def prints(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def prints(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Prints, and reads what is typed."""
     print(f"typed: {sys.stdin.read()!r}", flush=True)
     os.write(2, b"an error\n")
 
 
-def fails(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def fails(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     raise ToolcastError(f"no model \x1b[31m for {config.run_id}")
 
 
-def breaks(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def breaks(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     raise KeyError("seed")
 
 
-def leaves(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def leaves(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     sys.exit(3)
 
 
-def is_killed(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def is_killed(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Dies as one does who has eaten too much memory, in the middle of what it says."""
-    hear(LogEvent("CYCLE_START", 1, {}, {}, config.run_id))
+    on_event(LogEvent("CYCLE_START", 1, {}, {}, config.run_id))
     for file in range(3, 20):
         with suppress(OSError):
             if stat.S_ISFIFO(os.fstat(file).st_mode):
@@ -62,43 +62,43 @@ def is_killed(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def has_an_alarm(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def has_an_alarm(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     os.kill(os.getpid(), signal.SIGRTMIN + 1)
 
 
-def waits(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def waits(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Waits for ever, and leaves a file when it is interrupted."""
     try:
-        hear(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
+        on_event(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
         Event().wait()
     except KeyboardInterrupt:
         (config.log_folder / f"{config.run_id}.interrupted").touch()
         raise
 
 
-def interrupts_itself(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def interrupts_itself(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def goes_on(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def goes_on(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Does not end when it is interrupted."""
-    hear(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
+    on_event(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
     while True:
         with suppress(KeyboardInterrupt):
             Event().wait()
 
 
-def stands_still(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def stands_still(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Does nothing more at all."""
-    hear(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
+    on_event(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def cannot_leave(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def cannot_leave(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Ends, and its process does not."""
-    hear(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
+    on_event(LogEvent("CYCLE_START", 1, {}, {"process": os.getpid()}, config.run_id))
     atexit.register(Event().wait)
 
 
-def says_where(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def says_where(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     Path("here").write_text(str(Path.cwd()))

@@ -151,20 +151,20 @@ class _OperatorTool:
         context: ToolContext[CallPlace],
     ) -> str:
         """Send a message to the human operator of this experiment, and wait for the answer."""
-        return _Message(self._operator, message, _place(context)).sent(context)
+        return _Message(self._operator, message, _place(context)).send(context)
 
     async def asend(self, message: str, context: ToolContext[CallPlace]) -> str:
         """Send a message from an event loop; a cancelled call does not wait for the answer."""
-        sent = _Message(self._operator, message, _place(context))
+        outgoing = _Message(self._operator, message, _place(context))
         # A thread that does not keep the program from ending, if the operator never answers.
-        job = start_job(partial(sent.asent, context), concurrent=False, name="message to the operator")
+        job = start_job(partial(outgoing.asend, context), concurrent=False, name="message to the operator")
         try:
             await job.join()
         finally:
-            sent.line.break_off()
+            outgoing.line.break_off()
         if job.error is not None:
             raise job.error
-        return sent.answer
+        return outgoing.answer
 
 
 class _Message:
@@ -177,7 +177,7 @@ class _Message:
         self._message = message
         self._place = place
 
-    def sent(self, context: ToolContext[CallPlace]) -> str:
+    def send(self, context: ToolContext[CallPlace]) -> str:
         """Return the answer. Raises the channel's errors, or `TurnCancelled`."""
         forget = context.cancellation.then(self.line.break_off)
         try:
@@ -189,9 +189,9 @@ class _Message:
         finally:
             forget()
 
-    async def asent(self, context: ToolContext[CallPlace]) -> None:
+    async def asend(self, context: ToolContext[CallPlace]) -> None:
         """Send the message in a worker thread, and store the answer for the task that waits for it."""
         # The thread has a copy of the context variables, and one of them says that an event loop runs here.
         if (sniffio := sys.modules.get("sniffio")) is not None:
             sniffio.current_async_library_cvar.set(None)
-        self.answer = self.sent(context)
+        self.answer = self.send(context)

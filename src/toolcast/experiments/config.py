@@ -35,9 +35,9 @@ from .config_errors import (
     UnknownKey,
     WrongValue,
     error_of,
-    fault_at,
-    faults_of,
     missing,
+    problem_at,
+    problems_of,
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -79,8 +79,8 @@ def _embedder(name: str) -> str:
     try:
         embedder_of(name)
     except ValueError as error:
-        told = "must be default, wordllama, words, none, sentence-transformers:NAME, or PROVIDER:MODEL of a service"
-        raise _refused(told) from error
+        must = "must be default, wordllama, words, none, sentence-transformers:NAME, or PROVIDER:MODEL of a service"
+        raise _refused(must) from error
     return name
 
 
@@ -218,7 +218,7 @@ class ExperimentConfig(_Part):
     @property
     def asks_ollama(self) -> bool:
         """True if the model is one of Ollama, at the host of `ollama_client_config`."""
-        return is_of_ollama(self.model_name, "ollama_client_config" in self.model_fields_set)
+        return is_ollama_model(self.model_name, "ollama_client_config" in self.model_fields_set)
 
 
 REQUIRED: Final = ("run_id", "model_name", "cycle_count", "ollama_client_config", "model_options")
@@ -237,7 +237,7 @@ _FAMILIES: Final = ("mistral", "qwen")
 """Model families of Ollama whose names are also those of providers."""
 
 
-def is_of_ollama(model_name: str, has_host: bool) -> bool:
+def is_ollama_model(model_name: str, has_host: bool) -> bool:
     """Return whether `model_name` means a model of Ollama.
 
     `has_host` is true if the configuration has Ollama's address: then `mistral:7b` is a tag of Ollama, as in
@@ -259,7 +259,7 @@ def config_of(mapping: Mapping[str, Any], source: ConfigSource = NOWHERE) -> Exp
         config = ExperimentConfig.model_validate(mapping)
         faults: list[ConfigProblem] = []
     except ValidationError as error:
-        config, faults = None, list(faults_of(error, ExperimentConfig, source))
+        config, faults = None, list(problems_of(error, ExperimentConfig, source))
     faults += (*_without_service(mapping, source), *_slips(mapping, source))
     if config is None or faults:
         raise error_of(faults)
@@ -272,9 +272,9 @@ def _without_service(mapping: Mapping[str, Any], source: ConfigSource) -> Iterat
     if not isinstance(model_name, str):
         return
     try:
-        of_ollama = is_of_ollama(model_name, False)
+        of_ollama = is_ollama_model(model_name, False)
     except UnsupportedLLMError as error:
-        yield fault_at(WrongValue, ("model_name",), str(error), source)
+        yield problem_at(WrongValue, ("model_name",), str(error), source)
         return
     if of_ollama and "ollama_client_config" not in mapping:
         yield missing("ollama_client_config", ExperimentConfig, source)
@@ -288,4 +288,4 @@ def _slips(mapping: Mapping[str, Any], source: ConfigSource) -> Iterator[ConfigP
             continue
         if meant := get_close_matches(str(name), OLLAMA_OPTIONS, 1, 0.85):
             what = f"is no option that is known. Did you mean {meant[0]}?"
-            yield fault_at(UnknownKey, ("model_options", str(name)), what, source)
+            yield problem_at(UnknownKey, ("model_options", str(name)), what, source)

@@ -48,7 +48,7 @@ class ConfigSource:
         nearer = (self.lines.get(place[:length]) for length in range(len(place), 0, -1))
         return next((line for line in nearer if line), 0)
 
-    def told(self, line: int) -> str:
+    def suffix(self, line: int) -> str:
         """Return the beginning of a problem's message: the file and the line."""
         where = ", ".join(part for part in (self.file, f"line {line}" if line else "") if part)
         return f"{where}: " if where else ""
@@ -104,7 +104,7 @@ def error_of(faults: Sequence[ConfigProblem]) -> ConfigError:
     return ordered[0].kind("\n".join(fault.text for fault in ordered), ordered)
 
 
-def faults_of(error: ValidationError, model: type[BaseModel], source: ConfigSource) -> Iterator[ConfigProblem]:
+def problems_of(error: ValidationError, model: type[BaseModel], source: ConfigSource) -> Iterator[ConfigProblem]:
     """Yield the problems that Pydantic found in the input of `model`."""
     for details in error.errors(include_url=False):
         yield _fault(details, tuple(part for part in details["loc"] if part != "[key]"), model, source)
@@ -112,15 +112,15 @@ def faults_of(error: ValidationError, model: type[BaseModel], source: ConfigSour
 
 def missing(key: str, model: type[BaseModel], source: ConfigSource) -> ConfigProblem:
     """Return the problem of the missing required field `key`."""
-    told = f" to {source.file}" if source.file else ""
-    text = f"Missing required field in configuration: {key}. Add it{told}, for example: {_example((key,), model)}"
+    suffix = f" to {source.file}" if source.file else ""
+    text = f"Missing required field in configuration: {key}. Add it{suffix}, for example: {_example((key,), model)}"
     return ConfigProblem(MissingField, text, key)
 
 
-def fault_at(kind: type[ConfigError], place: Place, what: str, source: ConfigSource = NOWHERE) -> ConfigProblem:
+def problem_at(kind: type[ConfigError], place: Place, what: str, source: ConfigSource = NOWHERE) -> ConfigProblem:
     """Return the problem of the key at `place`; `what` completes the sentence that begins with the key."""
     key, line = ".".join(map(str, place)), source.line(place)
-    return ConfigProblem(kind, source.told(line) + visible(f"{key} {what}"), key, line)
+    return ConfigProblem(kind, source.suffix(line) + visible(f"{key} {what}"), key, line)
 
 
 def shortened(text: str) -> str:
@@ -146,15 +146,15 @@ def _fault(details: ErrorDetails, place: Place, model: type[BaseModel], source: 
     if kind == "missing":
         return missing(".".join(map(str, place)), model, source)
     if kind in ("extra_forbidden", "invalid_key"):
-        return fault_at(UnknownKey, place, f"is no key of a configuration. {_meant(place, model)}", source)
+        return problem_at(UnknownKey, place, f"is no key of a configuration. {_meant(place, model)}", source)
     if kind in _TYPES:
         what = f"must be {_TYPES[kind]}, not {_shown(value)}. {_rewritten(kind, value, place, model)}"
-        return fault_at(WrongType, place, what, source)
+        return problem_at(WrongType, place, what, source)
     must = re.sub(r"^(Input|String) should ", "must ", details["msg"])
     key: Place = details.get("ctx", {}).get("key", ())
-    told = "" if key else f", not {_shown(value)}"  # with a key, `value` is all that stands around it
+    suffix = "" if key else f", not {_shown(value)}"  # with a key, `value` is all that stands around it
     place += key
-    return fault_at(WrongValue, place, f"{must}{told}. Write for example: {_example(place, model)}", source)
+    return problem_at(WrongValue, place, f"{must}{suffix}. Write for example: {_example(place, model)}", source)
 
 
 def _meant(place: Place, model: type[BaseModel]) -> str:

@@ -25,7 +25,7 @@ from .config_errors import (
     WrongType,
     WrongValue,
     error_of,
-    fault_at,
+    problem_at,
 )
 
 
@@ -59,8 +59,8 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        told = f"There is no configuration {path}. Look at the path; it is relative to {Path.cwd()}"
-        error = ConfigFileNotFound(told, [ConfigProblem(ConfigFileNotFound, told)])
+        text = f"There is no configuration {path}. Look at the path; it is relative to {Path.cwd()}"
+        error = ConfigFileNotFound(text, [ConfigProblem(ConfigFileNotFound, text)])
         error.errno, error.filename = errno.ENOENT, str(path)
         raise error from None
     except UnicodeDecodeError as error:
@@ -77,8 +77,8 @@ def _read_yaml(text: str, file: str) -> tuple[Any, ConfigSource]:
     except ModuleNotFoundError as error:
         if error.name != "yaml":
             raise
-        told = f"{file} is YAML, which needs pyyaml: pip install 'toolcast[experiments]', or write it as a .json file"
-        raise ImportError(told, name="yaml") from error
+        text = f"{file} is YAML, which needs pyyaml: pip install 'toolcast[experiments]', or write it as a .json file"
+        raise ImportError(text, name="yaml") from error
     return read_yaml(text, file)
 
 
@@ -88,15 +88,15 @@ def _read_json(text: str, file: str) -> tuple[Any, ConfigSource]:
     try:
         value = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        told = f"{file}, line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
-        raise error_of([ConfigProblem(WrongValue, told, "", error.lineno)]) from error
+        text = f"{file}, line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
+        raise error_of([ConfigProblem(WrongValue, text, "", error.lineno)]) from error
     except ValueError as error:
         _refuse(WrongValue, f"{file}: {error}")
     lines, faults = dict[Place, int](), list[ConfigProblem]()
     for place, line in _json_lines(text):
         if place in lines:
             faults.append(
-                fault_at(WrongValue, place, "is there twice. Take one of them out", ConfigSource(file, {place: line}))
+                problem_at(WrongValue, place, "is there twice. Take one of them out", ConfigSource(file, {place: line}))
             )
         lines[place] = line
     if faults:

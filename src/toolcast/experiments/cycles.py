@@ -41,7 +41,7 @@ from .log_events import EndedBy, EventType, LogEvent, RunStatus
 from .message_serialization import arguments_of, plain
 from .prompt_assembly import FINISH, assembler_of, offered
 from .response_parsing import ResponseParser, reflecting, without_thinking
-from .run_state import CycleSoFar, RunState
+from .run_state import CycleProgress, RunState
 from .similarity import Similarity, SimilarityMonitor
 from .tool_dispatch import ToolDispatcher
 
@@ -351,7 +351,7 @@ class CycleOrchestrator:
         ]
         return Message(message.role, tuple(parts)) if message.tool_calls else message
 
-    def _place(self, cycle: CycleSoFar) -> CallPlace:
+    def _place(self, cycle: CycleProgress) -> CallPlace:
         assert cycle.answer is not None
         index = len(cycle.answer.tool_calls) - len(cycle.waiting)
         return CallPlace(self.run_state.run_id, self.run_state.cycle_number, cycle.steps, index)

@@ -40,7 +40,7 @@ PROVIDERS: Final = tuple(sorted({*SERVICES, "google", "gemini", "mistral", "olla
 
 _BATCH_TEXTS, _BATCH_CHARS = 64, 40_000  # about 10,000 tokens; Mistral takes 16,000
 _CONNECT, _READ = 10.0, 60.0  # seconds
-_LARGEST = 64 * 1024 * 1024  # bytes of an answer
+_MAX_BYTES = 64 * 1024 * 1024  # bytes of an answer
 
 
 class EndpointEmbedder:
@@ -68,7 +68,7 @@ class EndpointEmbedder:
         self._key = Secret(api_key) if api_key else None
         del base_url, api_key  # no frame of a traceback may hold a key
         self._network: Network = network or HttpxNetwork()
-        self._place: _Place | None = None
+        self._service: _EmbeddingService | None = None
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector for each text, of which the first 20,000 characters are sent."""
@@ -77,11 +77,11 @@ class EndpointEmbedder:
     def _vectors(self, texts: list[str]) -> list[Vector]:
         """Return the vectors of one batch."""
         before, used = sys.exception(), 0
-        place = self._place = self._place or self._found()
-        request = place.request(self._model, texts)
+        service = self._service = self._service or self._find_service()
+        request = service.request(self._model, texts)
         while True:
             try:
-                return self._asked(place, request, len(texts))
+                return self._send(service, request, len(texts))
             except LLMError as error:
                 error.provider, error.model = error.provider or self._provider, error.model or self._model
                 scrub_exception(error, request, before)
@@ -91,10 +91,10 @@ class EndpointEmbedder:
                 used += 1
             self.clock.sleep(wait)
 
-    def _found(self) -> _Place:
+    def _find_service(self) -> _EmbeddingService:
         url = self._address.reveal() if self._address else None
         try:
-            return _place_of(self._provider, self._model, url, self._key)
+            return _service_of(self._provider, self._model, url, self._key)
         except (ToolcastError, ValueError) as error:
             error.__traceback__ = None  # its frames hold the URL and what the environment says
             raise
@@ -105,38 +105,38 @@ class EndpointEmbedder:
         chance, now = random.random(), self.clock.now()
         return next_wait(self.retry_policy, error, retries_used=used, now=now, deadline=None, chance=chance)
 
-    def _asked(self, place: _Place, request: HTTPRequest, count: int) -> list[Vector]:
-        reply = self._network.open(request, connect=_CONNECT, read=_READ)
+    def _send(self, service: _EmbeddingService, request: HTTPRequest, count: int) -> list[Vector]:
+        response = self._network.open(request, connect=_CONNECT, read=_READ)
         try:
-            if reply.status >= 300:
-                body = read_body(reply, _READ, BODY_LIMIT)
+            if response.status >= 300:
+                body = read_body(response, _READ, BODY_LIMIT)
                 error = http_error(
-                    reply.status, reply.headers, body[:BODY_LIMIT], place.address.error_source(self._model)
+                    response.status, response.headers, body[:BODY_LIMIT], service.address.error_source(self._model)
                 )
-                waits = retry_after(reply.headers, self.clock.time())
+                waits = retry_after(response.headers, self.clock.time())
                 error.retry_after = error.retry_after if waits is None else waits
                 raise error
-            body = read_body(reply, _READ, _LARGEST)
-            if len(body) > _LARGEST:
-                raise LimitExceeded(f"{self.name} sent an answer of more than {_LARGEST} bytes")
-            return place.form.vectors(body, count, request)
+            body = read_body(response, _READ, _MAX_BYTES)
+            if len(body) > _MAX_BYTES:
+                raise LimitExceeded(f"{self.name} sent an answer of more than {_MAX_BYTES} bytes")
+            return service.format.vectors(body, count, request)
         except TimeoutError as error:
             raise Timeout(f"{self.name} sent nothing for {_READ:.0f} s; try again", phase="idle") from error
         finally:
-            reply.close()
+            response.close()
 
 
-class _Form(NamedTuple):
+class _Format(NamedTuple):
     """A request and response format of embeddings."""
 
-    asks: Callable[[str, list[str]], Mapping[str, Any]]
-    finds: Callable[[Any], Iterable[Vector]]
+    build_body: Callable[[str, list[str]], Mapping[str, Any]]
+    parse: Callable[[Any], Iterable[Vector]]
 
     def vectors(self, body: bytes, count: int, request: HTTPRequest) -> list[Vector]:
         """Return the vectors of a response to `request`. Raises `MalformedEvent` if there are not `count` of them."""
         found: list[Vector] | None = None
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            found = list(self.finds(json.loads(body)))
+            found = list(self.parse(json.loads(body)))
         if found is None:
             # Outside of an `except`: the error of a parser contains all of the body, and so perhaps the key.
             start = request.mask(body.decode("utf-8", "replace"))[:80]
@@ -146,15 +146,15 @@ class _Form(NamedTuple):
         return found
 
 
-class _Place(NamedTuple):
+class _EmbeddingService(NamedTuple):
     """The embedding endpoint of a provider, and its format."""
 
     address: Endpoint
-    form: _Form
+    format: _Format
 
     def request(self, model: str, texts: list[str]) -> HTTPRequest:
         """Build the request for the vectors of `texts`."""
-        body = {name: json_member(name, value) for name, value in self.form.asks(model, texts).items()}
+        body = {name: json_member(name, value) for name, value in self.format.build_body(model, texts).items()}
         headers: dict[str, str | Secret] = {"content-type": "application/json", "accept": "application/json"}
         headers |= {**self.address.headers, **self.address.auth_headers}
         for name, value in headers.items():
@@ -162,7 +162,7 @@ class _Place(NamedTuple):
         return build_request("POST", self.address.url, headers, json_object(body))
 
 
-def _place_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _Place:
+def _service_of(provider: str, model: str, base_url: str | None, key: Secret | None) -> _EmbeddingService:
     if provider in ("google", "gemini"):
         return _google(model, base_url, key)
     if provider == "ollama":
@@ -170,25 +170,25 @@ def _place_of(provider: str, model: str, base_url: str | None, key: Secret | Non
     return _compatible(MISTRAL if provider == "mistral" else SERVICES[provider], model, base_url, key)
 
 
-def _google(model: str, base_url: str | None, key: Secret | None) -> _Place:
+def _google(model: str, base_url: str | None, key: Secret | None) -> _EmbeddingService:
     base_url = base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or google.BASE_URL
     version = "" if re.search(r"/v\d", urlsplit(base_url).path) else "/v1beta"
-    url = join_url(base_url, f"{version}/{quote(_full(model), safe='/')}:batchEmbedContents")
+    url = join_url(base_url, f"{version}/{quote(_model_path(model), safe='/')}:batchEmbedContents")
     key = key or read_api_key(API_KEY_VARIABLES["google"])
     address = Endpoint("google", SecretURL(url), key, {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
-    return _Place(_proven(address), _GOOGLE)
+    return _EmbeddingService(_require_key(address), _GOOGLE)
 
 
-def _ollama(base_url: str | None, key: Secret | None) -> _Place:
+def _ollama(base_url: str | None, key: Secret | None) -> _EmbeddingService:
     host = ollama.ollama_url(base_url or os.environ.get("OLLAMA_HOST", ""))
     key = key or read_api_key(API_KEY_VARIABLES["ollama"])
-    return _Place(
+    return _EmbeddingService(
         Endpoint("ollama", SecretURL(join_url(host, "/api/embed")), key, {}, key_env=API_KEY_VARIABLES["ollama"]),
         _OLLAMA,
     )
 
 
-def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret | None) -> _Place:
+def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret | None) -> _EmbeddingService:
     # `service_url` appends the path of chat completions only: they have the embeddings beside them.
     url = re.sub(
         r"(/embeddings)?/chat/completions", "/embeddings", endpoints.service_url(row, base_url, model, os.environ)
@@ -196,10 +196,10 @@ def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret 
     header, key = endpoints.read_auth_header(row, key, os.environ)
     keys = (*row.key_env, *row.bearer_env)
     address = Endpoint(row.name, SecretURL(url), key, endpoints.read_headers(row, os.environ), header, keys)
-    return _Place(_proven(address) if row.needs_key else address, _OPENAI)
+    return _EmbeddingService(_require_key(address) if row.needs_key else address, _OPENAI)
 
 
-def _proven(address: Endpoint) -> Endpoint:
+def _require_key(address: Endpoint) -> Endpoint:
     """Return `address`, which needs a key. Raises `AuthFailed` if it has none."""
     if not address.api_key:
         raise missing_api_key(address.provider, address.key_env)
@@ -221,31 +221,31 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _full(model: str) -> str:
+def _model_path(model: str) -> str:
     return model if "/" in model else f"models/{model}"
 
 
-def _asks_google(model: str, texts: list[str]) -> Mapping[str, Any]:
-    return {"requests": [{"model": _full(model), "content": {"parts": [{"text": text}]}} for text in texts]}
+def _google_body(model: str, texts: list[str]) -> Mapping[str, Any]:
+    return {"requests": [{"model": _model_path(model), "content": {"parts": [{"text": text}]}} for text in texts]}
 
 
-def _plainly(model: str, texts: list[str]) -> Mapping[str, Any]:
+def _input_body(model: str, texts: list[str]) -> Mapping[str, Any]:
     return {"model": model, "input": texts}
 
 
-def _finds_openai(answer: Any) -> Iterable[Vector]:
+def _parse_openai(answer: Any) -> Iterable[Vector]:
     found = list(answer["data"])
     return [each["embedding"] for each in sorted(found, key=lambda each: each.get("index", 0))]
 
 
-def _finds_ollama(answer: Any) -> Iterable[Vector]:
+def _parse_ollama(answer: Any) -> Iterable[Vector]:
     return list(answer["embeddings"])
 
 
-def _finds_google(answer: Any) -> Iterable[Vector]:
+def _parse_google(answer: Any) -> Iterable[Vector]:
     return [each["values"] for each in list(answer["embeddings"])]
 
 
-_OPENAI = _Form(_plainly, _finds_openai)
-_OLLAMA = _Form(_plainly, _finds_ollama)
-_GOOGLE = _Form(_asks_google, _finds_google)
+_OPENAI = _Format(_input_body, _parse_openai)
+_OLLAMA = _Format(_input_body, _parse_ollama)
+_GOOGLE = _Format(_google_body, _parse_google)

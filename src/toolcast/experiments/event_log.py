@@ -37,7 +37,7 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _BLOCK: Final = 1 << 16
 _NOTHING: Final[Mapping[str, Any]] = {}
 _UNNUMBERED: Final = -1
-_UNSETTLED: Final = -1
+_UNKNOWN_END: Final = -1
 _FIRST: Final = b'{"timestamp":"'
 _BREAKS: Final = [(sign.encode(), b"\\u%04x" % ord(sign)) for sign in "\x85\u2028\u2029"]
 """Characters that some programs treat as line ends, though JSON strings may contain them unescaped."""
@@ -90,13 +90,13 @@ class JsonlLogger(Closing):
         self.recovered_bytes: int = 0
         self._now = now
         self._last = ""
-        self._end = _UNSETTLED
+        self._end = _UNKNOWN_END
         self._owner = os.getpid()
-        self._one_by_one = threading.Lock()
-        self._claim, self._fd = _opened(self.path)
+        self._mutex = threading.Lock()
+        self._lease, self._fd = _open_log(self.path)
         self._close_file = finalize(self, os.close, self._fd)
         try:
-            self.recovered_bytes = self._settle()
+            self.recovered_bytes = self._recover()
         except BaseException:
             self.close()
             raise
@@ -119,11 +119,11 @@ class JsonlLogger(Closing):
                 "open a log of its own here",
                 owner=self._owner,
             )
-        with self._one_by_one:
+        with self._mutex:
             if not self._close_file.alive:
                 raise ToolcastError(f"{self.path} is closed here: open it again to write to it")
             if self._size() != self._end:
-                self._settle()
+                self._recover()
             written_at = max(self._last, _stamp(datetime.fromtimestamp(self._now(), UTC)))
             event = LogEvent(event_type, cycle_number, payload, measures, self.run_id, written_at, self.next_sequence)
             self._append(_line(event), written_at)
@@ -135,15 +135,15 @@ class JsonlLogger(Closing):
             self._close_file()  # a child's own copy; the log goes on in its parent
             return
         try:
-            with self._one_by_one:
+            with self._mutex:
                 self._close_file()
         finally:
-            self._claim.release()
+            self._lease.release()
 
     def _append(self, line: bytes, written_at: str) -> None:
         """Append all of `line` to the log, or nothing."""
-        end, self._end = self._end, _UNSETTLED
-        with _told(self.path):
+        end, self._end = self._end, _UNKNOWN_END
+        with _as_log_error(self.path):
             try:
                 _write(self._fd, line)
             except OSError:
@@ -155,28 +155,28 @@ class JsonlLogger(Closing):
         self._end = end + len(line)
 
     def _size(self) -> int:
-        with _told(self.path):
+        with _as_log_error(self.path):
             found = os.fstat(self._fd)
         if not found.st_nlink:
             raise ToolcastError(f"the log {self.path} was removed while its run was going on: begin the run anew")
         return found.st_size
 
-    def _settle(self) -> int:
+    def _recover(self) -> int:
         """Make the log end with a complete line, continue from there, and return the number of bytes truncated."""
-        with _told(self.path):
-            end, last, torn = _ending(self._fd)
-            mended = self._mended(torn)
-            event = mended or (self._event(last) if last else None)
+        with _as_log_error(self.path):
+            end, last, torn = _read_end(self._fd)
+            unterminated = self._unterminated(torn)
+            event = unterminated or (self._event(last) if last else None)
             self._check(event, torn)
-            if mended:
+            if unterminated:
                 _write(self._fd, b"\n")
             elif torn:
                 os.ftruncate(self._fd, end)
-        self._go_on_from(event)
+        self._continue_from(event)
         self._end = self._size()
-        return 0 if mended else len(torn)
+        return 0 if unterminated else len(torn)
 
-    def _mended(self, torn: bytes) -> LogEvent | None:
+    def _unterminated(self, torn: bytes) -> LogEvent | None:
         """Return the event of a last line that lacks only its line end; None if it lacks more."""
         try:
             return event_of(torn, self.path, 0, _UNNUMBERED)
@@ -203,7 +203,7 @@ class JsonlLogger(Closing):
         if event is None and not _FIRST.startswith(begun):
             raise LogError(f"{self.path} is no log of a run: give the run a file of its own", path=self.path)
 
-    def _go_on_from(self, event: LogEvent | None) -> None:
+    def _continue_from(self, event: LogEvent | None) -> None:
         if event is None:
             self.next_sequence = 0
             return
@@ -214,20 +214,20 @@ class JsonlLogger(Closing):
             self.next_sequence = event.sequence + 1
 
 
-def _opened(path: Path) -> tuple[SessionLease, int]:
+def _open_log(path: Path) -> tuple[SessionLease, int]:
     """Lock and open the log at `path`, creating it if it does not exist."""
-    with _told(path):
+    with _as_log_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    claim = _claimed(path)
+    lease = _locked(path)
     try:
-        with _told(path):
-            return claim, os.open(path, _FLAGS, 0o666)
+        with _as_log_error(path):
+            return lease, os.open(path, _FLAGS, 0o666)
     except BaseException:
-        claim.release()
+        lease.release()
         raise
 
 
-def _claimed(path: Path) -> SessionLease:
+def _locked(path: Path) -> SessionLease:
     lock = path.with_name(f"{path.name}.lock")
     try:
         return claim_file(lock, path.name)
@@ -247,13 +247,13 @@ def _claimed(path: Path) -> SessionLease:
 def _owner(lock: Path) -> int | None:
     """Return the id of the process that wrote the lock file, or None."""
     try:
-        said = lock.read_text(encoding="ascii", errors="replace")
+        text = lock.read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    return int(said) if said.isdecimal() else None
+    return int(text) if text.isdecimal() else None
 
 
-def _ending(fd: int) -> tuple[int, bytes, bytes]:
+def _read_end(fd: int) -> tuple[int, bytes, bytes]:
     """Return the end offset of the complete lines, the last of them that is not blank, and the bytes after them."""
     start, found = os.lseek(fd, 0, os.SEEK_END), b""
     while start and b"\n" not in found[: found.rfind(b"\n") + 1].rstrip():
@@ -308,7 +308,7 @@ def _canonical(timestamp: str) -> str:
 
 
 @contextmanager
-def _told(path: Path) -> Generator[None]:
+def _as_log_error(path: Path) -> Generator[None]:
     """Convert an `OSError` to a `ToolcastError` about the log."""
     try:
         yield

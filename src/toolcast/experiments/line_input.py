@@ -27,7 +27,7 @@ _MOST: Final = 1 << 20  # bytes of a line
 _DRAINED: Final = 1 << 24  # bytes that may have come too late
 
 
-class TypedLines(Protocol):
+class LineSource(Protocol):
     """A source of lines.
 
     Raises `EOFError` at the end, and `OSError` or `ValueError` if the input cannot be read.
@@ -45,7 +45,7 @@ class TypedLines(Protocol):
         ...
 
 
-def typed_lines(stream: TextIO) -> TypedLines:
+def line_source(stream: TextIO) -> LineSource:
     """Return the line source of `stream`."""
     try:
         descriptor = stream.fileno() if os.name == "posix" else None
@@ -76,7 +76,7 @@ class DescriptorLines:
         self._late = False
 
     def next(self, seconds: float | None) -> str:
-        """Return the next line without its end; see `TypedLines`."""
+        """Return the next line without its end; see `LineSource`."""
         self._late = True
         wait = _Wait(seconds)
         if self._skips:
@@ -123,7 +123,7 @@ class StreamLines:
             self._reading = None
 
     def next(self, seconds: float | None) -> str:
-        """Return the next line without its end; see `TypedLines`."""
+        """Return the next line without its end; see `LineSource`."""
         reading = self._reading = self._reading or _Reading(self._stream)
         _Wait(seconds).until(reading.job.wait)
         self._reading = None

@@ -30,7 +30,7 @@ from ..llms.provider_llms import LlamaCpp, Ollama, providers
 from ..settings import Settings
 from ..transport.network import IOBackend
 from .config import ExperimentConfig, ModelOptions
-from .config_errors import NOWHERE, UnknownKey, error_of, fault_at
+from .config_errors import NOWHERE, UnknownKey, error_of, problem_at
 
 LLAMA_CPP_OPTIONS: Final = frozenset(
     (
@@ -56,7 +56,7 @@ class ModelNotFoundError(ToolcastError, LookupError):
         self.model = model
 
 
-def made_llm(config: ExperimentConfig, *, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
+def build_llm(config: ExperimentConfig, *, host: str | None = None, token: str | None = None) -> FunctionCallingLLM:
     """Create the LLM of an experiment. `host` and `token` take precedence over configuration and environment.
 
     Raises `UnsupportedLLMError` or `BadRequest` for a name, a host or a token that fits no LLM.
@@ -124,8 +124,8 @@ def _extra(others: Mapping[str, Any], llm: FunctionCallingLLM) -> dict[str, Any]
 
 def _refuse(names: set[str], service: str) -> None:
     """Raise `UnknownKey` if there are any of these options."""
-    told = f"is no option of {service}. Take it out, or name a model of Ollama"
-    if faults := [fault_at(UnknownKey, ("model_options", name), told, NOWHERE) for name in sorted(names)]:
+    problem = f"is no option of {service}. Take it out, or name a model of Ollama"
+    if faults := [problem_at(UnknownKey, ("model_options", name), problem, NOWHERE) for name in sorted(names)]:
         raise error_of(faults)
 
 

@@ -83,7 +83,7 @@ def event_of(line: bytes, path: Path, number: int, count: int = 0) -> LogEvent:
     except ValueError as error:
         torn = "" if line.endswith(b"\n") else "; it is cut off, as by a kill, and resuming its run removes it"
         raise _bad(path, number, f"not JSON ({error}){torn}") from error
-    fault = _fault(data)
+    fault = _problem(data)
     if fault is not None:
         raise _bad(path, number, fault)
     data.setdefault("sequence", count)
@@ -119,7 +119,7 @@ def _data(line: bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def _fault(data: Any) -> str | None:
+def _problem(data: Any) -> str | None:
     """Return the reason why `data` is no event; None for an event."""
     if type(data) is not dict:
         return f"not an object, but {reprlib.repr(data)}"

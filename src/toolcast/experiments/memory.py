@@ -80,8 +80,8 @@ class RunMemory:
         """
         key, value = replace_surrogates(key), replace_surrogates(value)
         with self._file.changing() as connection:
-            if (answer := self._answered(connection, once)) is None:
-                answer = self._fault(key, value) or self._written(connection, key, value)
+            if (answer := self._stored_result(connection, once)) is None:
+                answer = self._problem(key, value) or self._written(connection, key, value)
                 self._remember(connection, once, answer)
             return answer
 
@@ -100,7 +100,7 @@ class RunMemory:
         """Delete the key; return `Deleted key 'k'`, or `Error: Key 'k' not found`."""
         key = replace_surrogates(key)
         with self._file.changing() as connection:
-            if (answer := self._answered(connection, once)) is None:
+            if (answer := self._stored_result(connection, once)) is None:
                 found = connection.execute(_DELETE, (self.run_id, key)).rowcount
                 answer = f"Deleted key '{key}'" if found else self._not_found(key)
                 self._remember(connection, once, answer)
@@ -129,7 +129,7 @@ class RunMemory:
             for statement in _CLEAR:
                 connection.execute(statement, (self.run_id,))
 
-    def _answered(self, connection: sqlite3.Connection, once: str | None) -> str | None:
+    def _stored_result(self, connection: sqlite3.Connection, once: str | None) -> str | None:
         """Return the result of the change of that name, if it was made already."""
         if once is None:
             return None
@@ -153,7 +153,7 @@ class RunMemory:
         connection.execute(_INSERT, row)
         return f"Wrote value to key '{key}'"
 
-    def _fault(self, key: str, value: str) -> str | None:
+    def _problem(self, key: str, value: str) -> str | None:
         """Return the reason, for the model, why `value` cannot be written under `key`; None if it can."""
         most = self.limits
         if not key.strip():

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Protocol, TextIO
 
 from ..terminal_text import visible
-from .line_input import TypedLines, typed_lines
+from .line_input import LineSource, line_source
 
 
 class OperatorChannel(Protocol):
@@ -61,7 +61,7 @@ class TerminalOperator:
             raise ValueError(f"timeout={timeout!r} is no time to wait: give seconds, or None for ever")
         self.timeout: float | None = timeout
         self._stdin, self._stdout = stdin, stdout
-        self._source: tuple[TextIO, TypedLines] | None = None
+        self._source: tuple[TextIO, LineSource] | None = None
         self._lock = Lock()
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
@@ -80,7 +80,7 @@ class TerminalOperator:
             except (OSError, ValueError) as error:  # the second: a stream that was closed
                 raise ConnectionError(f"the operator's terminal cannot be used: {error}") from error
 
-    def _answer(self, typed: TypedLines) -> str:
+    def _answer(self, typed: LineSource) -> str:
         answered = False
         try:
             line = typed.next(self.timeout)
@@ -91,13 +91,13 @@ class TerminalOperator:
                 with suppress(OSError, ValueError):
                     self._write("\n")
 
-    def _typed(self) -> TypedLines:
+    def _typed(self) -> LineSource:
         # Looked up each time: a program may put another stream in the place of the process's own.
         stream = self._stdin or sys.stdin
         if not stream:  # a program without a console has none
             raise EOFError
         if self._source is None or self._source[0] is not stream:
-            self._source = stream, typed_lines(stream)
+            self._source = stream, line_source(stream)
         return self._source[1]
 
     def _write(self, text: str) -> None:

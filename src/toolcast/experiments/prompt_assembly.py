@@ -71,10 +71,10 @@ class PromptAssembler:
         return "\n\n".join(filter(None, sections))
 
     def _reflections(self, state: RunState) -> str:
-        told = [(cycle, text) for cycle, text in enumerate(state.reflection_history, 1) if text.strip()]
+        reflections = [(cycle, text) for cycle, text in enumerate(state.reflection_history, 1) if text.strip()]
         if self._max_reflections is not None:
-            told = told[-self._max_reflections :]
-        lines = [f"**Cycle {cycle}**: {text}" for cycle, text in told]
+            reflections = reflections[-self._max_reflections :]
+        lines = [f"**Cycle {cycle}**: {text}" for cycle, text in reflections]
         return "\n\n".join(["## Your Previous Reflections", *lines]) if lines else ""
 
 

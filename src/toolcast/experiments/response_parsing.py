@@ -55,7 +55,7 @@ def _reflection_in(finish: ToolCallPart) -> str:
     arguments = arguments_of(finish)
     if arguments is None:
         return finish.arguments
-    said = arguments.get("reflection", arguments or None)
-    if said is None:
+    reflection = arguments.get("reflection", arguments or None)
+    if reflection is None:
         return ""
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return reflection if isinstance(reflection, str) else json.dumps(reflection, ensure_ascii=False)

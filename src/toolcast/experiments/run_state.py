@@ -25,7 +25,7 @@ UNREADABLE: Final = "Your last tool call could not be read. Make it again, its a
 
 
 @dataclass(slots=True)
-class CycleSoFar:
+class CycleProgress:
     """The progress of a cycle: its metrics as CYCLE_END has them, its cost, and its calls that wait for a result."""
 
     memory_ops_total: int = 0
@@ -80,7 +80,7 @@ class RunState:
         self.messages: list[Message] = []
         self.reflection_history: list[str] = []
         self.advisory: Literal["high", "moderate"] | None = None
-        self.cycle: CycleSoFar = CycleSoFar()
+        self.cycle: CycleProgress = CycleProgress()
         self.status: RunStatus | None = None
         self._keeps_history = history == "full"
         self._opening = opening
@@ -110,25 +110,25 @@ class RunState:
         if self.is_open or event.cycle_number != self.cycle_number + 1:
             found = "has not ended" if self.is_open else "was the last"
             raise ValueError(f"cycle {event.cycle_number} starts where cycle {self.cycle_number} {found}")
-        self.cycle_number, self.is_open, self.cycle = event.cycle_number, True, CycleSoFar()
+        self.cycle_number, self.is_open, self.cycle = event.cycle_number, True, CycleProgress()
         if not self._keeps_history:
             self.message_history.clear()
             self.messages.clear()
         if self._opening:
-            self._say(user(self._opening.replace("{cycle}", str(event.cycle_number))))
+            self._append_message(user(self._opening.replace("{cycle}", str(event.cycle_number))))
 
     def _model_answers(self, event: LogEvent, message: Message | None) -> None:
         cycle = self._open_cycle(event)
-        said: Mapping[str, Any] = event.payload["response_message"]
-        message = message_from_dict(said) if message is None else message
+        logged: Mapping[str, Any] = event.payload["response_message"]
+        message = message_from_dict(logged) if message is None else message
         cycle.steps += 1
-        cycle.response_chars += len(said.get("content") or "") + len(said.get("thinking") or "")
+        cycle.response_chars += len(logged.get("content") or "") + len(logged.get("thinking") or "")
         cycle.input_tokens += event.measures.get("input_tokens", 0)
         cycle.output_tokens += event.measures.get("output_tokens", 0)
         cycle.answer = message
         cycle.waiting = deque(message.tool_calls)
         if message.tool_calls or message.text.strip():
-            self._say(message, said)
+            self._append_message(message, logged)
 
     def _tool_answers(self, event: LogEvent, message: Message | None) -> None:
         cycle = self._open_cycle(event)
@@ -140,7 +140,7 @@ class RunState:
         cycle.messages_to_operator += name == OPERATOR_TOOL
         if name == "write":
             cycle.memory_write_chars += len(str(parameters.get("value", "")))
-        self._say(tool_result(cycle.waiting.popleft(), event.payload["output"]))
+        self._append_message(tool_result(cycle.waiting.popleft(), event.payload["output"]))
 
     def _cycle_ends(self, event: LogEvent, message: Message | None) -> None:
         self._open_cycle(event)
@@ -154,14 +154,14 @@ class RunState:
             self.cycle.limit = event.payload["limit"]
         elif kind == "unreadable_call" and self.is_open:
             self.cycle.steps += 1
-            self._say(user(UNREADABLE))
+            self._append_message(user(UNREADABLE))
 
-    def _open_cycle(self, event: LogEvent) -> CycleSoFar:
+    def _open_cycle(self, event: LogEvent) -> CycleProgress:
         if not self.is_open or event.cycle_number != self.cycle_number:
             raise ValueError(f"{event.event_type} of cycle {event.cycle_number}, which is not open")
         return self.cycle
 
-    def _say(self, message: Message, logged: Mapping[str, Any] | None = None) -> None:
+    def _append_message(self, message: Message, logged: Mapping[str, Any] | None = None) -> None:
         self.messages.append(message)
         self.message_history.append(plain(message) if logged is None else dict(logged))
 

@@ -28,7 +28,7 @@ from .config_files import load_config
 from .cycles import CycleOrchestrator, Listener, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
-from .llm_setup import acheck_model, check_model, made_llm, settings_of
+from .llm_setup import acheck_model, build_llm, check_model, settings_of
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory
 from .operators import OperatorChannel, TerminalOperator, UnattendedOperator
@@ -68,7 +68,7 @@ class ExperimentRunner:
         resume: bool = False,
     ) -> None:
         self.config: ExperimentConfig = config if isinstance(config, ExperimentConfig) else load_config(config)
-        self.llm: FunctionCallingLLM = made_llm(self.config) if llm is None else llm
+        self.llm: FunctionCallingLLM = build_llm(self.config) if llm is None else llm
         self.resume: bool = resume
         self._own_llm = llm is None
         self._tools = as_tools(tools)
@@ -94,19 +94,19 @@ class ExperimentRunner:
             RunExists: If the run has a log and `resume` is not set.
             ToolcastError: Or any other error that ended the run early.
         """
-        with self._opened(listener, observer) as (cycles, monitor):
+        with self._open_run(listener, observer) as (cycles, monitor):
             monitor.remember(_reflections(cycles))
             return cycles.run()
 
     async def arun(self, *, listener: Listener | None = None, observer: Observer | None = None) -> RunState:
         """Run the remaining cycles and return the state after the last: see `run`."""
-        with self._opened(listener, observer) as (cycles, monitor):
+        with self._open_run(listener, observer) as (cycles, monitor):
             await monitor.aremember(_reflections(cycles))
             return await cycles.arun()
 
     def state(self) -> RunState:
         """Return the state of the run from its log, without locking it; nothing is written."""
-        return self._folded(read_log(self.config.log_path, tolerate_torn=True)) if self._has_log else self._new_state()
+        return self._replay(read_log(self.config.log_path, tolerate_torn=True)) if self._has_log else self._new_state()
 
     def prompt(self) -> list[Message]:
         """Return the messages of the next request; nothing is sent or written."""
@@ -123,28 +123,28 @@ class ExperimentRunner:
         return path.is_file() and path.stat().st_size > 0
 
     @contextmanager
-    def _opened(
+    def _open_run(
         self, listener: Listener | None, observer: Observer | None
     ) -> Generator[tuple[CycleOrchestrator, SimilarityMonitor]]:
         """Open the log and the memory, and yield the cycle loop and a similarity monitor without reflections yet."""
         config = self.config
-        self._must_be_wanted()
+        self._check_resume()
         settings = settings_of(config, self.llm)  # raises before anything is written
         with ExitStack() as opened:
             log = opened.enter_context(JsonlLogger(config.log_path, config.run_id))
-            self._must_be_wanted()  # another may have begun and ended before the log was ours
-            state = self._folded(read_log(config.log_path)) if self._has_log else self._new_state()
+            self._check_resume()  # another may have begun and ended before the log was ours
+            state = self._replay(read_log(config.log_path)) if self._has_log else self._new_state()
             memory = opened.enter_context(AgentMemory(config.memory_path, config.memory)).of(config.run_id)
             if not state.cycle_number:
-                self._begin_anew(memory)
+                self._start_new(memory)
             if self._own_llm:
                 opened.enter_context(self.llm)
             monitor = self._monitor()
             services = Services(self.llm, log, self._all_tools(memory), monitor, settings)
-            hear = _both(_forgetting(memory), listener)
-            yield CycleOrchestrator(config, services, state=state, observer=observer, listener=hear), monitor
+            on_event = _chained(_forgetting(memory), listener)
+            yield CycleOrchestrator(config, services, state=state, observer=observer, listener=on_event), monitor
 
-    def _begin_anew(self, memory: RunMemory) -> None:
+    def _start_new(self, memory: RunMemory) -> None:
         """Clear the memory for a new run. Raises `LogMissing` if a run to resume has a memory and no log."""
         if self.resume and memory.keys():
             path, run_id = self.config.log_path, self.config.run_id
@@ -168,12 +168,12 @@ class ExperimentRunner:
     def _new_state(self) -> RunState:
         return new_state(self.config)
 
-    def _folded(self, events: Iterable[LogEvent]) -> RunState:
+    def _replay(self, events: Iterable[LogEvent]) -> RunState:
         """Return the state after the events of the log. Raises `LogError` for a log that is not this run's."""
         state, config = self._new_state(), self.config
         for number, event in enumerate(events, 1):
             try:
-                self._must_be_ours(event)
+                self._check_same_experiment(event)
                 state.apply(event)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 what = error if isinstance(error, ValueError) else error_text(error)
@@ -181,7 +181,7 @@ class ExperimentRunner:
                 raise LogError(why, path=config.log_path) from error
         return state
 
-    def _must_be_ours(self, event: LogEvent) -> None:
+    def _check_same_experiment(self, event: LogEvent) -> None:
         """Raise `ValueError` if resuming would mix two experiments."""
         if event.event_type != "RUN_START":
             return
@@ -191,7 +191,7 @@ class ExperimentRunner:
             if was != wanted:
                 raise ValueError(f"it is a log of {key}={was!r}, not {wanted!r}: give this experiment another run_id")
 
-    def _must_be_wanted(self) -> None:
+    def _check_resume(self) -> None:
         """Raise `RunExists` if there is a log and `resume` is not set."""
         if self._has_log and not self.resume:
             raise RunExists(self._exists())
@@ -232,21 +232,21 @@ def _reflections(cycles: CycleOrchestrator) -> Iterable[tuple[int, str]]:
 def _forgetting(memory: RunMemory) -> Listener:
     """Return a listener that deletes the call names of ended cycles from the memory: they cannot be repeated."""
 
-    def heard(event: LogEvent) -> None:
+    def on_event(event: LogEvent) -> None:
         if event.event_type == "CYCLE_END":
             memory.forget_calls(event.cycle_number + 1)
 
-    return heard
+    return on_event
 
 
-def _both(first: Listener, second: Listener | None) -> Listener:
+def _chained(first: Listener, second: Listener | None) -> Listener:
     if second is None:
         return first
 
-    def heard(event: LogEvent) -> Any:
+    def on_event(event: LogEvent) -> Any:
         try:
             first(event)
         finally:
             second(event)
 
-    return heard
+    return on_event

@@ -115,7 +115,7 @@ class SimilarityMonitor:
         self.embedder: Embedder | None = embedder
         self.high: float = high
         self.moderate: float = moderate
-        self._seen: dict[int, _Seen] = {}  # by the length of the vectors
+        self._stored: dict[int, _StoredVectors] = {}  # by the length of the vectors
         self._last = 0  # the latest cycle of which something is remembered
         self._name = getattr(embedder, "name", type(embedder).__name__)
         self._warned = False
@@ -130,7 +130,7 @@ class SimilarityMonitor:
         if unit is None:
             return None
         if history is None:
-            return self._compared([unit], self._last + 1).advisory
+            return self._compare([unit], self._last + 1).advisory
         rows = [row for row in map(unit_vector, history) if row is not None and len(row) == len(unit)]
         return advisory_of(self._band(max(cosine(unit, row) for row in rows))) if rows else None
 
@@ -138,7 +138,7 @@ class SimilarityMonitor:
         """Compare `reflection`, that of `cycle`, with the earlier ones, and add it to them."""
         if not reflection.strip() or self.embedder is None:
             return Similarity()
-        return self._compared(self._tried([reflection]), cycle)
+        return self._compare(self._try_embed([reflection]), cycle)
 
     async def acheck(self, reflection: str, cycle: int) -> Similarity:
         """Compare a reflection as `check` does, with the embedder in a thread."""
@@ -146,25 +146,25 @@ class SimilarityMonitor:
             return Similarity()
         from anyio import to_thread
 
-        tried = await to_thread.run_sync(self._tried, [reflection], abandon_on_cancel=True)
-        return self._compared(tried, cycle)
+        result = await to_thread.run_sync(self._try_embed, [reflection], abandon_on_cancel=True)
+        return self._compare(result, cycle)
 
     def remember(self, reflections: Iterable[tuple[int, str]]) -> None:
         """Add earlier reflections, each with its cycle, as when a run is resumed. They are embedded at once."""
-        said = [(cycle, text) for cycle, text in reflections if text.strip()]
-        if said and self.embedder is not None:
-            self._keep_all(said, self._tried([text for _, text in said]))
+        new = [(cycle, text) for cycle, text in reflections if text.strip()]
+        if new and self.embedder is not None:
+            self._store_all(new, self._try_embed([text for _, text in new]))
 
     async def aremember(self, reflections: Iterable[tuple[int, str]]) -> None:
         """Add earlier reflections as `remember` does, with the embedder in a thread."""
-        said = [(cycle, text) for cycle, text in reflections if text.strip()]
-        if said and self.embedder is not None:
+        new = [(cycle, text) for cycle, text in reflections if text.strip()]
+        if new and self.embedder is not None:
             from anyio import to_thread
 
-            texts = [text for _, text in said]
-            self._keep_all(said, await to_thread.run_sync(self._tried, texts, abandon_on_cancel=True))
+            texts = [text for _, text in new]
+            self._store_all(new, await to_thread.run_sync(self._try_embed, texts, abandon_on_cancel=True))
 
-    def _tried(self, texts: list[str]) -> list[list[float]] | str:
+    def _try_embed(self, texts: list[str]) -> list[list[float]] | str:
         """Return the vectors of `texts`, or the reason why there are none."""
         assert self.embedder is not None
         try:
@@ -172,22 +172,22 @@ class SimilarityMonitor:
         except Exception as error:  # the user's embedder: why it failed becomes the `error`
             return self._failed(error)
 
-    def _compared(self, tried: list[list[float]] | str, cycle: int) -> Similarity:
-        if isinstance(tried, str):
-            return Similarity(error=tried)
-        (vector,) = tried
-        seen = self._seen.get(len(vector))
+    def _compare(self, result: list[list[float]] | str, cycle: int) -> Similarity:
+        if isinstance(result, str):
+            return Similarity(error=result)
+        (vector,) = result
+        seen = self._stored.get(len(vector))
         score, nearest = (None, None) if seen is None else seen.nearest(vector)
-        self._keep(vector, cycle)
+        self._store(vector, cycle)
         return Similarity(score, None if score is None else self._band(score), nearest)
 
-    def _keep_all(self, said: list[tuple[int, str]], tried: list[list[float]] | str) -> None:
-        if not isinstance(tried, str):
-            for (cycle, _), vector in zip(said, tried, strict=True):
-                self._keep(vector, cycle)
+    def _store_all(self, new: list[tuple[int, str]], result: list[list[float]] | str) -> None:
+        if not isinstance(result, str):
+            for (cycle, _), vector in zip(new, result, strict=True):
+                self._store(vector, cycle)
 
-    def _keep(self, vector: list[float], cycle: int) -> None:
-        self._seen.setdefault(len(vector), _Seen()).add(vector, cycle)
+    def _store(self, vector: list[float], cycle: int) -> None:
+        self._stored.setdefault(len(vector), _StoredVectors()).add(vector, cycle)
         self._last = max(self._last, cycle)
 
     def _band(self, score: float) -> Band | None:
@@ -207,12 +207,12 @@ class SimilarityMonitor:
         return what
 
 
-class _Seen:
+class _StoredVectors:
     """The vectors of earlier reflections, all of one length, with their cycles."""
 
     def __init__(self) -> None:
         self._cycles: list[int] = []
-        self._rows: _Lists | _Matrix = _Lists()
+        self._rows: _ListRows | _MatrixRows = _ListRows()
 
     def add(self, row: list[float], cycle: int) -> None:
         """Add a vector."""
@@ -221,13 +221,13 @@ class _Seen:
 
     def nearest(self, vector: list[float]) -> tuple[float, int]:
         """Return the score and the cycle of the nearest, the earliest of equal ones."""
-        if isinstance(self._rows, _Lists) and (numpy := _numpy_for(len(self._cycles) * len(vector))) is not None:
-            self._rows = _Matrix(numpy, self._rows.rows)
+        if isinstance(self._rows, _ListRows) and (numpy := _numpy_for(len(self._cycles) * len(vector))) is not None:
+            self._rows = _MatrixRows(numpy, self._rows.rows)
         score, at = self._rows.nearest(vector)
         return score, self._cycles[at]
 
 
-class _Lists:
+class _ListRows:
     """Rows without numpy."""
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ class _Lists:
         return best, scores.index(best)
 
 
-class _Matrix:
+class _MatrixRows:
     """Rows of one array, which is doubled when it is full."""
 
     def __init__(self, numpy: Any, rows: list[list[float]]) -> None:

@@ -35,13 +35,13 @@ API: Final = "https://api.telegram.org"
 LONGEST_POLL: Final = 50  # seconds; the server holds no request longer
 
 _TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
-_PIECE: Final = 4096  # characters of a message, as UTF-16 counts them
-_PIECES: Final = 10
+_CHUNK: Final = 4096  # characters of a message, as UTF-16 counts them
+_MAX_CHUNKS: Final = 10
 _GRACE: Final = 10.0  # seconds beyond what the server was asked to wait
 _PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-_LARGEST: Final = 1 << 24  # bytes of an answer; a hundred messages are far less
-_FOR_EVER: Final = -1
-_MOST_MINUTES: Final = 120
+_MAX_BYTES: Final = 1 << 24  # bytes of an answer; a hundred messages are far less
+_NO_TIMEOUT: Final = -1
+_MAX_MINUTES: Final = 120
 
 
 class TelegramOperator:
@@ -70,14 +70,14 @@ class TelegramOperator:
     ) -> None:
         given = _Token(os.environ.get("TELEGRAM_BOT_TOKEN", "") if token is None else token)
         del token  # what follows may raise, and no frame of a traceback may hold it
-        if not (timeout_minutes == _FOR_EVER or 0 <= timeout_minutes <= _MOST_MINUTES):
-            raise ValueError(f"timeout_minutes={timeout_minutes!r}: give 0 to {_MOST_MINUTES}, or -1 to wait for ever")
+        if not (timeout_minutes == _NO_TIMEOUT or 0 <= timeout_minutes <= _MAX_MINUTES):
+            raise ValueError(f"timeout_minutes={timeout_minutes!r}: give 0 to {_MAX_MINUTES}, or -1 to wait for ever")
         if not _TOKEN.fullmatch(given.reveal()):
             wrong = "is no token of a bot" if given else "is not set"
             raise ValueError(f"TELEGRAM_BOT_TOKEN {wrong}: Telegram's BotFather gives one, as in 123456:ABC-DEF")
         self.timeout_minutes: int = timeout_minutes
         self.fallback: OperatorChannel | None = fallback
-        self._people = _People(authorized_users)
+        self._users = _Users(authorized_users)
         self._bot = _Bot(given, network or HttpxNetwork(), SecretURL(base_url.rstrip("/")))
         self._clock: Clock = SystemClock()
         self._lock = Lock()
@@ -89,7 +89,7 @@ class TelegramOperator:
                 self._send(announced(message, run_id, cycle_number))
                 return self._answer()
             except _Failed as error:
-                if self.fallback is None or _is_taken_back():
+                if self.fallback is None or _is_cancelled():
                     raise ConnectionError(f"the operator cannot be reached by Telegram: {error}") from None
                 logger.warning("the operator cannot be reached by Telegram, and is asked elsewhere: %s", error)
         return self.fallback.send_and_wait(message, run_id, cycle_number)
@@ -102,12 +102,12 @@ class TelegramOperator:
             "authorise the number of the account, or have them press Start"
         )
         reached = False
-        for chat in self._people.chats:
+        for chat in self._users.chats:
             try:
-                for number, piece in enumerate(_pieces(text)):
-                    sent = self._bot.call("sendMessage", {"chat_id": chat, "text": piece}, _GRACE)
+                for number, chunk in enumerate(_chunks(text)):
+                    sent = self._bot.call("sendMessage", {"chat_id": chat, "text": chunk}, _GRACE)
                     if not number:
-                        self._people.was_asked(chat, sent)
+                        self._users.mark_sent(chat, sent)
                 reached = True
             except _Failed as error:
                 failure = error
@@ -117,15 +117,15 @@ class TelegramOperator:
     def _answer(self) -> str:
         """Return the first text of an authorised user. Raises `_Failed` if polling cannot succeed."""
         minutes = self.timeout_minutes
-        until = math.inf if minutes == _FOR_EVER else self._clock.now() + minutes * 60
+        until = math.inf if minutes == _NO_TIMEOUT else self._clock.now() + minutes * 60
         failures = 0
         while (left := until - self._clock.now()) > 0:
             try:
                 seconds = math.ceil(min(left, LONGEST_POLL))
-                answers = self._see(self._bot.updates(self._people.next_update, seconds))
+                answers = self._see(self._bot.updates(self._users.next_update, seconds))
                 failures = 0
             except _Failed as error:
-                if not error.passes or _is_taken_back():
+                if not error.passes or _is_cancelled():
                     raise
                 pause = error.pause or _PAUSES[min(failures, len(_PAUSES) - 1)]
                 failures += 1
@@ -136,10 +136,10 @@ class TelegramOperator:
         raise TimeoutError(f"the operator did not answer by Telegram within {minutes} minute{'s' * (minutes != 1)}")
 
     def _see(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [text for update in updates if (text := self._people.said(update)) is not None]
+        return [text for update in updates if (text := self._users.accepted_text(update)) is not None]
 
 
-class _People:
+class _Users:
     """The authorised users, their chats, and the updates that were seen."""
 
     def __init__(self, users: Sequence[str | int]) -> None:
@@ -156,11 +156,11 @@ class _People:
         """The chats the bot can write to: a user's private chat has the user's number."""
         return tuple(self._chats)
 
-    def was_asked(self, chat: int, sent: Any) -> None:
+    def mark_sent(self, chat: int, sent: Any) -> None:
         """Accept only messages of `chat` that come after the message `sent`."""
         self._chats[chat] = _number(_part({"sent": sent}, "sent"), "message_id")
 
-    def said(self, update: Mapping[str, Any]) -> str | None:
+    def accepted_text(self, update: Mapping[str, Any]) -> str | None:
         """Return the text that an authorised user wrote to the bot in private; None for all other updates."""
         self.next_update = max(self.next_update, _number(update, "update_id") + 1)
         message = _part(update, "message")
@@ -248,11 +248,11 @@ class _Bot:
     def _sent(self, request: HTTPRequest, seconds: float) -> tuple[int, bytes]:
         reply = self.network.open(request, connect=_GRACE, read=seconds)
         try:
-            body = read_body(reply, _GRACE, _LARGEST)
+            body = read_body(reply, _GRACE, _MAX_BYTES)
         finally:
             reply.close()
-        if len(body) > _LARGEST:
-            raise OSError(f"the answer has more than {_LARGEST:,} bytes")
+        if len(body) > _MAX_BYTES:
+            raise OSError(f"the answer has more than {_MAX_BYTES:,} bytes")
         return reply.status, body
 
 
@@ -265,7 +265,7 @@ _ADVICE: Final = {
 }
 
 
-def _is_taken_back() -> bool:
+def _is_cancelled() -> bool:
     """Return whether the call was cancelled: a cancelled call looks like a connection error."""
     return (line := line_here()) is not None and line.broken
 
@@ -282,19 +282,19 @@ def _number(data: Mapping[str, Any], name: str) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _chunks(text: str) -> Iterator[str]:
     """Split `text` into messages that Telegram accepts; a text too long for ten is truncated."""
     data = text.encode("utf-16-le", "replace")
-    size = 2 * (_PIECE - 100)
+    size = 2 * (_CHUNK - 100)
     start = count = 0
     while start < len(data):
         count += 1
         end = start + size
         if end < len(data) and 0xD8 <= data[end - 1] < 0xDC:  # the first half of a character
             end -= 2
-        piece = data[start:end].decode("utf-16-le")
-        if count == _PIECES and end < len(data):
-            yield f"{piece}\n[the rest was left out]"
+        chunk = data[start:end].decode("utf-16-le")
+        if count == _MAX_CHUNKS and end < len(data):
+            yield f"{chunk}\n[the rest was left out]"
             return
-        yield piece
+        yield chunk
         start = end

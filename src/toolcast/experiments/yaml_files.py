@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ..terminal_text import visible
-from .config_errors import ConfigError, ConfigProblem, ConfigSource, Place, WrongValue, error_of, fault_at, shortened
+from .config_errors import ConfigError, ConfigProblem, ConfigSource, Place, WrongValue, error_of, problem_at, shortened
 
 
 class BadYAML(ConfigError, yaml.YAMLError):
@@ -45,7 +45,7 @@ def _lines(root: yaml.Node, faults: list[ConfigProblem], file: str) -> Iterator[
         node, place, around = open_nodes.pop()
         if id(node) in around:
             source = ConfigSource(file, {place: _line(node)})
-            faults.append(fault_at(WrongValue, place, "holds itself. Write what it stands for instead of *", source))
+            faults.append(problem_at(WrongValue, place, "holds itself. Write what it stands for instead of *", source))
         if id(node) in seen:
             continue  # an alias: what it stands for has its own lines
         seen.add(id(node))
@@ -53,8 +53,8 @@ def _lines(root: yaml.Node, faults: list[ConfigProblem], file: str) -> Iterator[
         for key, line, value in _members(node):
             inner = (*place, key)
             if isinstance(key, str) and key in keys:
-                told = "is there twice. Take one of them out"
-                faults.append(fault_at(WrongValue, inner, told, ConfigSource(file, {inner: line})))
+                text = "is there twice. Take one of them out"
+                faults.append(problem_at(WrongValue, inner, text, ConfigSource(file, {inner: line})))
             keys.add(str(key))
             yield inner, line
             open_nodes.append((value, inner, (*around, id(node))))
@@ -90,5 +90,5 @@ def _unreadable(error: Exception, text: str, file: str) -> BadYAML:
         line = text.count("\n", 0, error.position) + 1
         where = f", line {line}"
     advice = "Look there for a missing colon or quote, a tab, or lines that are indented differently"
-    told = visible(f"{file}{where}: this is no YAML: {problem}. {advice}")
-    return BadYAML(told, [ConfigProblem(BadYAML, told, "", line)])
+    text = visible(f"{file}{where}: this is no YAML: {problem}. {advice}")
+    return BadYAML(text, [ConfigProblem(BadYAML, text, "", line)])

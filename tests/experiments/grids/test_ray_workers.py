@@ -16,8 +16,8 @@ from support import fake_runs
 from support.experiments import config_in
 from toolcast.errors import ToolcastError
 from toolcast.experiments.grids.grid import run_grid
-from toolcast.experiments.grids.ray_workers import working
-from toolcast.experiments.grids.workers import Ending, Job, Run
+from toolcast.experiments.grids.ray_workers import run_jobs
+from toolcast.experiments.grids.workers import Ending, GridJob, RunFunction
 from toolcast.experiments.log_events import LogEvent
 
 
@@ -67,11 +67,11 @@ class FakeRay:
         self.connected = False
         self.shutdowns += 1
 
-    def remote(self, **options: Any) -> Callable[[Callable[[Job], Iterator[object]]], Any]:
+    def remote(self, **options: Any) -> Callable[[Callable[[GridJob], Iterator[object]]], Any]:
         self.options = options
 
-        def decorated(task: Callable[[Job], Iterator[object]]) -> Any:
-            def begun(job: Job) -> Stream:
+        def decorated(task: Callable[[GridJob], Iterator[object]]) -> Any:
+            def begun(job: GridJob) -> Stream:
                 self.started += 1
                 return Stream(task(job), ChildProcessError("the node is gone") if job.run_id in self.crashes else None)
 
@@ -109,8 +109,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def jobs(folder: Path, run: Run, *names: str) -> list[Job]:
-    return [Job(config_in(folder, run_id=name, cycle_count=1), run=run) for name in names]
+def jobs(folder: Path, run: RunFunction, *names: str) -> list[GridJob]:
+    return [GridJob(config_in(folder, run_id=name, cycle_count=1), run=run) for name in names]
 
 
 def endings(said: Sequence[LogEvent | Ending]) -> dict[str, str]:
@@ -118,7 +118,7 @@ def endings(said: Sequence[LogEvent | Ending]) -> dict[str, str]:
 
 
 def test_each_run_is_a_task_in_a_cluster_of_its_own(ray: FakeRay, folder: Path) -> None:
-    said = list(working(jobs(folder, fake_runs.cycles, "a", "b", "c"), 2))
+    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c"), 2))
     assert endings(said) == {"a": "completed", "b": "completed", "c": "completed"}
     assert [each.event_type for each in said if isinstance(each, LogEvent) and each.run_id == "b"] == [
         "CYCLE_START",
@@ -135,7 +135,7 @@ def test_each_run_is_a_task_in_a_cluster_of_its_own(ray: FakeRay, folder: Path) 
 
 def test_a_cluster_that_is_named_is_joined(ray: FakeRay, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    said = list(working(jobs(folder, fake_runs.cycles, "a", "b", "c")))
+    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c")))
     assert set(endings(said)) == {"a", "b", "c"}
     assert ray.most == 3, "the cluster says how many run at once"
     (cluster,) = ray.inits
@@ -146,7 +146,7 @@ def test_a_cluster_that_is_named_is_joined(ray: FakeRay, folder: Path, monkeypat
 
 def test_a_cluster_that_the_program_has_joined_is_used_and_kept(ray: FakeRay, folder: Path) -> None:
     ray.connected = True
-    assert endings(list(working(jobs(folder, fake_runs.cycles, "a"), 1))) == {"a": "completed"}
+    assert endings(list(run_jobs(jobs(folder, fake_runs.cycles, "a"), 1))) == {"a": "completed"}
     assert (ray.inits, ray.shutdowns, ray.connected) == ([], 0, True)
 
 
@@ -154,18 +154,18 @@ def test_a_cluster_that_is_not_there_is_told(ray: FakeRay, folder: Path, monkeyp
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     ray.refuses = ConnectionError("timed out")
     with pytest.raises(ToolcastError, match=r"no Ray cluster at RAY_ADDRESS='10.0.0.1:6379'.*timed out.*ray start"):
-        list(working(jobs(folder, fake_runs.cycles, "a")))
+        list(run_jobs(jobs(folder, fake_runs.cycles, "a")))
 
 
 def test_a_task_that_crashes_is_one_run_that_failed(ray: FakeRay, folder: Path) -> None:
     ray.crashes.add("a")
-    said = list(working(jobs(folder, fake_runs.cycles, "a", "b"), 1))
+    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b"), 1))
     assert endings(said) == {"a": "failed", "b": "completed"}
     assert said[0] == Ending("a", "failed", "its Ray task failed: ChildProcessError: the node is gone")
 
 
 def test_closing_cancels_the_tasks(ray: FakeRay, folder: Path) -> None:
-    with closing(working(jobs(folder, fake_runs.waits, "a", "b"), 1)) as happening:
+    with closing(run_jobs(jobs(folder, fake_runs.waits, "a", "b"), 1)) as happening:
         next(happening)
     assert {path.name for path in (folder / "logs").iterdir()} == {"a.interrupted"}
     assert ray.started == 1

@@ -18,7 +18,7 @@ import pytest
 from support import fake_runs
 from support.experiments import config_in
 from toolcast.experiments.grids import workers
-from toolcast.experiments.grids.workers import Ending, Job, Run, cores, working
+from toolcast.experiments.grids.workers import Ending, GridJob, RunFunction, cores, run_jobs
 from toolcast.experiments.log_events import LogEvent
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
@@ -31,17 +31,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def job(folder: Path, run: Run, run_id: str = "first", **fields: Any) -> Job:
-    return Job(config_in(folder, run_id=run_id, cycle_count=2), run=run, **fields)
+def job(folder: Path, run: RunFunction, run_id: str = "first", **fields: Any) -> GridJob:
+    return GridJob(config_in(folder, run_id=run_id, cycle_count=2), run=run, **fields)
 
 
 def endings(said: Sequence[LogEvent | Ending]) -> dict[str, Ending]:
     return {each.run_id: each for each in said if isinstance(each, Ending)}
 
 
-def only(jobs: Job) -> Ending:
+def only(jobs: GridJob) -> Ending:
     """How it ended; nothing else was heard."""
-    (ending,) = working([jobs])
+    (ending,) = run_jobs([jobs])
     assert isinstance(ending, Ending)
     return ending
 
@@ -59,7 +59,7 @@ def is_gone(process: int) -> bool:
 
 
 def test_what_happens_is_heard_without_what_was_said(folder: Path) -> None:
-    *events, ending = working([job(folder, fake_runs.cycles)])
+    *events, ending = run_jobs([job(folder, fake_runs.cycles)])
     assert [(event.event_type, event.cycle_number, event.payload) for event in events] == [
         ("CYCLE_START", 1, {}),
         ("CYCLE_END", 1, {}),
@@ -77,29 +77,29 @@ def test_what_happens_is_heard_without_what_was_said(folder: Path) -> None:
 
 
 def test_a_worker_is_told_whether_to_resume(folder: Path) -> None:
-    list(working([job(folder, fake_runs.cycles, resume=True)]))
+    list(run_jobs([job(folder, fake_runs.cycles, resume=True)]))
     assert (folder / "logs" / "first.done").read_text() == "resumed: True"
 
 
 def test_one_worker_does_one_job_after_the_other(folder: Path) -> None:
-    said = list(working([job(folder, fake_runs.cycles, name) for name in ("a", "b", "c")], 1))
+    said = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b", "c")], 1))
     assert [each.run_id for each in said] == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
 
 
 def test_workers_work_at_once(folder: Path) -> None:
-    said = list(working([job(folder, fake_runs.meets, name) for name in ("a", "b")], 2))
+    said = list(run_jobs([job(folder, fake_runs.meets, name) for name in ("a", "b")], 2))
     assert {each.status for each in endings(said).values()} == {"completed"}
 
 
 def test_one_worker_a_core_if_nothing_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= cores() <= (os.cpu_count() or 1)
     monkeypatch.setattr(workers, "cores", lambda: 1)
-    said = list(working([job(folder, fake_runs.cycles, name) for name in ("a", "b")]))
+    said = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b")]))
     assert [each.run_id for each in said] == ["a"] * 6 + ["b"] * 6
 
 
 def test_no_jobs_are_soon_done() -> None:
-    assert list(working([], 2)) == []
+    assert list(run_jobs([], 2)) == []
 
 
 def test_what_a_run_prints_goes_to_a_file_and_nobody_answers_it(folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_what_a_run_prints_goes_to_a_file_and_nobody_answers_it(folder: Path) ->
 
 
 def test_relative_paths_begin_in_the_folder_of_the_job(folder: Path) -> None:
-    only(Job(config_in(folder), run=fake_runs.says_where, folder=folder))
+    only(GridJob(config_in(folder), run=fake_runs.says_where, folder=folder))
     assert (folder / "here").read_text() == str(folder)
 
 
@@ -122,7 +122,7 @@ def test_relative_paths_begin_in_the_folder_of_the_job(folder: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_went_wrong_is_told(folder: Path, run: Run, error: str) -> None:
+def test_what_went_wrong_is_told(folder: Path, run: RunFunction, error: str) -> None:
     ending = only(job(folder, run))
     assert (ending.status, ending.error) == ("failed", error)
 
@@ -137,7 +137,7 @@ def test_a_job_that_no_worker_can_read_is_one_that_failed(folder: Path, monkeypa
 
 def test_a_worker_that_dies_is_the_end_of_its_run_alone(folder: Path) -> None:
     runs = {"a": fake_runs.is_killed, "b": fake_runs.cycles, "c": fake_runs.cycles}
-    said = list(working([job(folder, run, name) for name, run in runs.items()], 2))
+    said = list(run_jobs([job(folder, run, name) for name, run in runs.items()], 2))
     ended = endings(said)
     assert {name: ending.status for name, ending in ended.items()} == {
         "a": "failed",
@@ -151,7 +151,7 @@ def test_a_worker_that_dies_is_the_end_of_its_run_alone(folder: Path) -> None:
 def test_a_worker_that_dies_before_it_has_its_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_BEGIN", "raise SystemExit(5)")
     large = config_in(folder, system_prompt="x" * 2_000_000)
-    ending = only(Job(large, run=fake_runs.cycles))
+    ending = only(GridJob(large, run=fake_runs.cycles))
     assert (ending.status, ending.error) == (
         "failed",
         "its worker process ended with the status 5 in the middle of the run",
@@ -160,7 +160,7 @@ def test_a_worker_that_dies_before_it_has_its_job(folder: Path, monkeypatch: pyt
 
 def test_a_worker_that_cannot_be_started_is_a_run_that_failed(folder: Path) -> None:
     nowhere = job(folder / "nowhere", fake_runs.cycles, "a")
-    said = endings(list(working([nowhere, job(folder, fake_runs.cycles, "b")], 1)))
+    said = endings(list(run_jobs([nowhere, job(folder, fake_runs.cycles, "b")], 1)))
     assert said["b"].status == "completed"
     assert said["a"].status == "failed"
     assert "no worker could be started for it" in said["a"].error
@@ -184,7 +184,7 @@ def mask(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("mask")
 def test_closing_interrupts_what_still_runs(folder: Path) -> None:
     names = ["a", "b", "c"]
-    with closing(working([job(folder, fake_runs.waits, name) for name in names], 2)) as happening:
+    with closing(run_jobs([job(folder, fake_runs.waits, name) for name in names], 2)) as happening:
         events = [next(happening), next(happening)]
     assert {event.run_id for event in events} == {"a", "b"}
     assert {path.name for path in (folder / "logs").iterdir()} == {"a.interrupted", "b.interrupted"}
@@ -197,16 +197,16 @@ def test_an_interrupt_from_elsewhere_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("run", [fake_runs.goes_on, fake_runs.stands_still])
-def test_a_run_that_does_not_end_is_ended(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_LATE", 0.5)
-    with closing(working([job(folder, run, grace=0.05)])) as happening:
+def test_a_run_that_does_not_end_is_ended(folder: Path, run: RunFunction, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MARGIN", 0.5)
+    with closing(run_jobs([job(folder, run, grace=0.05)])) as happening:
         event = next(happening)
     assert isinstance(event, LogEvent)
     assert is_gone(event.measures["process"])
 
 
 def test_a_process_that_cannot_leave_is_ended(folder: Path) -> None:
-    event, ending = working([job(folder, fake_runs.cannot_leave, grace=0.05)])
+    event, ending = run_jobs([job(folder, fake_runs.cannot_leave, grace=0.05)])
     assert isinstance(event, LogEvent)
     assert isinstance(ending, Ending)
     assert ending.status == "completed"
@@ -223,7 +223,7 @@ def test_ctrl_c_a_second_time_ends_all_at_once(folder: Path, monkeypatch: pytest
             raise KeyboardInterrupt
         join(thread, timeout)
 
-    happening = working([job(folder, fake_runs.goes_on, name) for name in ("a", "b")], 2)
+    happening = run_jobs([job(folder, fake_runs.goes_on, name) for name in ("a", "b")], 2)
     events = [next(happening), next(happening)]
     monkeypatch.setattr(threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -233,9 +233,9 @@ def test_ctrl_c_a_second_time_ends_all_at_once(folder: Path, monkeypatch: pytest
 
 COORDINATOR = """
 import pickle, sys
-from toolcast.experiments.grids.workers import working
+from toolcast.experiments.grids.workers import run_jobs
 
-for event in working(pickle.load(sys.stdin.buffer), 2):
+for event in run_jobs(pickle.load(sys.stdin.buffer), 2):
     print(event.measures["process"], flush=True)
 """
 

@@ -16,8 +16,8 @@ from toolcast.experiments.report.summary import (
     UNFINISHED,
     CycleSummary,
     RunError,
-    RunFold,
     RunSummary,
+    RunSummaryBuilder,
     ToolUse,
     moment,
     summary_of,
@@ -213,7 +213,7 @@ EVENTS = st.lists(st.builds(LogEvent, KINDS, st.integers(0, 4), PARTS, PARTS, st
 
 @given(EVENTS, st.integers(0, 10))
 def test_any_lines_in_any_order_are_taken(events: list[LogEvent], cut: int) -> None:
-    fold = RunFold()
+    fold = RunSummaryBuilder()
     for event in events[:cut]:
         fold.apply(event)
     fold.summary()  # may be asked for at any time

@@ -111,10 +111,10 @@ def _run_one(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
 
 
 def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunView) -> ExperimentRunner:
-    from ...experiments.llm_setup import made_llm, settings_of
+    from ...experiments.llm_setup import build_llm, settings_of
     from ...experiments.runner import ExperimentRunner, operator_of
 
-    llm = made_llm(config, host=arguments.host, token=arguments.token)
+    llm = build_llm(config, host=arguments.host, token=arguments.token)
     settings_of(config, llm)  # raises for unsupported options before a file is created
     try:
         operator = operator_of(config)

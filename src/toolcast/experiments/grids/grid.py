@@ -33,12 +33,12 @@ from ..config_errors import (
     UnknownKey,
     WrongValue,
     error_of,
-    fault_at,
+    problem_at,
     shortened,
 )
 from ..event_log import LogError, read_log
 from ..log_events import LogEvent, RunStatus
-from .workers import Ending, Executor, Hear, Job, lightly, words, working
+from .workers import Ending, EventCallback, Executor, GridJob, error_line, run_jobs, without_messages
 
 ExecutorName: TypeAlias = Literal["local", "ray"]
 Listener: TypeAlias = Callable[[str, LogEvent], object]
@@ -50,7 +50,7 @@ Combination: TypeAlias = Mapping[str, Any]
 _RESERVED: Final = ("run_id", "grid", "log_folder", "data_folder")
 _EXAMPLE: Final = "Write for example: {model_options.seed: [1, 2, 3]}"
 _LONGEST_ID: Final = 80
-_LONGEST_WORD: Final = 40
+_MAX_PART: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,13 @@ def run_grid(
     if workers is not None and workers < 1:
         raise ValueError(f"{workers} workers can run nothing: give 1 or more, or leave it out")
     attended = executor == "local" and workers == 1
-    runs = [run if attended else _alone(run) for run in _runs(config, cycles)]
+    runs = [run if attended else _unattended(run) for run in _runs(config, cycles)]
     left = [run for run in runs if not resume or completed_cycles(run) < run.cycle_count]
     if not resume:
         _check_fresh(config, runs)
     _write_configs(runs)
-    hear = listener or _nobody
-    ended = {ending.run_id: ending for ending in _endings(left, executor, workers, hear)}
+    on_event = listener or _ignore
+    ended = {ending.run_id: ending for ending in _endings(left, executor, workers, on_event)}
     return [_result(run, ended.get(run.run_id)) for run in runs]
 
 
@@ -134,7 +134,7 @@ def _check_grid(grid: Mapping[str, Sequence[Any]]) -> None:
 
 def _faults(grid: Mapping[str, Sequence[Any]]) -> Iterator[ConfigProblem]:
     if not grid:
-        yield fault_at(WrongValue, ("grid",), f"is empty. {_EXAMPLE}", NOWHERE)
+        yield problem_at(WrongValue, ("grid",), f"is empty. {_EXAMPLE}", NOWHERE)
     for key, values in grid.items():
         around = next((other for other in grid if key.startswith(f"{other}.")), None)
         if key.partition(".")[0] in _RESERVED:
@@ -148,7 +148,7 @@ def _faults(grid: Mapping[str, Sequence[Any]]) -> Iterator[ConfigProblem]:
 
 
 def _fault(key: str, what: str) -> ConfigProblem:
-    return fault_at(WrongValue, ("grid", key), what, NOWHERE)
+    return problem_at(WrongValue, ("grid", key), what, NOWHERE)
 
 
 # Names.
@@ -170,8 +170,8 @@ def _part(key: str, value: object) -> str:
     text = value if isinstance(value, str) else _canonical(value)
     readable = re.sub(r"[^A-Za-z0-9._-]+", ".", text).strip(".")
     scalar = value is None or isinstance(value, (str, int, float))
-    said = readable if scalar and readable and len(readable) <= _LONGEST_WORD else _mark(value)
-    return said if key == "model_name" else f"{word}_{said}"
+    shown = readable if scalar and readable and len(readable) <= _MAX_PART else _mark(value)
+    return shown if key == "model_name" else f"{word}_{shown}"
 
 
 def _cut(run_id: str, combination: Combination) -> str:
@@ -211,7 +211,7 @@ def _put(mapping: dict[str, Any], key: str, value: object) -> None:
     for part in around:
         found = inside.setdefault(part, {})
         if not isinstance(found, dict):
-            raise error_of([fault_at(UnknownKey, (key,), f"is no key: {part} has no keys of its own", NOWHERE)])
+            raise error_of([problem_at(UnknownKey, (key,), f"is no key: {part} has no keys of its own", NOWHERE)])
         inside = cast("dict[str, Any]", found)
     inside[last] = value
 
@@ -220,7 +220,7 @@ def _runs(config: ExperimentConfig, cycles: int | None) -> tuple[ExperimentConfi
     """Return the configurations of all runs, with `cycles` cycles each if that is given."""
     if config.grid is None:
         what = f"is missing, and this is to be a grid of runs. {_EXAMPLE}"
-        raise error_of([fault_at(MissingField, ("grid",), what, NOWHERE)])
+        raise error_of([problem_at(MissingField, ("grid",), what, NOWHERE)])
     if cycles is None:
         return expand(config)
     if "cycle_count" in config.grid:
@@ -228,7 +228,7 @@ def _runs(config: ExperimentConfig, cycles: int | None) -> tuple[ExperimentConfi
     return expand(config_of(config.model_dump(exclude_unset=True) | {"cycle_count": cycles}))
 
 
-def _alone(run: ExperimentConfig) -> ExperimentConfig:
+def _unattended(run: ExperimentConfig) -> ExperimentConfig:
     """Return `run` without an operator at the terminal, for which several runs would compete."""
     return run if run.operator == "none" else run.model_copy(update={"operator": "none"})
 
@@ -273,41 +273,43 @@ def _check_fresh(config: ExperimentConfig, runs: Sequence[ExperimentConfig]) -> 
 
 
 def _endings(
-    runs: Sequence[ExperimentConfig], executor: ExecutorName, workers: int | None, hear: Listener
+    runs: Sequence[ExperimentConfig], executor: ExecutorName, workers: int | None, on_event: Listener
 ) -> list[Ending]:
     """Run all, and return their endings."""
-    jobs = [Job(run, resume=_has_log(run)) for run in runs]
+    jobs = [GridJob(run, resume=_has_log(run)) for run in runs]
     if any(run.operator == "terminal" for run in runs):
-        return [_here(job, partial(hear, job.run_id)) for job in jobs]
-    return _beside(jobs, _executor(executor), workers, hear)
+        return [_run_here(job, partial(on_event, job.run_id)) for job in jobs]
+    return _run_in_workers(jobs, _executor(executor), workers, on_event)
 
 
-def _here(job: Job, hear: Hear) -> Ending:
+def _run_here(job: GridJob, on_event: EventCallback) -> Ending:
     """Run a job in this process, which has the terminal."""
     began = time.monotonic()
     ending = Ending(job.run_id, "completed")
     try:
-        job.run(job.config, job.resume, lightly(hear))
+        job.run(job.config, job.resume, without_messages(on_event))
     except Exception as error:  # whatever ends one run of a grid is told as its result, and the others go on
-        ending = Ending(job.run_id, "failed", words(error))
+        ending = Ending(job.run_id, "failed", error_line(error))
     return replace(ending, seconds=time.monotonic() - began)
 
 
-def _beside(jobs: Sequence[Job], executor: Executor, workers: int | None, hear: Listener) -> list[Ending]:
+def _run_in_workers(
+    jobs: Sequence[GridJob], executor: Executor, workers: int | None, on_event: Listener
+) -> list[Ending]:
     """Run the jobs in processes of their own, all of which have ended when this returns or raises."""
     endings: list[Ending] = []
     with closing(executor(jobs, workers)) as happening:
-        for said in happening:
-            if isinstance(said, Ending):
-                endings.append(said)
+        for happened in happening:
+            if isinstance(happened, Ending):
+                endings.append(happened)
             else:
-                _tell(hear, said)
+                _notify(on_event, happened)
     return endings
 
 
-def _tell(hear: Listener, event: LogEvent) -> None:
+def _notify(on_event: Listener, event: LogEvent) -> None:
     try:
-        hear(event.run_id, event)
+        on_event(event.run_id, event)
     except Exception:  # the user's listener: logged, none of the runs' business
         # A listener is the user's own code: its faults are shown, and are none of the runs' business.
         logger.exception("the listener failed at %s of %s", event.event_type, event.run_id)
@@ -315,10 +317,10 @@ def _tell(hear: Listener, event: LogEvent) -> None:
 
 def _executor(name: ExecutorName) -> Executor:
     if name == "local":
-        return working
-    from .ray_workers import working as working_on_ray
+        return run_jobs
+    from .ray_workers import run_jobs as run_on_ray
 
-    return working_on_ray
+    return run_on_ray
 
 
 def _result(run: ExperimentConfig, ending: Ending | None) -> GridResult:
@@ -327,4 +329,4 @@ def _result(run: ExperimentConfig, ending: Ending | None) -> GridResult:
     return GridResult(run.run_id, ending.status, completed_cycles(run), ending.seconds, ending.error, run.log_path)
 
 
-def _nobody(run_id: str, event: LogEvent) -> None: ...
+def _ignore(run_id: str, event: LogEvent) -> None: ...

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from ...errors import ToolcastError
 from ..log_events import LogEvent
-from .workers import Ending, Job, cores, words, working as working_here
+from .workers import Ending, GridJob, cores, error_line, run_jobs as run_locally
 
 _OBJECT_STORE: Final = 80 * 1024 * 1024  # little more than Ray's least: events are small
 _LATE: Final = 5.0
@@ -50,7 +50,7 @@ class _Ray(Protocol):
     def shutdown(self) -> None: ...
 
 
-def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
+def run_jobs(jobs: Sequence[GridJob], workers: int | None = None) -> Generator[LogEvent | Ending]:
     """Run `jobs` and yield their events as they happen, and the ending of each; see workers.py.
 
     `workers` is None for as many as the cluster has capacity for, or one for each core of a cluster that is started
@@ -59,40 +59,40 @@ def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEve
     ray = _ray()
     with _cluster(ray, workers or cores()):
         task = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_run)
-        waiting, streams = deque(jobs), dict[_Stream, Job]()
+        waiting, streams = deque(jobs), dict[_Stream, GridJob]()
         try:
             while waiting or streams:
                 while waiting and len(streams) < (workers or len(jobs)):
                     job = waiting.popleft()
                     streams[task.remote(job)] = job
                 for stream in ray.wait(list(streams))[0]:
-                    said = _next(ray, stream, streams[stream])
-                    if isinstance(said, Ending):
+                    message = _next(ray, stream, streams[stream])
+                    if isinstance(message, Ending):
                         del streams[stream]
-                    yield said
+                    yield message
         finally:
             _cancel(ray, streams)
 
 
-def _run(job: Job) -> Iterator[LogEvent | Ending]:
+def _run(job: GridJob) -> Iterator[LogEvent | Ending]:
     """Run one job in a process of its own, as a Ray task."""
-    yield from working_here([job], 1)
+    yield from run_locally([job], 1)
 
 
-def _next(ray: _Ray, stream: _Stream, job: Job) -> LogEvent | Ending:
+def _next(ray: _Ray, stream: _Stream, job: GridJob) -> LogEvent | Ending:
     try:
         return cast("LogEvent | Ending", ray.get(next(stream)))
     except Exception as error:  # Ray: whatever ends a task is told as the result of its run
-        return Ending(job.run_id, "failed", f"its Ray task failed: {words(error)}")
+        return Ending(job.run_id, "failed", f"its Ray task failed: {error_line(error)}")
 
 
-def _cancel(ray: _Ray, streams: dict[_Stream, Job]) -> None:
+def _cancel(ray: _Ray, streams: dict[_Stream, GridJob]) -> None:
     """Interrupt unfinished runs, and wait until they have ended."""
     for stream in streams:
         ray.cancel(stream)
     if streams:
-        patience = max(job.grace for job in streams.values()) + _LATE
-        ray.wait([stream.completed() for stream in streams], num_returns=len(streams), timeout=patience)
+        timeout = max(job.grace for job in streams.values()) + _LATE
+        ray.wait([stream.completed() for stream in streams], num_returns=len(streams), timeout=timeout)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def _join(ray: _Ray, address: str, quiet: dict[str, Any]) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ToolcastError(
-            f"there is no Ray cluster at RAY_ADDRESS={address!r}: {words(error)}. "
+            f"there is no Ray cluster at RAY_ADDRESS={address!r}: {error_line(error)}. "
             "Start one (ray start --head), or unset the variable to have one started here."
         ) from error
 

@@ -34,37 +34,37 @@ from ..config import ExperimentConfig
 from ..log_events import LogEvent, RunStatus
 
 _POLL: Final = 0.5
-_LATE: Final = 2.0
-_KEPT: Final = frozenset(
+_MARGIN: Final = 2.0
+_PAYLOAD_KEYS: Final = frozenset(
     ("resumed", "first_cycle", "kind", "limit", "stage", "error_type", "message", "status", "cycles_completed")
 )
 _TAIL: Final = 2_000
-_LONGEST: Final = 2_000
+_MAX_ERROR: Final = 2_000
 _BEGIN: Final = (
     "import os, pickle, sys; out = os.dup(1); os.dup2(2, 1); sys.path[:], job = pickle.load(sys.stdin.buffer); "
-    "from toolcast.experiments.grids.workers import work; work(job, out)"
+    "from toolcast.experiments.grids.workers import run_worker; run_worker(job, out)"
 )
 
-Hear: TypeAlias = Callable[[LogEvent], object]
+EventCallback: TypeAlias = Callable[[LogEvent], object]
 
 
-class Run(Protocol):
+class RunFunction(Protocol):
     """The function that a worker runs: of a module, because the worker imports it by name."""
 
-    def __call__(self, config: ExperimentConfig, resume: bool, hear: Hear, /) -> object: ...
+    def __call__(self, config: ExperimentConfig, resume: bool, on_event: EventCallback, /) -> object: ...
 
 
-def run_experiment(config: ExperimentConfig, resume: bool, hear: Hear) -> None:
+def run_experiment(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Run the experiment of `config` to its end."""
     from ..runner import ExperimentRunner
 
     runner = ExperimentRunner(config, resume=resume)
     runner.prepare()
-    runner.run(listener=hear)
+    runner.run(listener=on_event)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class GridJob:
     """One run for a worker.
 
     `folder` is the base of relative paths; `grace` is the time in seconds for an interrupted run to end.
@@ -72,7 +72,7 @@ class Job:
 
     config: ExperimentConfig
     resume: bool = False
-    run: Run = run_experiment
+    run: RunFunction = run_experiment
     folder: Path = field(default_factory=Path.cwd)
     grace: float = 10.0
 
@@ -82,7 +82,7 @@ class Job:
         return self.config.run_id
 
     @property
-    def printed(self) -> Path:
+    def stderr_path(self) -> Path:
         """The file of the worker's other output, if there is any."""
         return self.folder / self.config.log_path.with_suffix(".stderr.txt")
 
@@ -100,7 +100,7 @@ class Ending:
 class Executor(Protocol):
     """The interface of executors: `workers` jobs at once, or as many as there is capacity for."""
 
-    def __call__(self, jobs: Sequence[Job], workers: int | None, /) -> Generator[LogEvent | Ending]: ...
+    def __call__(self, jobs: Sequence[GridJob], workers: int | None, /) -> Generator[LogEvent | Ending]: ...
 
 
 def cores() -> int:
@@ -108,46 +108,46 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def working(jobs: Sequence[Job], workers: int | None = None) -> Generator[LogEvent | Ending]:
+def run_jobs(jobs: Sequence[GridJob], workers: int | None = None) -> Generator[LogEvent | Ending]:
     """Run `jobs` and yield their events as they happen, and the ending of each. `workers`: None for one a core.
 
     Closing the generator interrupts unfinished runs. Payloads are reduced to the keys that are needed to report an end.
     """
-    waiting, team, heard = deque(jobs), set[_Worker](), SimpleQueue["_Heard"]()
+    waiting, running, messages = deque(jobs), set[_Worker](), SimpleQueue["_WorkerMessage"]()
     try:
-        while waiting or team:
-            while waiting and len(team) < (workers or cores()):
+        while waiting or running:
+            while waiting and len(running) < (workers or cores()):
                 job = waiting.popleft()
                 try:
-                    team.add(_Worker(job, heard))
+                    running.add(_Worker(job, messages))
                 except OSError as error:
                     yield Ending(job.run_id, "failed", f"no worker could be started for it: {error}")
-            for worker, said in _next(heard) if team else ():
-                if isinstance(said, Ending):
-                    team.discard(worker)
-                yield said
+            for worker, message in _next(messages) if running else ():
+                if isinstance(message, Ending):
+                    running.discard(worker)
+                yield message
     finally:
-        _dismiss(team)
+        _interrupt_all(running)
 
 
-def lightly(hear: Hear) -> Hear:
+def without_messages(on_event: EventCallback) -> EventCallback:
     """Return a callback for `hear` with reduced payloads, for transfer between processes: messages stay in the log."""
 
-    def heard(event: LogEvent) -> None:
-        payload = {key: value for key, value in event.payload.items() if key in _KEPT}
-        hear(replace(event, payload=payload))
+    def reduced(event: LogEvent) -> None:
+        payload = {key: value for key, value in event.payload.items() if key in _PAYLOAD_KEYS}
+        on_event(replace(event, payload=payload))
 
-    return heard
+    return reduced
 
 
 class _Worker:
     """A process with one job, and the thread that reads its output and ends with it."""
 
-    def __init__(self, job: Job, heard: SimpleQueue[_Heard]) -> None:
-        self.job: Job = job
-        self._heard = heard
+    def __init__(self, job: GridJob, messages: SimpleQueue[_WorkerMessage]) -> None:
+        self.job: GridJob = job
+        self._messages = messages
         self._began = time.monotonic()
-        with job.printed.open("wb") as printed:
+        with job.stderr_path.open("wb") as printed:
             # A session of its own: Ctrl-C at the terminal is for this process, which then tells its workers.
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-c", _BEGIN],
@@ -162,7 +162,7 @@ class _Worker:
         with suppress(BrokenPipeError):  # it is dead already, as the thread will find
             self._line.write(pickle.dumps((sys.path, pickle.dumps(job))))
             self._line.flush()
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._read_output, daemon=True)
         self._thread.start()
 
     def dismiss(self) -> None:
@@ -179,20 +179,20 @@ class _Worker:
                 self.process.kill()
                 self._thread.join()
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         ending: Ending | None = None
         for line in cast("BinaryIO", self.process.stdout):
             if line.endswith(b"\n"):  # else it died while it wrote
-                said = _read(json.loads(line), self.job)
-                if isinstance(said, Ending):
-                    ending = said
+                message = _read(json.loads(line), self.job)
+                if isinstance(message, Ending):
+                    ending = message
                 else:
-                    self._heard.put((self, said))
-        self._leave()
+                    self._messages.put((self, message))
+        self._finish()
         seconds = time.monotonic() - self._began
-        self._heard.put((self, replace(ending or self._died(), seconds=seconds)))
+        self._messages.put((self, replace(ending or self._crashed(), seconds=seconds)))
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         """Wait for the process, which has closed its output, and kill it if it does not end."""
         self.dismiss()
         try:
@@ -202,39 +202,39 @@ class _Worker:
             self.process.wait()
         cast("BinaryIO", self.process.stdout).close()
         with suppress(OSError):
-            if not self.job.printed.stat().st_size:
-                self.job.printed.unlink()
+            if not self.job.stderr_path.stat().st_size:
+                self.job.stderr_path.unlink()
 
-    def _died(self) -> Ending:
+    def _crashed(self) -> Ending:
         code = self.process.returncode
         how = f"was killed ({_signal_name(-code)})" if code < 0 else f"ended with the status {code}"
-        printed = f". It printed: {last}" if (last := _last_line(self.job.printed)) else ""
+        printed = f". It printed: {last}" if (last := _last_line(self.job.stderr_path)) else ""
         return Ending(self.job.run_id, "failed", f"its worker process {how} in the middle of the run{printed}")
 
 
-_Heard: TypeAlias = tuple[_Worker, "LogEvent | Ending"]
+_WorkerMessage: TypeAlias = tuple[_Worker, "LogEvent | Ending"]
 
 
-def _next(heard: SimpleQueue[_Heard]) -> Iterator[_Heard]:
+def _next(messages: SimpleQueue[_WorkerMessage]) -> Iterator[_WorkerMessage]:
     """Yield the next message, or nothing after a timeout. Some interrupts (Ray's) do not wake an endless wait."""
     with suppress(Empty):
-        yield heard.get(timeout=_POLL)
+        yield messages.get(timeout=_POLL)
 
 
-def _dismiss(team: Iterable[_Worker]) -> None:
+def _interrupt_all(running: Iterable[_Worker]) -> None:
     """Interrupt all running workers, and wait until they have ended. A second Ctrl-C kills them at once."""
     try:
-        for worker in team:
+        for worker in running:
             worker.dismiss()
         asked = time.monotonic()
-        for worker in team:
-            worker.join(max(0.0, asked + worker.job.grace + _LATE - time.monotonic()))
+        for worker in running:
+            worker.join(max(0.0, asked + worker.job.grace + _MARGIN - time.monotonic()))
     finally:
-        for worker in team:
+        for worker in running:
             worker.join(0)
 
 
-def _read(line: Any, job: Job) -> LogEvent | Ending:
+def _read(line: Any, job: GridJob) -> LogEvent | Ending:
     """Parse a message of a worker."""
     return LogEvent.from_dict(line) if "event_type" in line else Ending(job.run_id, line["status"], line["error"])
 
@@ -259,7 +259,7 @@ def _last_line(path: Path) -> str:
 # In the worker.
 
 
-def work(pickled: bytes, out: int) -> None:
+def run_worker(pickled: bytes, out: int) -> None:
     """Run the job in the worker process, and report its ending. `out` is the descriptor for the messages."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(AttributeError):  # Windows has none of these masks
@@ -268,29 +268,29 @@ def work(pickled: bytes, out: int) -> None:
     with Path(os.devnull).open("rb") as nothing:  # whoever reads the standard input finds nobody there
         os.dup2(nothing.fileno(), 0)
     with suppress(OSError), os.fdopen(out, "wb") as listener:
-        say = partial(_say, listener)
-        say(_done(pickled, line, say))
+        emit = partial(_write_message, listener)
+        emit(_run_job(pickled, line, emit))
 
 
-def _done(pickled: bytes, line: int, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _run_job(pickled: bytes, line: int, emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Run the job until `line` is closed, and return its ending."""
     status: RunStatus = "failed"
     error = ""
     try:
-        job: Job = pickle.loads(pickled)
+        job: GridJob = pickle.loads(pickled)
         threading.Thread(target=_watch, args=(line, job.grace), daemon=True).start()
-        job.run(job.config, job.resume, lightly(lambda event: say(event.to_dict())))
+        job.run(job.config, job.resume, without_messages(lambda event: emit(event.to_dict())))
         status = "completed"
     except KeyboardInterrupt:
         status = "interrupted"
     except Exception as raised:  # whatever ends the run of a worker is told to the process that wanted it
-        error = words(raised)
+        error = error_line(raised)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return {"status": status, "error": error}
 
 
-def _say(listener: BinaryIO, line: dict[str, Any]) -> None:
+def _write_message(listener: BinaryIO, line: dict[str, Any]) -> None:
     with suppress(BrokenPipeError):  # nobody listens any more, and `_watch` knows
         listener.write(json.dumps(line).encode() + b"\n")
         listener.flush()
@@ -310,7 +310,7 @@ def _interrupt() -> None:
     _thread.interrupt_main() if sys.platform == "win32" else signal.pthread_kill(main, signal.SIGINT)
 
 
-def words(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Describe an error in one line for a terminal."""
     kind = "" if isinstance(error, ToolcastError) and str(error) else f"{type(error).__name__}: "
-    return visible(truncate(f"{kind}{error}", _LONGEST))
+    return visible(truncate(f"{kind}{error}", _MAX_ERROR))

@@ -124,22 +124,22 @@ class PEIAssessment:
 
     async def _rated(self, llm: FunctionCallingLLM, name: str | None, backend: IOBackend) -> PEIResult:
         try:
-            said = await self._asked(llm, backend)
+            answer = await self._request_answer(llm, backend)
         except ContextTooLong as error:
             raise self._too_long(error) from error
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        return PEIResult(self.run_id, name or llm.metadata.model_name, said.rating, said.response, now)
+        return PEIResult(self.run_id, name or llm.metadata.model_name, answer.rating, answer.response, now)
 
-    async def _asked(self, llm: FunctionCallingLLM, backend: IOBackend) -> _Said:
-        ask = _ask(llm, self.messages, self._settings)
+    async def _request_answer(self, llm: FunctionCallingLLM, backend: IOBackend) -> _Answer:
+        request = _build_request(llm, self.messages, self._settings)
         if self._in_words:
-            ask = _without_tool(ask)
+            request = _without_tool(request)
         try:
-            return await _answer(llm, ask, backend)
+            return await _ask_twice(llm, request, backend)
         except BadRequest as error:
-            if not (ask.tools and _REFUSES_TOOLS.search(error.message)):
+            if not (request.tools and _REFUSES_TOOLS.search(error.message)):
                 raise
-        return await _answer(llm, _without_tool(ask), backend)
+        return await _ask_twice(llm, _without_tool(request), backend)
 
     def _too_long(self, error: ContextTooLong) -> ContextTooLong:
         tokens = estimate_tokens(self.messages)
@@ -153,7 +153,7 @@ class PEIAssessment:
         )
 
 
-def _whole(value: object) -> object:
+def _reject_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("must be a number")
     return value
@@ -163,7 +163,7 @@ class PEIReport(BaseModel):
     """Report your level on the scale: the number of the highest statement that is clearly true."""
 
     explanation: str = Field(description="in a few sentences: what speaks for the level, and what against it")
-    rating: Annotated[int, BeforeValidator(_whole)] = Field(ge=1, le=10, description="the level, from 1 to 10")
+    rating: Annotated[int, BeforeValidator(_reject_bool)] = Field(ge=1, le=10, description="the level, from 1 to 10")
 
 
 _TOOL: Final = CallableTool.from_model(PEIReport)
@@ -174,26 +174,26 @@ _RATING: Final = re.compile(r'"rating"\s*:([^,}\n]{1,40})[,}\n]')  # and its end
 _REFUSES_TOOLS: Final = re.compile(r"tool|function|schema|format", re.IGNORECASE)
 
 
-class _Said(NamedTuple):
+class _Answer(NamedTuple):
     """The rating of an evaluator, and the text of its answer."""
 
     rating: int | None
     response: str
 
 
-def _ask(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
+def _build_request(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
     """Build the request: with the tool, unless the model would only be prompted for it."""
     extra = llm.merge_settings(settings).extra or {}
     if llm.metadata.provider == "ollama":
         extra = _unshortened(messages, extra)
     settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
-    ask = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
-    has_tools = llm.metadata.is_function_calling_model and llm.mode(ask) != "prompted"
-    return ask if has_tools else _without_tool(ask)
+    request = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
+    has_tools = llm.metadata.is_function_calling_model and llm.mode(request) != "prompted"
+    return request if has_tools else _without_tool(request)
 
 
-def _without_tool(ask: ChatRequest) -> ChatRequest:
-    return replace(ask, tools=(), tool_choice=None)
+def _without_tool(request: ChatRequest) -> ChatRequest:
+    return replace(request, tools=(), tool_choice=None)
 
 
 def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,36 +207,36 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
     return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})
 
 
-async def _answer(llm: FunctionCallingLLM, ask: ChatRequest, backend: IOBackend) -> _Said:
+async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOBackend) -> _Answer:
     """Return the evaluator's answer; ask once more if it called a tool without a valid level."""
-    call = start_call(ask.settings, backend)
-    response = await llm.answer(ask, backend, call)
+    call = start_call(request.settings, backend)
+    response = await llm.answer(request, backend, call)
     try:
-        return _said(response)
+        return _parse_answer(response)
     except _NO_LEVEL as error:
-        ask = replace(ask, messages=tuple(retry_messages(ask.messages, response, error)))
-    response = await llm.answer(ask, backend, call)
+        request = replace(request, messages=tuple(retry_messages(request.messages, response, error)))
+    response = await llm.answer(request, backend, call)
     try:
-        return _said(response)
+        return _parse_answer(response)
     except _NO_LEVEL:
-        return _Said(_level_in(_written(response)), _written(response))
+        return _Answer(_level_in(_answer_text(response)), _answer_text(response))
 
 
-def _said(response: ChatResponse) -> _Said:
+def _parse_answer(response: ChatResponse) -> _Answer:
     """Parse an answer: the tool call, an object in its text, or else the text."""
     called = bool(response.message.tool_calls)
     words = without_thinking(response.text)
     try:
         [read] = _READER.validate(response if called else replace(response, message=assistant(words)))
     except NoToolCallError:
-        return _Said(_level_in(words) if _OBJECT.search(words) else rating_in(words), response.text)
+        return _Answer(_level_in(words) if _OBJECT.search(words) else rating_in(words), response.text)
     except _NO_LEVEL:
         raise
     except CallError:  # it was cut off, or the service took it back
-        return _Said(None, _written(response))
+        return _Answer(None, _answer_text(response))
     report: PEIReport = read.value
-    told = f"Rating: {report.rating}\n\n{report.explanation}" if called else ""
-    return _Said(report.rating, "\n\n".join(filter(None, (response.text, told))))
+    report_text = f"Rating: {report.rating}\n\n{report.explanation}" if called else ""
+    return _Answer(report.rating, "\n\n".join(filter(None, (response.text, report_text))))
 
 
 def _level_in(text: str) -> int | None:
@@ -245,7 +245,7 @@ def _level_in(text: str) -> int | None:
     return levels.pop() if len(levels) == 1 else None
 
 
-def _written(response: ChatResponse) -> str:
+def _answer_text(response: ChatResponse) -> str:
     """Return the text of an answer, with its calls as they were made."""
     calls = [f"{call.name}({call.arguments})" for call in response.message.tool_calls]
     return "\n\n".join(filter(None, (response.text, *calls)))

@@ -45,8 +45,8 @@ def history_of(run_log: str | PathLike[str]) -> tuple[Message, ...]:
             "Is it the log of the run you mean?",
             path=path,
         )
-    told = [_cycle(number, request, path) for number, request in cycles.items()]
-    return repair([*_system(told[-1].said), *_together(told)], NO_RESULT)
+    history = [_cycle(number, request, path) for number, request in cycles.items()]
+    return repair([*_system(history[-1].messages), *_join(history)], NO_RESULT)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Cycle(NamedTuple):
     """A cycle as messages, and the results that were never sent to the model."""
 
     number: int
-    said: list[Message]
+    messages: list[Message]
     results: list[ToolResultPart]
 
 
@@ -82,7 +82,7 @@ def _last_requests(events: Iterable[LogEvent]) -> dict[int, _Request]:
 def _cycle(number: int, request: _Request, path: Path) -> _Cycle:
     payload = request.payload
     try:
-        said = [message_from_dict(each) for each in (*payload["prompt_messages"], payload["response_message"])]
+        messages = [message_from_dict(each) for each in (*payload["prompt_messages"], payload["response_message"])]
         results = [ToolResultPart("", _text(each["output"]), str(each["tool_name"])) for each in request.results]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
@@ -91,35 +91,35 @@ def _cycle(number: int, request: _Request, path: Path) -> _Cycle:
             "Is it a log of ContReAct's format? Repair it by hand, or assess another run",
             path=path,
         ) from error
-    return _Cycle(number, said, results)
+    return _Cycle(number, messages, results)
 
 
 def _text(output: object) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
-def _system(said: Iterable[Message]) -> list[Message]:
+def _system(messages: Iterable[Message]) -> list[Message]:
     """Merge the system messages into one; return an empty list if there are none."""
-    texts = [message.text for message in said if message.role == "system" and message.text]
+    texts = [message.text for message in messages if message.role == "system" and message.text]
     return [system("\n\n".join(texts))] if texts else []
 
 
-def _together(cycles: Iterable[_Cycle]) -> Iterator[Message]:
+def _join(cycles: Iterable[_Cycle]) -> Iterator[Message]:
     """Yield all messages of the cycles but system messages, in order."""
     before: list[object] = []
-    for number, said, results in cycles:
-        said = [message for message in said if message.role != "system" and has_content(message)]
-        heard = [_heard(message) for message in said]
-        goes_on = len(heard) > len(before) and heard[: len(before)] == before
+    for number, messages, results in cycles:
+        messages = [message for message in messages if message.role != "system" and has_content(message)]
+        comparable = [_comparable(message) for message in messages]
+        goes_on = len(comparable) > len(before) and comparable[: len(before)] == before
         new = len(before) if goes_on else 0
         calls = _Calls(number)
-        yield from map(calls.named, said[new:])
+        yield from map(calls.named, messages[new:])
         answers = [Message("tool", (calls.answered(result),)) for result in results]
         yield from answers
-        before += heard[new:] + [_heard(answer) for answer in answers]
+        before += comparable[new:] + [_comparable(answer) for answer in answers]
 
 
-def _heard(message: Message) -> object:
+def _comparable(message: Message) -> object:
     """Return the parts of a message that are equal in every request that repeats it."""
     calls = [(call.name, call.arguments) for call in message.tool_calls]
     results = [part.content for part in message.parts if isinstance(part, ToolResultPart)]

@@ -227,17 +227,17 @@ class _Number(NamedTuple):
             return "report"
         if not labelled and self.text.isalpha() and (self.text.lower() == "one" or _OF_SOME.search(self.since)):
             return None
-        return self._told(bool(of_ten))
+        return self._way_of_lead(bool(of_ten))
 
-    def _told(self, of_ten: bool) -> _Way | None:
+    def _way_of_lead(self, of_ten: bool) -> _Way | None:
         """Return the form by the words before the number."""
-        way = self._said(of_ten)
+        way = self._way_of_phrase(of_ten)
         if way is None:
             return None
         clause = _CLAUSE.split(self.before)[-1]
         return None if _DENIED.search(clause if way == "mention" else clause.rpartition(",")[2]) else way
 
-    def _said(self, of_ten: bool) -> _Way | None:
+    def _way_of_phrase(self, of_ten: bool) -> _Way | None:
         if _CONCLUDES.search(self.since):
             return "conclusion"
         if of_ten or _REPORTS.search(self.since) or _MINE.match(self.after):

@@ -61,17 +61,17 @@ def _lines(text: str, path: Path) -> Iterator[PEIResult]:
 
 
 def _result(record: Any, where: str) -> PEIResult:
-    said: Mapping[str, Any] = cast("Mapping[str, Any]", record) if isinstance(record, dict) else {}
-    run_id, evaluator, rating = said.get("run_id"), said.get("evaluator_model"), said.get("pei_rating")
-    if not isinstance(run_id, str) or not isinstance(evaluator, str) or "pei_rating" not in said:
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", record) if isinstance(record, dict) else {}
+    run_id, evaluator, rating = fields.get("run_id"), fields.get("evaluator_model"), fields.get("pei_rating")
+    if not isinstance(run_id, str) or not isinstance(evaluator, str) or "pei_rating" not in fields:
         raise ResultsError(
-            f"{where}: a result has run_id, evaluator_model and pei_rating; this one has {[*said]!r:.200}"
+            f"{where}: a result has run_id, evaluator_model and pei_rating; this one has {[*fields]!r:.200}"
         )
     if rating is not None and not (type(rating) is int and 1 <= rating <= LEVELS):
         raise ResultsError(
             f"{where}: a rating is a whole number from 1 to {LEVELS}, or null; this one is {rating!r:.80}"
         )
-    return PEIResult(run_id, evaluator, rating, _text(said.get("pei_response")), _text(said.get("timestamp")))
+    return PEIResult(run_id, evaluator, rating, _text(fields.get("pei_response")), _text(fields.get("timestamp")))
 
 
 def _text(value: Any) -> str:

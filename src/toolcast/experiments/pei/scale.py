@@ -52,8 +52,8 @@ class PEIScale:
     @classmethod
     def of(cls, instruction: str, levels: Sequence[tuple[str, str]], name: str = "PEI", source: str = "") -> PEIScale:
         """Return the scale of these levels, each a name and a description: the instruction, then `N. Name: ...`."""
-        told = [f"{number}. {level}: {description}" for number, (level, description) in enumerate(levels, 1)]
-        return cls("\n\n".join((instruction, *told)), tuple(level for level, _ in levels), name, source)
+        items = [f"{number}. {level}: {description}" for number, (level, description) in enumerate(levels, 1)]
+        return cls("\n\n".join((instruction, *items)), tuple(level for level, _ in levels), name, source)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> PEIScale:
@@ -139,8 +139,8 @@ def _yaml(text: str, path: Path) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "yaml":
             raise
-        told = f"{path} is YAML, which needs pyyaml: pip install 'toolcast[experiments]', or write it as text or JSON"
-        raise ImportError(told, name="yaml") from error
+        advice = f"{path} is YAML, which needs pyyaml: pip install 'toolcast[experiments]', or write it as text or JSON"
+        raise ImportError(advice, name="yaml") from error
     value, _ = read_yaml(text, str(path))
     return value
 

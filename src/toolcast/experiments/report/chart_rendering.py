@@ -94,13 +94,13 @@ class Picture:
         """Return the chart as a file, 1,800 pixels wide: sharp at 900."""
         return self._saved("png", ("Software",))
 
-    def _saved(self, form: str, unsaid: Sequence[str]) -> bytes:
+    def _saved(self, form: str, omitted: Sequence[str]) -> bytes:
         """Render the chart in one of matplotlib's formats, without the metadata in `unsaid`."""
         matplotlib, saved = _matplotlib(), io.BytesIO()
         with matplotlib.rc_context({**_STYLE, "svg.hashsalt": self.name}):
             figure: Figure = matplotlib.figure.Figure(figsize=(_WIDTH, self.height), layout="constrained")
             self.draw(figure)
-            figure.savefig(saved, format=form, dpi=200, metadata=dict.fromkeys(unsaid))
+            figure.savefig(saved, format=form, dpi=200, metadata=dict.fromkeys(omitted))
         return saved.getvalue()
 
 
@@ -109,7 +109,7 @@ def label(text: str, most: int = 28) -> str:
     text = " ".join(clean(text).split())
     if len(text) > most:
         text = f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
-    return "".join(sign if ord(sign) in _signs() else "\N{WHITE SQUARE}" for sign in text) or "(no name)"
+    return "".join(each if ord(each) in _characters() else "\N{WHITE SQUARE}" for each in text) or "(no name)"
 
 
 def contrasting(colour: str) -> str:
@@ -132,7 +132,7 @@ def _matplotlib() -> Any:
 
 
 @lru_cache(1)
-def _signs() -> frozenset[int]:
+def _characters() -> frozenset[int]:
     """Return the characters of the charts' font. It comes with matplotlib."""
     manager: Any = import_module("matplotlib.font_manager")
     return frozenset(manager.get_font(manager.findfont("DejaVu Sans")).get_charmap())

@@ -78,7 +78,7 @@ def memory_picture(name: str, run: RunSummary) -> Picture:
         parts = {tool: _of_tool(tool) for tool in _MEMORY}
         _stacked(upper, run, parts, tuple(_MEMORY.values()))
         upper.set_title("memory operations per cycle")
-        _keys(figure, upper)
+        _legend(figure, upper)
         numbers = [cycle.number for cycle in run.cycles]
         keys = [cycle.memory_keys for cycle in run.cycles]
         marker = "o" if len(keys) <= _NAMED else ""
@@ -89,8 +89,8 @@ def memory_picture(name: str, run: RunSummary) -> Picture:
         _cycles_below(lower, run)
 
     total = {tool: sum(cycle.memory_ops[tool] for cycle in run.cycles) for tool in _MEMORY}
-    said = ", ".join(f"{count} {tool}" for tool, count in total.items() if count) or "none"
-    return Picture(name, f"Memory operations per cycle, and the keys in memory. In all: {said}.", 5.0, draw)
+    text = ", ".join(f"{count} {tool}" for tool, count in total.items() if count) or "none"
+    return Picture(name, f"Memory operations per cycle, and the keys in memory. In all: {text}.", 5.0, draw)
 
 
 def tools_picture(name: str, run: RunSummary) -> Picture:
@@ -106,10 +106,10 @@ def tools_picture(name: str, run: RunSummary) -> Picture:
         axes.barh(rows, good, color=COLOURS[0], label="answered", height=0.7)
         if any(bad):
             axes.barh(rows, bad, left=good, color=COLOURS[1], label="answered with an error", height=0.7)
-            _keys(figure, axes)
+            _legend(figure, axes)
         for row, (_, use) in enumerate(tools):
-            said = f"{use.calls:,}" + (f" ({use.errors:,} errors)" if use.errors else "")
-            axes.annotate(said, (use.calls, row), (5, 0), textcoords="offset points", va="center_baseline", color=INK)
+            text = f"{use.calls:,}" + (f" ({use.errors:,} errors)" if use.errors else "")
+            axes.annotate(text, (use.calls, row), (5, 0), textcoords="offset points", va="center_baseline", color=INK)
         axes.set_yticks(rows, names)
         axes.invert_yaxis()
         axes.margins(x=0.15)
@@ -119,8 +119,8 @@ def tools_picture(name: str, run: RunSummary) -> Picture:
         axes.spines["bottom"].set_visible(False)
         axes.set_title("calls of each tool")
 
-    said = ", ".join(f"{tool} {use.calls}" for tool, use in tools)
-    return Picture(name, f"Calls of each tool: {said}.", 0.9 + 0.36 * len(tools), draw)
+    text = ", ".join(f"{tool} {use.calls}" for tool, use in tools)
+    return Picture(name, f"Calls of each tool: {text}.", 0.9 + 0.36 * len(tools), draw)
 
 
 def tokens_picture(name: str, run: RunSummary) -> Picture:
@@ -149,7 +149,7 @@ def time_picture(name: str, run: RunSummary) -> Picture:
         _stacked(axes, run, parts if split else whole, (COLOURS[0], COLOURS[5], FAINT))
         axes.set_title("seconds per cycle")
         if split:
-            _keys(figure, axes)
+            _legend(figure, axes)
         _cycles_below(axes, run)
 
     total = run.total(lambda cycle: cycle.seconds) or 0.0
@@ -173,7 +173,7 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
             for number, evaluator in enumerate(evaluators):
                 marker, colour = _look(number)
                 axes.plot([], [], marker, color=colour, label=label(evaluator))
-            _keys(figure, axes)
+            _legend(figure, axes)
         axes.set_yticks([])
         axes.set_ylim(len(rows) - 0.5, -0.6)
         axes.set_xlim(0.5, len(levels) + 0.5)
@@ -183,11 +183,11 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
         axes.tick_params(length=0, labelcolor=INK)
         axes.set_title("PEI ratings (bar: mean of an evaluator's repeats)")
 
-    said = "; ".join(
+    text = "; ".join(
         f"{row}: " + ", ".join(f"{by} {fmean(ratings):.1f}" for by, ratings in given.items() if ratings)
         for row, given in rows.items()
     )
-    return Picture(name, f"PEI ratings, means. {said}.", 1.7 + 0.75 * len(rows), draw)
+    return Picture(name, f"PEI ratings, means. {text}.", 1.7 + 0.75 * len(rows), draw)
 
 
 def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
@@ -201,7 +201,7 @@ def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
             _whole_numbers(axes.xaxis)
         for axes in panels[1]:
             axes.set_xlabel("cycle")
-        _keys(figure, panels[0][1])
+        _legend(figure, panels[0][1])
 
     what = "; ".join(title for title, _ in _PANELS)
     return Picture(name, f"{len(runs)} runs laid over each other, cycle by cycle: {what}.", 6.4, draw)
@@ -242,8 +242,8 @@ def _per_bar(run: RunSummary) -> int:
 
 
 def _mean(cycles: Sequence[CycleSummary], measure: Measure) -> float:
-    said = [value for value in map(measure, cycles) if value is not None]
-    return fmean(said) if said else 0.0
+    text = [value for value in map(measure, cycles) if value is not None]
+    return fmean(text) if text else 0.0
 
 
 def _stacked(axes: Axes, run: RunSummary, parts: Mapping[str, Measure], colours: Sequence[str]) -> None:
@@ -293,7 +293,7 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
             marker, colour = _look(number)
             marker = marker if len(points) <= 30 else ""
             equal = [other for other, its in curves.items() if its == points]
-            look = _in_turn(equal.index(name), len(equal))
+            look = _interleaved(equal.index(name), len(equal))
             axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label(name), **look)
         else:
             axes.plot(xs, ys, color=FAINT, alpha=0.35, linewidth=0.8)
@@ -308,14 +308,14 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
         axes.plot(xs, [median(at[x]) for x in xs], color=COLOURS[1], linewidth=2.4, label=f"median of {len(runs)} runs")
 
 
-def _in_turn(place: int, count: int) -> dict[str, Any]:
+def _interleaved(place: int, count: int) -> dict[str, Any]:
     """Return the line style of one of `count` equal curves, interleaved so that none hides the others."""
     if count == 1:
         return {}
     return {"linestyle": (_DASH * place, (_DASH, _DASH * (count - 1))), "markevery": (place, count)}
 
 
-def _keys(figure: Figure, axes: Axes) -> None:
+def _legend(figure: Figure, axes: Axes) -> None:
     """Draw the legend, above all."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:

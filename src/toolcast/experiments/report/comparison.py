@@ -100,15 +100,15 @@ def _differences(runs: Sequence[ReportedRun]) -> Iterator[Section]:
     """Yield the keys of the configurations that are not the same in all runs."""
     configs = [dict(_flat(run.summary.config)) for run in runs]
     keys = [key for key in dict.fromkeys(key for config in configs for key in config) if key.split(".")[0] not in _OWN]
-    told = [key for key in keys if len({config.get(key, NOTHING) for config in configs}) > 1]
-    if not told:
+    different = [key for key in keys if len({config.get(key, NOTHING) for config in configs}) > 1]
+    if not different:
         return
     rows = [
-        (Cell(run.name, "name"), *(Cell(_short(config.get(key, NOTHING)), "name") for key in told))
+        (Cell(run.name, "name"), *(Cell(_short(config.get(key, NOTHING)), "name") for key in different))
         for run, config in zip(runs, configs, strict=True)
     ]
     caption = f"What tells the configurations apart. {NOTHING}: not set."
-    yield Section("Configurations", table=Table(caption, ("Run", *told), rows, words=range(1, len(told) + 1)))
+    yield Section("Configurations", table=Table(caption, ("Run", *different), rows, words=range(1, len(different) + 1)))
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -126,8 +126,8 @@ def _short(text: str) -> str:
 
 def _mean(summary: RunSummary, measure: Callable[[CycleSummary], float | None]) -> float | None:
     """Return the mean over the ended cycles that have a value."""
-    said = [value for cycle in summary.cycles if cycle.ended and (value := measure(cycle)) is not None]
-    return fmean(said) if said else None
+    values = [value for cycle in summary.cycles if cycle.ended and (value := measure(cycle)) is not None]
+    return fmean(values) if values else None
 
 
 def _reflection_chars(cycle: CycleSummary) -> int:

@@ -200,15 +200,15 @@ def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], note
     several = len(runs) > 1
     title = f"{len(runs)} experiments" if several else f"Experiment {runs[0].name}"
     share = Share(max(_ROWS // len(runs), 20), _CHARS // len(runs))
-    told = [*notes]
+    all_notes = [*notes]
     if len(runs) > PICTURED:
-        told.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
+        all_notes.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
     listed = runs if len(runs) <= PICTURED else ()  # the comparison leads to each of them
     links = [(_COMPARISON, "Comparison"), *((f"run-{run.slug}", run.name) for run in listed)] if several else []
     shown = {
         "title": title,
         "heading": title if several else "Experiment",
-        "notes": told,
+        "notes": all_notes,
         "links": links,
         "comparison": comparison_of(runs, [*compared.values()]) if several else None,
         "runs": [run_page(run, share) for run in runs],

@@ -277,9 +277,9 @@ def _ratings(run: ReportedRun) -> Iterator[Section]:
     yield Section("PEI ratings", pictures=run.drawn("pei"), table=Table(caption, head, rows), notes=notes)
 
 
-def _evaluator(said: EvaluatorRatings) -> Sequence[str]:
-    figures = (decimal(said.mean), decimal(said.stdev), count(said.min), count(said.max))
-    return said.evaluator_model, count(said.ratings), *figures, count(said.missing)
+def _evaluator(ratings: EvaluatorRatings) -> Sequence[str]:
+    figures = (decimal(ratings.mean), decimal(ratings.stdev), count(ratings.min), count(ratings.max))
+    return ratings.evaluator_model, count(ratings.ratings), *figures, count(ratings.missing)
 
 
 def _reflections(summary: RunSummary, share: Share) -> Section:
@@ -300,9 +300,9 @@ def _reflection(cycle: CycleSummary, most: int) -> Fold:
     return Fold(head, text[:most] or "(empty)", note)
 
 
-def _longest(lengths: Sequence[int], room: int) -> int:
+def _longest(lengths: Sequence[int], budget: int) -> int:
     """Return the maximum length so that all texts fit into the `room`: only the long ones are cut."""
-    left, rest = room, len(lengths)
+    left, rest = budget, len(lengths)
     for length in sorted(lengths):
         if length * rest > left:
             return left // rest

@@ -44,15 +44,15 @@ class Likeness:
 
 def likeness_of(run: RunSummary, embedder: Embedder | None, most: int = MOST) -> Likeness:
     """Return the similarity matrix of the reflections of `run`. Never raises for errors of the embedder."""
-    said = [(cycle.number, cycle.reflection) for cycle in run.cycles if cycle.reflection and cycle.reflection.strip()]
-    if embedder is None or not said:
-        return Likeness(among=len(said))
-    chosen = [said[at * len(said) // most] for at in range(most)] if len(said) > most else said
+    found = [(cycle.number, cycle.reflection) for cycle in run.cycles if cycle.reflection and cycle.reflection.strip()]
+    if embedder is None or not found:
+        return Likeness(among=len(found))
+    chosen = [found[at * len(found) // most] for at in range(most)] if len(found) > most else found
     try:
         scores = _scores(_units(embedder, [text for _, text in chosen]))
     except Exception as error:  # the embedder is foreign code
-        return Likeness(among=len(said), embedder=embedder.name, error=f"{type(error).__name__}: {error}")
-    return Likeness(tuple(number for number, _ in chosen), scores, len(said), embedder.name)
+        return Likeness(among=len(found), embedder=embedder.name, error=f"{type(error).__name__}: {error}")
+    return Likeness(tuple(number for number, _ in chosen), scores, len(found), embedder.name)
 
 
 def _units(embedder: Embedder, texts: Sequence[str]) -> list[list[float]]:

@@ -144,19 +144,19 @@ class RunSummary:
 
     def total(self, of: Callable[[CycleSummary], float | None]) -> float | None:
         """Return the sum over the cycles that have a value; None if none has."""
-        said = [value for value in map(of, self.cycles) if value is not None]
-        return sum(said) if said else None
+        values = [value for value in map(of, self.cycles) if value is not None]
+        return sum(values) if values else None
 
 
 def summary_of(events: Iterable[LogEvent]) -> RunSummary:
     """Return the summary of a run from its events."""
-    fold = RunFold()
+    builder = RunSummaryBuilder()
     for event in events:
-        fold.apply(event)
-    return fold.summary()
+        builder.apply(event)
+    return builder.summary()
 
 
-class RunFold:
+class RunSummaryBuilder:
     """A builder of a summary: `apply` takes the events of one run in their order, `summary` returns the result."""
 
     def __init__(self) -> None:
@@ -168,16 +168,16 @@ class RunFold:
         self._version: str | None = None
         self._config: Mapping[str, Any] = {}
         self._cycles: dict[int, CycleSummary] = {}
-        self._again: dict[int, None] = {}
+        self._begun_again: dict[int, None] = {}
         self._errors: list[RunError] = []
         self._keys: set[str] = set()
-        self._readers: Mapping[str, Callable[[LogEvent, Mapping[str, Any], Mapping[str, Any]], None]] = {
+        self._handlers: Mapping[str, Callable[[LogEvent, Mapping[str, Any], Mapping[str, Any]], None]] = {
             "RUN_START": self._run_starts,
             "CYCLE_START": self._cycle_starts,
             "LLM_INVOCATION": self._model_answers,
             "TOOL_CALL": self._tool_answers,
             "CYCLE_END": self._cycle_ends,
-            "ERROR": self._goes_wrong,
+            "ERROR": self._error,
             "RUN_END": self._run_ends,
         }
 
@@ -186,7 +186,7 @@ class RunFold:
         self._lines += 1
         self._first = self._first or event
         self._last = event.timestamp
-        if read := self._readers.get(event.event_type):
+        if read := self._handlers.get(event.event_type):
             read(event, event.payload, event.measures)
 
     def summary(self) -> RunSummary:
@@ -201,7 +201,7 @@ class RunFold:
             toolcast_version=self._version,
             config=self._config,
             cycles=tuple(self._cycles[number] for number in sorted(self._cycles)),
-            begun_again=tuple(self._again),
+            begun_again=tuple(self._begun_again),
             errors=tuple(self._errors),
         )
 
@@ -217,14 +217,14 @@ class RunFold:
         self._starts += 1
         self._status = UNFINISHED
         self._config = _mapping(payload.get("config")) or self._config
-        self._version = _said(payload.get("toolcast_version")) or self._version
+        self._version = _text_or_none(payload.get("toolcast_version")) or self._version
 
     def _run_ends(self, event: LogEvent, payload: Mapping[str, Any], measures: Mapping[str, Any]) -> None:
-        self._status = _said(payload.get("status"))
+        self._status = _text_or_none(payload.get("status"))
 
     def _cycle_starts(self, event: LogEvent, payload: Mapping[str, Any], measures: Mapping[str, Any]) -> None:
         if self._cycles.pop(event.cycle_number, None):
-            self._again[event.cycle_number] = None
+            self._begun_again[event.cycle_number] = None
         self._cycle(event).memory_keys = len(self._keys)
 
     def _model_answers(self, event: LogEvent, payload: Mapping[str, Any], measures: Mapping[str, Any]) -> None:
@@ -263,10 +263,10 @@ class RunFold:
         cycle.output_tokens = _whole(measures.get("output_tokens"), cycle.output_tokens)
         cycle.similarity = _number(measures.get("similarity"))
         cycle.similar_to = _whole(measures.get("similar_to"), None)
-        cycle.advisory = _said(measures.get("advisory"))
-        cycle.ended_by = _said(measures.get("ended_by"))
+        cycle.advisory = _text_or_none(measures.get("advisory"))
+        cycle.ended_by = _text_or_none(measures.get("ended_by"))
 
-    def _goes_wrong(self, event: LogEvent, payload: Mapping[str, Any], measures: Mapping[str, Any]) -> None:
+    def _error(self, event: LogEvent, payload: Mapping[str, Any], measures: Mapping[str, Any]) -> None:
         kind, stage, error_type, message = (
             _text(payload.get(key)) for key in ("kind", "stage", "error_type", "message")
         )
@@ -300,7 +300,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _said(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return _text(value) or None
 
 
