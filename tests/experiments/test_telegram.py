@@ -212,8 +212,8 @@ def test_of_a_message_that_is_too_long_there_is_the_beginning(bot: Bot) -> None:
 
 def test_ten_full_pieces_are_not_cut() -> None:
     text = "a" * 3996 * 10
-    assert "".join(module._pieces(text)) == text
-    assert list(module._pieces("")) == []
+    assert "".join(module._chunks(text)) == text
+    assert list(module._chunks("")) == []
 
 
 # Time.
