@@ -254,7 +254,7 @@ def test_whatever_the_value_is_a_text_is_kept(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "reported"),
     [
         ("write", {"key": "k"}, "value: Field required"),
         ("read", {}, "key: Field required"),
@@ -268,11 +268,11 @@ def test_whatever_the_value_is_a_text_is_kept(value: Any) -> None:
     ],
 )
 def test_x5_arguments_that_do_not_fit_are_refused(
-    tools: dict[str, CallableTool], name: str, arguments: Arguments, told: str
+    tools: dict[str, CallableTool], name: str, arguments: Arguments, reported: str
 ) -> None:
     job = Called("sync")(tools, name, arguments)
     assert isinstance(job.error, ValidationError)
-    assert told in job.output().content
+    assert reported in job.output().content
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -305,7 +305,7 @@ class Recording:
         return self.answer
 
 
-def test_the_operator_is_told_who_speaks(called: Called) -> None:
+def test_the_operator_gets_the_name_of_the_run(called: Called) -> None:
     channel = Recording(" as it is \t")
     tools = by_name(agent_tools(None, channel))
     assert called.said(tools, "send_message_to_operator", {"message": "hello"}) == " as it is \t"
@@ -343,7 +343,7 @@ def test_a_channel_may_run_an_event_loop_of_its_own(inner: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_channel_is_asked_also_where_nobody_detects_event_loops(
+def test_a_channel_is_asked_also_where_no_one_detects_event_loops(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "sniffio")
@@ -442,7 +442,7 @@ print("over", file=sys.stderr)
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("channel", ["Deaf", "Terminal"])
-def test_a_program_ends_though_nobody_has_answered(backend: str, channel: str) -> None:
+def test_a_program_ends_though_no_one_has_answered(backend: str, channel: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", GIVEN_UP, backend, channel],
         stdin=subprocess.PIPE,

@@ -63,7 +63,7 @@ def test_a_configuration_of_contreact() -> None:
     assert (config.log_path, config.memory_path) == (Path("logs/first-run.jsonl"), Path("data/memory.db"))
 
 
-def test_the_host_is_this_machine_where_none_is_said() -> None:
+def test_the_default_host_is_this_machine() -> None:
     assert config_of(changed("ollama_client_config", {})).ollama_client_config.host == "http://localhost:11434"
 
 
@@ -204,7 +204,7 @@ def test_any_file_name_is_a_run_id_and_stays_in_its_folder(run_id: str) -> None:
         ("model_options.temprature", "model_options.temprature is no option that is known. Did you mean temperature?"),
     ],
 )
-def test_x1_a_key_that_nobody_knows_is_refused(key: str, words: str) -> None:
+def test_x1_a_key_that_no_one_knows_is_refused(key: str, words: str) -> None:
     with pytest.raises(UnknownKey) as raised:
         config_of(changed(key, 1))
     assert words in str(raised.value)
@@ -234,7 +234,7 @@ def test_x1_what_is_no_mapping_is_a_type_error() -> None:
         config_of({**USUAL, "model_options": "temperature"})
 
 
-def test_x1_all_faults_are_told_and_the_first_decides() -> None:
+def test_x1_all_faults_are_reported_and_the_first_decides() -> None:
     wrong = without("cycle_count", "ollama_client_config") | {"history": "all", "cycle_cuont": 3, "run_id": 7}
     with pytest.raises(ConfigError) as raised:
         config_of(wrong)
@@ -271,7 +271,7 @@ DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "experiments.md").read_t
 
 
 @pytest.mark.parametrize("name", ExperimentConfig.model_fields)
-def test_the_page_tells_every_key(name: str) -> None:
+def test_the_page_shows_every_key(name: str) -> None:
     part = ExperimentConfig.model_fields[name].default
     inner = type(part).model_fields if hasattr(type(part), "model_fields") else {}
     inner = ModelOptions.model_fields if name == "model_options" else inner

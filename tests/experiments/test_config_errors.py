@@ -28,7 +28,7 @@ CLASSES = [ConfigError, MissingField, WrongType, UnknownKey, WrongValue, ConfigF
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_class_is_toolcasts_and_says_its_text_as_it_is(kind: type[ConfigError]) -> None:
+def test_every_class_is_a_toolcast_error_with_its_text_unchanged(kind: type[ConfigError]) -> None:
     error = kind("it's wrong", [ConfigProblem(kind, "it's wrong", "a.b", 3)])
     assert isinstance(error, ToolcastError)
     assert str(error) == "it's wrong"
@@ -57,7 +57,7 @@ def test_what_is_missing_comes_first_and_then_the_lines() -> None:
     assert isinstance(error_of(faults[:2]), WrongType)
 
 
-def test_a_fault_is_told_with_the_nearest_line_that_is_known() -> None:
+def test_a_fault_is_reported_with_the_nearest_line_that_is_known() -> None:
     source = ConfigSource("c.yaml", {("a",): 3, ("a", "b"): 4})
     assert problem_at(WrongValue, ("a", "b", 0), "is odd", source).text == "c.yaml, line 4: a.b.0 is odd"
     assert problem_at(WrongValue, ("a", "x"), "is odd", source) == ConfigProblem(

@@ -113,7 +113,7 @@ def test_x1_bad_yaml_is_a_yaml_error_with_its_line(tmp_path: Path) -> None:
         ("model_name: llama3.2\n", "", KeyError, "Missing required field in configuration: model_name. Add it to "),
     ],
 )
-def test_x1_a_fault_is_told_with_its_line(
+def test_x1_a_fault_is_reported_with_its_line(
     old: str, new: str, kind: type[Exception], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(kind) as raised:
@@ -160,7 +160,7 @@ def test_a_file_that_is_no_utf_8(tmp_path: Path) -> None:
         load_config(written(tmp_path, b"a: \xff"))
 
 
-def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_is_missing_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(MissingField) as raised:
         load_config(written(tmp_path, "run_id: a\nmodel_name: llama3.2\n"))
     assert [fault.key for fault in raised.value.faults] == ["cycle_count", "model_options", "ollama_client_config"]
@@ -184,12 +184,12 @@ def test_without_pyyaml_json_is_read_and_yaml_names_the_extra(tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_YAML], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    name, told = done.stdout.splitlines()
+    name, reported = done.stdout.splitlines()
     assert name == "first-run"
-    assert told.startswith("config.yaml is YAML, which needs pyyaml: pip install 'toolcast[experiments]'")
+    assert reported.startswith("config.yaml is YAML, which needs pyyaml: pip install 'toolcast[experiments]'")
 
 
-def test_pyyaml_that_is_broken_says_so_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_broken_pyyaml_is_raised_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toolcast.experiments.yaml_files")
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ImportError, match=r"toolcast\[experiments\]"):

@@ -198,7 +198,7 @@ def test_arguments_that_are_no_json_are_kept_and_answered(run: Run, face: Any) -
     assert made[0]["function"]["arguments"] == "not json at all"
 
 
-def test_x6_a_reflection_is_told_and_the_rest_is_forgotten(run: Run, face: Any) -> None:
+def test_x6_a_reflection_is_in_the_prompt_and_the_rest_is_not(run: Run, face: Any) -> None:
     llm = ScriptedLLM(call("write", key="a", value="b"), "The sea is deep.", "Two.", "Three.")
     run.go(face, llm)
     first, _, second, third = llm.requests
@@ -231,8 +231,8 @@ def test_x7_identical_reflections_are_advised_from_the_third_cycle_on(tmp_path: 
     llm = ScriptedLLM("Same.", "Same.", "Other.", "Last.")
     embedder = FakeEmbedder(Same=[1.0, 0.0], Other=[0.0, 1.0], Last=[0.75, 0.66143783])
     state = run.go(face, llm, monitor=SimilarityMonitor(embedder))
-    told = ["Advisory:" in request.messages[0].text for request in llm.requests]
-    assert told == [False, False, True, False]
+    reported = ["Advisory:" in request.messages[0].text for request in llm.requests]
+    assert reported == [False, False, True, False]
     assert "high similarity" in llm.requests[2].messages[0].text
     measures = [line["measures"] for line in of_type(run.lines, "CYCLE_END")]
     assert "similarity" not in measures[0]
@@ -277,7 +277,7 @@ def test_a_limit_on_tokens(tmp_path: Path, face: Any) -> None:
     assert (end["measures"]["steps"], end["measures"]["ended_by"]) == (2, "max_tokens")
 
 
-def test_a_limit_is_told_in_all_its_digits(tmp_path: Path, face: Any) -> None:
+def test_a_limit_is_reported_in_all_its_digits(tmp_path: Path, face: Any) -> None:
     run = Run(tmp_path, cycle_count=1, limits={"max_tokens": 1_000_001})
     many = [TextDelta("."), *_called(call("write", key="a", value="b")), UsageReport(Usage(1_000_000, 2))]
     run.go(face, ScriptedLLM(many))
@@ -403,7 +403,7 @@ def test_a_model_that_takes_no_tools(tmp_path: Path, face: Any, tool_mode: str, 
     )
 
 
-def test_what_the_llm_says_first_of_all_is_in_the_log(run: Run, face: Any) -> None:
+def test_the_system_prompt_of_the_llm_is_in_the_log(run: Run, face: Any) -> None:
     llm = ScriptedLLM(call("write", key="a", value="b"), "Done.", system_prompt="Be brief.")
     run.go(face, llm, "run_cycle")
     asked = [line["payload"]["prompt_messages"] for line in of_type(run.lines, "LLM_INVOCATION")]
@@ -491,7 +491,7 @@ def test_a_model_that_is_held_to_calls_reflects_in_its_last_step(tmp_path: Path,
     assert of_type(run.lines, "ERROR") == []
 
 
-def test_what_is_said_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path: Path, face: Any) -> None:
+def test_what_is_written_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path: Path, face: Any) -> None:
     run = Run(tmp_path, tool_mode="required", cycle_count=1)
     answer = [ThinkingDelta("hm"), TextDelta("I am done."), *_called(call("finish_cycle", reflection="Enough."))]
     assert run.go(face, ScriptedLLM(answer)).reflection_history == ["Enough."]

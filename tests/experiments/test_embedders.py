@@ -183,7 +183,7 @@ def test_words_knows_forms_of_a_word_and_what_is_common() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "!?", "the and of"])
-def test_a_text_that_says_nothing_is_like_nothing(text: str) -> None:
+def test_a_text_without_words_is_similar_to_nothing(text: str) -> None:
     monitor = SimilarityMonitor(WordsEmbedder())
     assert monitor.check(text + ".", 1).score is None
     assert monitor.check(text + ".", 2).score == 0.0
@@ -208,14 +208,14 @@ def test_words_takes_scripts_without_blanks_and_halves_of_characters() -> None:
 
 
 def test_sentence_transformers_is_loaded_once_and_asked_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     class Model:
         def __init__(self, path: str) -> None:
-            told.append(path)
+            reported.append(path)
 
         def encode(self, texts: list[str], show_progress_bar: bool = True) -> Any:
-            told.append((texts, show_progress_bar))
+            reported.append((texts, show_progress_bar))
             return numpy.ones((len(texts), 3), "float32")
 
     library = ModuleType("sentence_transformers")
@@ -224,10 +224,10 @@ def test_sentence_transformers_is_loaded_once_and_asked_for_all(monkeypatch: pyt
     embedder = embedder_of("sentence-transformers:some/model")
     assert embedder is not None
     monitor = SimilarityMonitor(embedder)
-    assert told == []
+    assert reported == []
     monitor.remember([(1, "a"), (2, "b")])
     assert monitor.check("c", 3).score == 1.0
-    assert told == ["some/model", (["a", "b"], False), (["c"], False)]
+    assert reported == ["some/model", (["a", "b"], False), (["c"], False)]
 
 
 def test_sentence_transformers_that_is_not_installed_is_named_with_what_installs_it(
@@ -257,7 +257,7 @@ FLOORS = {
 
 
 @pytest.mark.parametrize("name", FLOORS)
-def test_reflections_that_nobody_looked_at_are_told_apart(name: str) -> None:
+def test_reflections_that_no_one_looked_at_are_distinguished(name: str) -> None:
     embedder = embedder_of(name)
     assert embedder is not None
     assert [found >= floor for found, floor in zip(areas(scores(embedder, UNSEEN)), FLOORS[name], strict=True)] == [
@@ -279,10 +279,10 @@ def test_the_page_has_the_figures(name: str) -> None:
     """The rows of the tables of docs/how-to/similarity.md, as they are measured here."""
     embedder = embedder_of(name)
     assert embedder is not None
-    told = " | ".join(f"{found:.2f}" for found in areas(scores(embedder, UNSEEN)))
+    reported = " | ".join(f"{found:.2f}" for found in areas(scores(embedder, UNSEEN)))
     whole = scores(embedder, CASES)
     page = PAGE.read_text(encoding="utf-8")
-    assert f"| `{name}` | {told} |" in page
+    assert f"| `{name}` | {reported} |" in page
     shares = [f"{100 * mean(score > bound for score in kind):.0f} %" for bound in BOUNDS for kind in kinds(whole)]
     assert f"| `{name}` | {' | '.join(shares)} |" in page
 

@@ -361,7 +361,7 @@ def test_a_link_to_the_log_is_the_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "no number"])
-def test_a_writer_that_does_not_say_who_it_is(path: Path, said: str) -> None:
+def test_a_lock_without_a_process_id(path: Path, said: str) -> None:
     with opened(path):
         (path.parent / "run.jsonl.lock").write_text(said)
         with pytest.raises(LogTaken, match="is being written already, elsewhere: wait") as raised:
@@ -473,11 +473,11 @@ def test_x10_killed_while_it_writes_every_line_is_whole(path: Path, seed: int) -
     written = 0
     for stop in random.Random(seed).sample(range(1, 300), 3):
         with running(WRITING.replace("count()", f"count({written})"), path) as process:
-            told = [int(said(process)) for _ in range(stop)]
+            reported = [int(said(process)) for _ in range(stop)]
             process.kill()
             process.wait()
             rest = process.stdout.read().split() if process.stdout else []
-        known = int(rest[-1]) if rest else told[-1]
+        known = int(rest[-1]) if rest else reported[-1]
         events = list(read_log(path, tolerate_torn=True))
         assert len(events) >= known + 1
         with opened(path) as log:
@@ -624,7 +624,7 @@ def test_an_interruption_in_the_middle_of_a_line(path: Path, disk: Disk, taken: 
     assert [line["sequence"] for line in lines] == list(range(len(cycles)))
 
 
-def test_a_log_that_somebody_else_has_changed_meanwhile(path: Path) -> None:
+def test_a_log_that_another_program_has_changed_meanwhile(path: Path) -> None:
     with opened(path) as log:
         log.log_event("CYCLE_START", 1)
         path.write_bytes(b"")
@@ -637,7 +637,7 @@ def test_a_log_that_somebody_else_has_changed_meanwhile(path: Path) -> None:
     assert [event.sequence for event in read_log(path)] == [0]
 
 
-def test_what_somebody_else_leaves_at_its_end_does_no_harm(path: Path) -> None:
+def test_what_another_program_leaves_at_its_end_does_no_harm(path: Path) -> None:
     with opened(path) as log:
         log.log_event("CYCLE_START", 1)
         for left in (b"\n", b'{"half', json.dumps(PUBLISHED).encode()):
@@ -692,8 +692,8 @@ print([event.cycle_number for event in read_log(path)] == list(range(number + 1)
 """
     with running(code, path) as process:
         assert process.stdout is not None
-        told, size, last = process.stdout.read().splitlines()
-    assert re.search(r"run\.jsonl cannot be written: File too large\. Is its folder there and writable", told)
+        reported, size, last = process.stdout.read().splitlines()
+    assert re.search(r"run\.jsonl cannot be written: File too large\. Is its folder there and writable", reported)
     assert size.startswith("b'\\n' 2") and last == "True True"
 
 
@@ -730,7 +730,7 @@ def test_a_folder_that_may_not_be_written_to(path: Path, monkeypatch: pytest.Mon
     assert not isinstance(raised.value, LogTaken)
 
 
-def test_a_claim_that_fails_otherwise_is_told_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_fails_otherwise_is_reported_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise ToolcastError("no claim")
 

@@ -152,7 +152,7 @@ def test_what_is_very_deep(nest: Any) -> None:
     assert '"..."' in json.dumps(json_safe(nested(50_000)))
 
 
-def test_with_no_stack_left_it_still_says_something() -> None:
+def test_with_no_stack_left_it_still_returns_text() -> None:
     def dig(levels: int) -> Any:
         return dig(levels - 1) if levels else json_safe({"a": [b"b"]})
 

@@ -43,7 +43,7 @@ def test_x10_killed_at_ten_moments_a_run_goes_on_without_a_duplicate(tmp_path: P
     chance = random.Random()
     with OllamaByRule(write_then_reflect) as server:
         config = tmp_path / "config.json"
-        said: dict[str, Any] = {
+        received: dict[str, Any] = {
             "run_id": "killed",
             "model_name": MODEL,
             "cycle_count": CYCLES,
@@ -54,7 +54,7 @@ def test_x10_killed_at_ten_moments_a_run_goes_on_without_a_duplicate(tmp_path: P
             "log_folder": str(tmp_path / "logs"),
             "data_folder": str(tmp_path / "data"),
         }
-        config.write_text(json.dumps(said))
+        config.write_text(json.dumps(received))
         log = tmp_path / "logs" / "killed.jsonl"
         killed, reached = 0, 0
         while killed < KILLS:

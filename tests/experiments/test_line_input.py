@@ -249,7 +249,7 @@ def test_the_thread_that_still_reads_serves_the_next_question() -> None:
     assert not stream.asked.acquire(blocking=False)
 
 
-def test_a_stream_that_fails_says_so() -> None:
+def test_a_stream_that_fails_reports_it() -> None:
     stream = Slow()
     stream.give(OSError("unplugged"))
     source = StreamLines(stream)

@@ -80,7 +80,7 @@ def test_host_and_token_of_the_command_line_beat_all() -> None:
     assert preview.headers["authorization"].reveal() == "Bearer t0ken"  # type: ignore[union-attr]  # it is a Secret
 
 
-def test_a_model_of_another_service_does_not_hear_of_ollamas_host() -> None:
+def test_a_model_of_another_service_does_not_gets_ollamas_host() -> None:
     llm = build_llm(config("groq:llama-3.3-70b"))
     assert isinstance(llm, OpenAICompatible)
     assert (llm.model, llm.base_url) == ("llama-3.3-70b", None)
@@ -265,7 +265,7 @@ def test_a_server_that_breaks_off(check: Checking, broken: tuple[Any, ...]) -> N
 
 
 @pytest.mark.parametrize("pieces", [(), (head(200, "content-length: 9"), b"{")])
-def test_a_server_that_says_nothing(check: Checking, pieces: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_no_text(check: Checking, pieces: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llm_setup, "_READ", 0.05)
     over = threading.Event()
     with OllamaServer() as server:

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.jsonl"
 
 
-def test_an_event_is_what_its_line_says(path: Path) -> None:
+def test_an_event_is_what_its_line_reports(path: Path) -> None:
     (event,) = read_log(written(path, OURS))
     assert event == LogEvent("CYCLE_START", 1, {}, {"seconds": 0.5}, "theirs", "2025-11-02T10:00:00.123456Z", 7)
     assert event.to_dict() == OURS
@@ -70,7 +70,7 @@ def without(key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         (b"no json", r"not JSON \(Expecting value, column 1\)"),
         (b'{"timestamp": "2025', r"not JSON \(Unterminated string starting at, column 15\)"),
@@ -95,11 +95,13 @@ def without(key: str) -> dict[str, Any]:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_x12_a_bad_line_is_named(path: Path, line: Any, told: str) -> None:
+def test_x12_a_bad_line_is_named(path: Path, line: Any, reported: str) -> None:
     written(path, OURS, b"", line, OURS)
     events = read_log(path)
     assert next(events).sequence == 7
-    with pytest.raises(LogError, match=rf"a\.jsonl, line 3: {told}.*\. Repair or remove the line by hand") as raised:
+    with pytest.raises(
+        LogError, match=rf"a\.jsonl, line 3: {reported}.*\. Repair or remove the line by hand"
+    ) as raised:
         next(events)
     assert (raised.value.path, raised.value.line) == (path, 3)
     assert isinstance(raised.value, ToolcastError) and isinstance(raised.value, ValueError)
@@ -154,7 +156,7 @@ def test_x12_a_missing_log_is_both_errors(path: Path) -> None:
     assert raised.value.path == path
 
 
-def test_what_cannot_be_read_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **options: object) -> None:
         raise PermissionError(13, "Permission denied")
 

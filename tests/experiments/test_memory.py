@@ -52,7 +52,7 @@ def in_process(path: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_x4_the_words_of_the_tools(run: RunMemory) -> None:
-    said = [
+    received = [
         run.list(),
         run.read("k"),
         run.delete("k"),
@@ -67,7 +67,7 @@ def test_x4_the_words_of_the_tools(run: RunMemory) -> None:
         run.delete("k"),
         run.list(),
     ]
-    assert said == [
+    assert received == [
         "No keys stored",
         "Error: Key 'k' not found",
         "Error: Key 'k' not found",
@@ -163,7 +163,7 @@ def test_the_table_is_the_published_one(run: RunMemory, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "reported"),
     [
         ("", "v", "Error: The key is empty. Name the value, as in 'plan'"),
         (" \u3000", "v", "Error: The key is empty. Name the value, as in 'plan'"),
@@ -186,9 +186,9 @@ def test_the_table_is_the_published_one(run: RunMemory, path: Path) -> None:
         ),
     ],
 )
-def test_what_may_not_be_written_says_what_to_do(run: RunMemory, key: str, value: str, told: str) -> None:
-    assert run.write(key, value) == told
-    assert run.write(key, value, once="1/0/0") == told
+def test_what_may_not_be_written_reports_what_to_do(run: RunMemory, key: str, value: str, reported: str) -> None:
+    assert run.write(key, value) == reported
+    assert run.write(key, value, once="1/0/0") == reported
     assert run.keys() == ()
 
 
@@ -207,11 +207,11 @@ def test_other_keys_are_fine(run: RunMemory, key: str) -> None:
 def test_a_full_memory_takes_no_more_keys_and_takes_updates(run: RunMemory, memory: AgentMemory) -> None:
     for key in "abc":
         run.write(key, "v")
-    told = (
+    reported = (
         "Error: The memory is full: it holds 3 keys, and no more are allowed. "
         "Delete a key that is no longer needed, or write to one that is there"
     )
-    assert [run.write("d", "v"), run.write("d", "v", once="1/0/0"), run.list()] == [told, told, "a, b, c"]
+    assert [run.write("d", "v"), run.write("d", "v", once="1/0/0"), run.list()] == [reported, reported, "a, b, c"]
     assert memory.of("run_2").write("d", "v") == "Wrote value to key 'd'"
     assert run.write("a", "w") == "Updated key 'a' with new value"
     run.delete("b")
@@ -306,11 +306,11 @@ def test_killed_in_a_change_or_behind_it_the_change_is_made_once(
 
 
 def test_threads_share_it(memory: AgentMemory, run: RunMemory) -> None:
-    said: list[str] = []
+    received: list[str] = []
 
     def work(number: int) -> None:
         for _ in range(20):
-            said.append(memory.of(f"run_{number}").write("k", str(number)))
+            received.append(memory.of(f"run_{number}").write("k", str(number)))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -318,7 +318,7 @@ def test_threads_share_it(memory: AgentMemory, run: RunMemory) -> None:
     for thread in threads:
         thread.join()
     assert [memory.of(f"run_{number}").read("k") for number in range(4)] == ["0", "1", "2", "3"]
-    assert sorted(set(said)) == ["Updated key 'k' with new value", "Wrote value to key 'k'"]
+    assert sorted(set(received)) == ["Updated key 'k' with new value", "Wrote value to key 'k'"]
 
 
 def test_processes_share_it(memory: AgentMemory, run: RunMemory, path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_fork_has_a_connection_of_its_own(memory: AgentMemory, run: RunMemory,
     assert run.list() == "k, c"
 
 
-def test_closed_it_says_so(path: Path) -> None:
+def test_closed_it_reports_it(path: Path) -> None:
     with AgentMemory(path) as memory:
         run = memory.of("run_1")
     with pytest.raises(ToolcastError, match=r"memory\.db is closed: make another AgentMemory"):
@@ -365,7 +365,7 @@ def test_a_file_of_something_else_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_disk_that_fails_is_told_and_nothing_has_changed(run: RunMemory, path: Path) -> None:
+def test_a_disk_that_fails_is_reported_and_nothing_has_changed(run: RunMemory, path: Path) -> None:
     run.write("k", "v")
     with sqlite3.connect(path) as other:
         other.execute(
@@ -407,27 +407,27 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(run=RUNS, key=KEYS, value=VALUES, once=NAMES)
     def write(self, run: str, key: str, value: str, once: str | None) -> None:
-        said, held, key = self.memory.of(run).write(key, value, once=once), self.held[run], safe(key)
+        received, held, key = self.memory.of(run).write(key, value, once=once), self.held[run], safe(key)
         if once is not None and (run, once) in self.answers:
-            assert said == self.answers[run, once]
+            assert received == self.answers[run, once]
         elif len(value) > 10 or (key not in held and len(held) == MOST):
-            assert said.startswith("Error: The ")
+            assert received.startswith("Error: The ")
         else:
-            assert said == (f"Updated key '{key}' with new value" if key in held else f"Wrote value to key '{key}'")
+            assert received == (f"Updated key '{key}' with new value" if key in held else f"Wrote value to key '{key}'")
             held[key] = value
-            self.remember(run, once, said)
+            self.remember(run, once, received)
 
     @rule(run=RUNS, key=KEYS, once=NAMES)
     def delete(self, run: str, key: str, once: str | None) -> None:
-        said, held, key = self.memory.of(run).delete(key, once=once), self.held[run], safe(key)
+        received, held, key = self.memory.of(run).delete(key, once=once), self.held[run], safe(key)
         if once is not None and (run, once) in self.answers:
-            assert said == self.answers[run, once]
+            assert received == self.answers[run, once]
         elif key in held:
             del held[key]
-            assert said == f"Deleted key '{key}'"
-            self.remember(run, once, said)
+            assert received == f"Deleted key '{key}'"
+            self.remember(run, once, received)
         else:
-            assert said == f"Error: Key '{key}' not found"
+            assert received == f"Error: Key '{key}' not found"
 
     @rule(run=RUNS, key=KEYS)
     def read(self, run: str, key: str) -> None:
@@ -445,8 +445,8 @@ class MemoryMachine(RuleBasedStateMachine):
     def forget(self, run: str, cycle: int) -> None:
         self.memory.of(run).forget_calls(cycle)
         self.answers = {
-            (owner, name): said
-            for (owner, name), said in self.answers.items()
+            (owner, name): received
+            for (owner, name), received in self.answers.items()
             if owner != run or int(name.partition("/")[0]) >= cycle
         }
 
@@ -461,9 +461,9 @@ class MemoryMachine(RuleBasedStateMachine):
         for run, held in self.held.items():
             assert self.memory.of(run).list() == (", ".join(held) or "No keys stored")
 
-    def remember(self, run: str, once: str | None, said: str) -> None:
+    def remember(self, run: str, once: str | None, received: str) -> None:
         if once is not None:
-            self.answers[run, once] = said
+            self.answers[run, once] = received
 
     def teardown(self) -> None:
         self.memory.close()

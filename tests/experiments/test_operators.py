@@ -116,7 +116,7 @@ def test_answers_come_through_a_pipe() -> None:
 
 
 @posix
-def test_where_nobody_types_the_time_runs_out() -> None:
+def test_where_no_one_types_the_time_runs_out() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ASKING, "2", "0.2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_a_program_that_asks() -> None:
 # Nobody.
 
 
-def test_nobody_answers() -> None:
+def test_no_one_answers() -> None:
     with pytest.raises(ConnectionError, match="no operator attends this run: go on alone"):
         UnattendedOperator().send_and_wait("m", "r", 1)
 

@@ -58,7 +58,7 @@ def test_instructions_of_ones_own_and_no_tools() -> None:
     assert message.text == "Explore."
 
 
-def test_reflections_are_told_those_that_are_empty_not() -> None:
+def test_reflections_are_reported_those_that_are_empty_not() -> None:
     text = PromptAssembler([], instructions="Go.").build_prompt(state_after("One.", " ", "Three."))[0].text
     assert text == "Go.\n\n## Your Previous Reflections\n\n**Cycle 1**: One.\n\n**Cycle 3**: Three."
 

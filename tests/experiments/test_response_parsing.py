@@ -69,8 +69,8 @@ def test_nothing_of_a_tag_is_left(text: str) -> None:
 )
 def test_a_call_that_ends_the_cycle_gives_the_reflection(arguments: str, reflection: str) -> None:
     finish = ToolCallPart("c", "finish_cycle", arguments)
-    said = reflecting(assistant("I am done.", finish), finish)
-    assert said == assistant(ThinkingPart("I am done."), reflection)
+    received = reflecting(assistant("I am done.", finish), finish)
+    assert received == assistant(ThinkingPart("I am done."), reflection)
 
 
 @given(st.text(alphabet="ab <>/"))

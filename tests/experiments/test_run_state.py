@@ -16,8 +16,8 @@ CALLS = [
 
 
 def answer(cycle: int, content: str = "", calls: Any = (), **measures: int) -> LogEvent:
-    said: dict[str, Any] = {"role": "assistant", "content": content}
-    payload = {"response_message": said | ({"tool_calls": calls} if calls else {})}
+    received: dict[str, Any] = {"role": "assistant", "content": content}
+    payload = {"response_message": received | ({"tool_calls": calls} if calls else {})}
     return LogEvent("LLM_INVOCATION", cycle, payload, measures)
 
 

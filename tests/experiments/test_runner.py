@@ -63,7 +63,7 @@ def test_those_who_listen(tmp_path: Path, face: Any) -> None:
     assert states[-1] == "complete"
 
 
-def test_a_memory_that_fails_to_forget_keeps_nobody_from_hearing(
+def test_a_memory_that_fails_to_forget_keeps_no_one_from_listening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(*args: Any) -> None:
@@ -121,7 +121,7 @@ def test_more_cycles_for_a_run_that_has_ended(tmp_path: Path) -> None:
     assert runner.run().reflection_history == ["One.", "Two."]
 
 
-def test_similarity_goes_on_with_what_was_said_before(tmp_path: Path, face: Any) -> None:
+def test_similarity_goes_on_with_what_was_written_before(tmp_path: Path, face: Any) -> None:
     words = {"embedder": "words"}
     ExperimentRunner(config_in(tmp_path, cycle_count=1, similarity=words), llm=ScriptedLLM("The deep sea.")).run()
     llm = ScriptedLLM("The deep sea.", "Another day.")
@@ -198,7 +198,7 @@ def test_two_experiments_do_not_mix_in_one_log(tmp_path: Path, changes: dict[str
         runner.run()
 
 
-def test_a_log_that_lacks_something_says_what(tmp_path: Path) -> None:
+def test_a_log_that_lacks_something_reports_what(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     with JsonlLogger(config.log_path, "first") as log:
         log.log_event("CYCLE_START", 1)
@@ -249,7 +249,7 @@ def test_the_next_prompt_in_the_middle_of_a_cycle(tmp_path: Path) -> None:
 def test_from_a_file_with_a_real_server(tmp_path: Path, face: Any) -> None:
     path = tmp_path / "config.json"
     with OllamaByRule() as server:
-        said = {
+        received = {
             "run_id": "real",
             "model_name": MODEL,
             "cycle_count": 2,
@@ -259,7 +259,7 @@ def test_from_a_file_with_a_real_server(tmp_path: Path, face: Any) -> None:
             "log_folder": str(tmp_path / "logs"),
             "data_folder": str(tmp_path / "data"),
         }
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(received))
         runner = ExperimentRunner(path)
         assert isinstance(runner.llm, Ollama)
         face.method(runner, "prepare")
@@ -312,7 +312,7 @@ def test_telegram_of_a_config(behind: str, kind: type) -> None:
     assert operator.timeout_minutes == -1
 
 
-def test_telegram_without_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_telegram_without_a_token_reports_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_with(telegram_enabled=True, telegram_authorized_users=[7])
     with pytest.raises(ValueError, match="TELEGRAM_BOT_TOKEN is not set"):
         operator_of(config, {})

@@ -145,7 +145,7 @@ def test_x7_a_score_that_is_exactly_at_a_bound_is_below_it(
     assert SimilarityMonitor(None).check_similarity(two, [one]) == advisory_of(band)
 
 
-def test_advisories_say_what_is_expected() -> None:
+def test_advisories_state_what_is_expected() -> None:
     high, moderate = advisory_of("high"), advisory_of("moderate")
     assert high is not None
     assert moderate is not None
@@ -292,7 +292,7 @@ def test_numpy_is_loaded_once_there_is_much_to_compare(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "received"),
     [
         (OSError("no route to host"), "no route to host"),
         ([math.nan, 1.0], "not finite"),
@@ -302,12 +302,12 @@ def test_numpy_is_loaded_once_there_is_much_to_compare(monkeypatch: pytest.Monke
         (7, "int"),
     ],
 )
-def test_a_failure_is_an_answer(way: Way, broken: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_an_answer(way: Way, broken: Any, received: str, caplog: pytest.LogCaptureFixture) -> None:
     given = monitor(a=NEAR, b=broken)
     way.check(given, "a", 1)
     found = way.check(given, "b", 2)
     assert (found.score, found.band, found.cycle, found.advisory) == (None, None, None, None)
-    assert said in (found.error or "")
+    assert received in (found.error or "")
     (warning,) = warnings(caplog)
     assert "the embedder scripted failed" in warning
     assert "embedder: none" in warning
@@ -321,7 +321,7 @@ def test_only_the_first_failure_is_logged(way: Way, caplog: pytest.LogCaptureFix
     assert len(warnings(caplog)) == 1
 
 
-def test_a_key_in_a_failure_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_in_a_failure_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     found = monitor(a=RuntimeError("401 for api_key=sk-abcdefgh12345678")).check("a", 1)
     assert "abcdefgh" not in f"{found.error} {caplog.text}"
 

@@ -155,7 +155,7 @@ def test_what_was_written_before_the_message_is_no_answer(bot: Bot) -> None:
         "no update",
     ],
 )
-def test_nobody_else_and_nothing_else_is_heard(bot: Bot, update: Any) -> None:
+def test_no_one_else_and_nothing_else_is_received(bot: Bot, update: Any) -> None:
     bot.answers(ok([]), ok(SENT), ok([update]), ok([written(42, "mine")]))
     assert asked(bot.operator()) == "mine"
 
@@ -192,7 +192,7 @@ def test_a_long_message_may_be_answered_before_its_last_piece(bot: Bot) -> None:
     assert asked(bot.operator(), "a" * 5000) == "to the first"
 
 
-def test_long_messages_come_in_pieces_and_one_that_is_too_long_says_so(bot: Bot) -> None:
+def test_long_messages_come_in_pieces_and_one_that_is_too_long_reports_it(bot: Bot) -> None:
     bot.answers(ok([]), *[ok(SENT)] * 3, ok([written(1, "x")]))
     message = "😀" * 4000
     asked(bot.operator(), message)
@@ -226,7 +226,7 @@ def test_a_timeout_of_zero_does_not_wait(bot: Bot) -> None:
     assert len(bot.calls) == 2
 
 
-def test_time_that_is_up_is_a_timeout_and_nobody_else_is_asked(bot: Bot, time: Time) -> None:
+def test_time_that_is_up_is_a_timeout_and_no_one_else_is_asked(bot: Bot, time: Time) -> None:
     time.step = 25.0
     bot.answers(ok([]), ok(SENT))
     elsewhere = Elsewhere()
@@ -279,7 +279,7 @@ def test_a_pause_that_is_none_is_not_believed(bot: Bot, time: Time, pause: Any) 
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "reported"),
     [
         ([refused(401, "Unauthorized")], "getUpdates: Unauthorized (401). Is TELEGRAM_BOT_TOKEN right?"),
         ([refused(404, "Not Found")], "getUpdates: Not Found (404). Is TELEGRAM_BOT_TOKEN right?"),
@@ -297,19 +297,19 @@ def test_a_pause_that_is_none_is_not_believed(bot: Bot, time: Time, pause: Any) 
         ),
     ],
 )
-def test_where_nobody_is_reached_the_fallback_is_asked(
-    bot: Bot, answers: list[bytes | tuple[Piece, ...]], told: str, caplog: pytest.LogCaptureFixture
+def test_where_no_one_is_reached_the_fallback_is_asked(
+    bot: Bot, answers: list[bytes | tuple[Piece, ...]], reported: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     elsewhere = Elsewhere()
     bot.answers(*answers)
     assert asked(bot.operator(fallback=elsewhere)) == "from elsewhere"
     assert elsewhere.asked == [("Who am I?", "run_1", 2)]
     assert "the operator cannot be reached by Telegram, and is asked elsewhere: " in caplog.text
-    assert told in caplog.text
+    assert reported in caplog.text
     bot.answers(*answers)
     with pytest.raises(ConnectionError, match=r"^the operator cannot be reached by Telegram: ") as raised:
         asked(bot.operator())
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_a_server_that_is_not_there(bot: Bot) -> None:
@@ -387,7 +387,7 @@ def test_no_look_at_the_objects_shows_the_token(bot: Bot) -> None:
     assert request.mask(f"POST {request.target}").endswith("/bot[key]/getMe")
 
 
-def test_what_a_network_of_the_users_own_says_is_masked() -> None:
+def test_what_a_network_of_the_users_own_reports_is_masked() -> None:
     class Talkative:
         def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
             raise ConnectFailed(f"no way to {request.target}")
@@ -401,7 +401,7 @@ def test_what_a_network_of_the_users_own_says_is_masked() -> None:
 # What is given up.
 
 
-def test_a_call_that_is_cancelled_does_not_wait_and_asks_nobody_else(bot: Bot) -> None:
+def test_a_call_that_is_cancelled_does_not_wait_and_asks_no_one_else(bot: Bot) -> None:
     elsewhere, cancellation = Elsewhere(), Cancellation()
     bot.answers(ok([]), ok(SENT), (HOLD,))
     tools = {tool.name: tool for tool in agent_tools(None, bot.operator(timeout_minutes=-1, fallback=elsewhere))}

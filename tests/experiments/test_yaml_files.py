@@ -53,7 +53,7 @@ def test_anchors_and_merges() -> None:
         ("? [a, b]\n: 1\n", 1, "found unhashable key"),
     ],
 )
-def test_x1_bad_yaml_is_told_with_line_and_column(text: str, line: int, words: str) -> None:
+def test_x1_bad_yaml_is_reported_with_line_and_column(text: str, line: int, words: str) -> None:
     with pytest.raises(yaml.YAMLError) as raised:
         read_yaml(text, "c.yaml")
     assert isinstance(raised.value, BadYAML)

@@ -107,7 +107,7 @@ def test_a_run_is_named_by_what_is_its_own(key: str, value: object, run_id: str)
     assert run.run_id == run_id
 
 
-def test_names_that_would_be_the_same_are_told_apart() -> None:
+def test_names_that_would_be_the_same_are_distinguished() -> None:
     runs = expand(
         grid(model_name=["openai:M", "openai.m", "local:smollm2"], model_options__seed=[1]).model_copy(
             update={"ollama_client_config": config_in(Path()).ollama_client_config}
@@ -235,7 +235,7 @@ def test_a_run_of_a_grid_is_what_it_is_alone(server: OllamaByRule, tmp_path: Pat
     assert {event.payload.get("status") for _, event in heard} == {None, "completed"}
 
 
-def test_the_file_beside_the_log_says_what_was_run(server: OllamaByRule, tmp_path: Path) -> None:
+def test_the_file_beside_the_log_reports_what_was_run(server: OllamaByRule, tmp_path: Path) -> None:
     config = on(server, tmp_path, grid={"limits.max_steps": [5], "operator": ["terminal"]})
     (result,) = run_grid(config, workers=2)
     (run,) = expand(config)
@@ -270,7 +270,7 @@ def test_a_grid_that_has_run_is_not_run_over(server: OllamaByRule, tmp_path: Pat
     assert [each.cycles_completed for each in results] == [3] * 4
 
 
-def test_cycles_may_be_said_apart(server: OllamaByRule, tmp_path: Path) -> None:
+def test_the_number_of_cycles_may_be_given_separately(server: OllamaByRule, tmp_path: Path) -> None:
     config = on(server, tmp_path, grid={"model_options.seed": [1, 2]})
     assert [each.cycles_completed for each in run_grid(config, cycles=1)] == [1, 1]
     assert [each.cycles_completed for each in run_grid(config, resume=True)] == [3, 3]
@@ -291,7 +291,7 @@ def test_what_is_no_grid_is_refused_before_anything_is_made(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_is_none_is_told(server: OllamaByRule, tmp_path: Path) -> None:
+def test_a_log_that_is_none_is_reported(server: OllamaByRule, tmp_path: Path) -> None:
     config = on(server, tmp_path, grid={"model_options.seed": [1, 2]})
     first, _ = expand(config)
     first.log_folder.mkdir(parents=True)
@@ -311,10 +311,11 @@ def asks_then_reflects(messages: Sequence[Said]) -> Said:
 
 
 @pytest.mark.parametrize(
-    ("workers", "told"), [(1, "I was told: yes"), (2, "I was told: Error executing tool 'send_message_to_operator'")]
+    ("workers", "reported"),
+    [(1, "I was told: yes"), (2, "I was told: Error executing tool 'send_message_to_operator'")],
 )
 def test_one_run_after_the_other_has_the_terminal(
-    tmp_path: Path, workers: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, workers: int, reported: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\nyes\n"))
     heard: list[LogEvent] = []
@@ -324,7 +325,7 @@ def test_one_run_after_the_other_has_the_terminal(
     assert [each.status for each in results] == ["completed", "completed"]
     for result in results:
         (end,) = of_type(logged(result.log_path), "CYCLE_END")
-        assert end["payload"]["final_reflection"].startswith(told)
+        assert end["payload"]["final_reflection"].startswith(reported)
     assert ("[AGENT - demo-seed_2 | Cycle 1]: Hello?" in capsys.readouterr().out) == (workers == 1)
     assert [event.payload for event in heard if event.event_type == "TOOL_CALL"] == [{}, {}]
 
@@ -433,7 +434,7 @@ def kill(coordinator: subprocess.Popen[str]) -> None:
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="pidfd_open")
 @pytest.mark.parametrize("end", [ctrl_c, kill])
-def test_a_grid_that_is_broken_off_leaves_nobody_and_is_resumed(
+def test_a_grid_that_is_broken_off_leaves_no_one_and_is_resumed(
     server: OllamaByRule, gate: Gate, tmp_path: Path, end: End
 ) -> None:
     config = on(server, tmp_path)

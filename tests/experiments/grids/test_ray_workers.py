@@ -113,14 +113,14 @@ def jobs(folder: Path, run: RunFunction, *names: str) -> list[GridJob]:
     return [GridJob(config_in(folder, run_id=name, cycle_count=1), run=run) for name in names]
 
 
-def endings(said: Sequence[LogEvent | Ending]) -> dict[str, str]:
-    return {each.run_id: each.status for each in said if isinstance(each, Ending)}
+def endings(received: Sequence[LogEvent | Ending]) -> dict[str, str]:
+    return {each.run_id: each.status for each in received if isinstance(each, Ending)}
 
 
 def test_each_run_is_a_task_in_a_cluster_of_its_own(ray: FakeRay, folder: Path) -> None:
-    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c"), 2))
-    assert endings(said) == {"a": "completed", "b": "completed", "c": "completed"}
-    assert [each.event_type for each in said if isinstance(each, LogEvent) and each.run_id == "b"] == [
+    received = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c"), 2))
+    assert endings(received) == {"a": "completed", "b": "completed", "c": "completed"}
+    assert [each.event_type for each in received if isinstance(each, LogEvent) and each.run_id == "b"] == [
         "CYCLE_START",
         "CYCLE_END",
         "RUN_END",
@@ -135,8 +135,8 @@ def test_each_run_is_a_task_in_a_cluster_of_its_own(ray: FakeRay, folder: Path) 
 
 def test_a_cluster_that_is_named_is_joined(ray: FakeRay, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c")))
-    assert set(endings(said)) == {"a", "b", "c"}
+    received = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c")))
+    assert set(endings(received)) == {"a", "b", "c"}
     assert ray.most == 3, "the cluster says how many run at once"
     (cluster,) = ray.inits
     assert cluster["address"] == "10.0.0.1:6379"
@@ -150,7 +150,7 @@ def test_a_cluster_that_the_program_has_joined_is_used_and_kept(ray: FakeRay, fo
     assert (ray.inits, ray.shutdowns, ray.connected) == ([], 0, True)
 
 
-def test_a_cluster_that_is_not_there_is_told(ray: FakeRay, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_not_there_is_reported(ray: FakeRay, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     ray.refuses = ConnectionError("timed out")
     with pytest.raises(ToolcastError, match=r"no Ray cluster at RAY_ADDRESS='10.0.0.1:6379'.*timed out.*ray start"):
@@ -159,9 +159,9 @@ def test_a_cluster_that_is_not_there_is_told(ray: FakeRay, folder: Path, monkeyp
 
 def test_a_task_that_crashes_is_one_run_that_failed(ray: FakeRay, folder: Path) -> None:
     ray.crashes.add("a")
-    said = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b"), 1))
-    assert endings(said) == {"a": "failed", "b": "completed"}
-    assert said[0] == Ending("a", "failed", "its Ray task failed: ChildProcessError: the node is gone")
+    received = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b"), 1))
+    assert endings(received) == {"a": "failed", "b": "completed"}
+    assert received[0] == Ending("a", "failed", "its Ray task failed: ChildProcessError: the node is gone")
 
 
 def test_closing_cancels_the_tasks(ray: FakeRay, folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_closing_cancels_the_tasks(ray: FakeRay, folder: Path) -> None:
     assert not ray.connected
 
 
-def test_without_ray_it_is_told_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_names_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     config = config_in(folder, grid={"history": ["full"]})
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[ray\]'"):

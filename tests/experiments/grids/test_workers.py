@@ -35,8 +35,8 @@ def job(folder: Path, run: RunFunction, run_id: str = "first", **fields: Any) ->
     return GridJob(config_in(folder, run_id=run_id, cycle_count=2), run=run, **fields)
 
 
-def endings(said: Sequence[LogEvent | Ending]) -> dict[str, Ending]:
-    return {each.run_id: each for each in said if isinstance(each, Ending)}
+def endings(received: Sequence[LogEvent | Ending]) -> dict[str, Ending]:
+    return {each.run_id: each for each in received if isinstance(each, Ending)}
 
 
 def only(jobs: GridJob) -> Ending:
@@ -58,7 +58,7 @@ def is_gone(process: int) -> bool:
         os.close(handle)
 
 
-def test_what_happens_is_heard_without_what_was_said(folder: Path) -> None:
+def test_events_are_received_without_messages(folder: Path) -> None:
     *events, ending = run_jobs([job(folder, fake_runs.cycles)])
     assert [(event.event_type, event.cycle_number, event.payload) for event in events] == [
         ("CYCLE_START", 1, {}),
@@ -76,33 +76,33 @@ def test_what_happens_is_heard_without_what_was_said(folder: Path) -> None:
     assert {path.name for path in (folder / "logs").iterdir()} == {"first.done"}
 
 
-def test_a_worker_is_told_whether_to_resume(folder: Path) -> None:
+def test_a_worker_knows_whether_to_resume(folder: Path) -> None:
     list(run_jobs([job(folder, fake_runs.cycles, resume=True)]))
     assert (folder / "logs" / "first.done").read_text() == "resumed: True"
 
 
 def test_one_worker_does_one_job_after_the_other(folder: Path) -> None:
-    said = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b", "c")], 1))
-    assert [each.run_id for each in said] == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
+    received = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b", "c")], 1))
+    assert [each.run_id for each in received] == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
 
 
 def test_workers_work_at_once(folder: Path) -> None:
-    said = list(run_jobs([job(folder, fake_runs.meets, name) for name in ("a", "b")], 2))
-    assert {each.status for each in endings(said).values()} == {"completed"}
+    received = list(run_jobs([job(folder, fake_runs.meets, name) for name in ("a", "b")], 2))
+    assert {each.status for each in endings(received).values()} == {"completed"}
 
 
-def test_one_worker_a_core_if_nothing_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_worker_for_each_core_by_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= cores() <= (os.cpu_count() or 1)
     monkeypatch.setattr(workers, "cores", lambda: 1)
-    said = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b")]))
-    assert [each.run_id for each in said] == ["a"] * 6 + ["b"] * 6
+    received = list(run_jobs([job(folder, fake_runs.cycles, name) for name in ("a", "b")]))
+    assert [each.run_id for each in received] == ["a"] * 6 + ["b"] * 6
 
 
 def test_no_jobs_are_soon_done() -> None:
     assert list(run_jobs([], 2)) == []
 
 
-def test_what_a_run_prints_goes_to_a_file_and_nobody_answers_it(folder: Path) -> None:
+def test_what_a_run_prints_goes_to_a_file_and_no_one_answers_it(folder: Path) -> None:
     assert only(job(folder, fake_runs.prints)).status == "completed"
     assert (folder / "logs" / "first.stderr.txt").read_text().splitlines() == ["typed: ''", "an error"]
 
@@ -122,7 +122,7 @@ def test_relative_paths_begin_in_the_folder_of_the_job(folder: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_went_wrong_is_told(folder: Path, run: RunFunction, error: str) -> None:
+def test_what_went_wrong_is_reported(folder: Path, run: RunFunction, error: str) -> None:
     ending = only(job(folder, run))
     assert (ending.status, ending.error) == ("failed", error)
 
@@ -137,15 +137,15 @@ def test_a_job_that_no_worker_can_read_is_one_that_failed(folder: Path, monkeypa
 
 def test_a_worker_that_dies_is_the_end_of_its_run_alone(folder: Path) -> None:
     runs = {"a": fake_runs.is_killed, "b": fake_runs.cycles, "c": fake_runs.cycles}
-    said = list(run_jobs([job(folder, run, name) for name, run in runs.items()], 2))
-    ended = endings(said)
+    received = list(run_jobs([job(folder, run, name) for name, run in runs.items()], 2))
+    ended = endings(received)
     assert {name: ending.status for name, ending in ended.items()} == {
         "a": "failed",
         "b": "completed",
         "c": "completed",
     }
     assert ended["a"].error == ("its worker process was killed (SIGKILL) in the middle of the run. It printed: memory")
-    assert [each for each in said if each.run_id == "a"][:-1] == [LogEvent("CYCLE_START", 1, {}, {}, "a")]
+    assert [each for each in received if each.run_id == "a"][:-1] == [LogEvent("CYCLE_START", 1, {}, {}, "a")]
 
 
 def test_a_worker_that_dies_before_it_has_its_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,14 +160,14 @@ def test_a_worker_that_dies_before_it_has_its_job(folder: Path, monkeypatch: pyt
 
 def test_a_worker_that_cannot_be_started_is_a_run_that_failed(folder: Path) -> None:
     nowhere = job(folder / "nowhere", fake_runs.cycles, "a")
-    said = endings(list(run_jobs([nowhere, job(folder, fake_runs.cycles, "b")], 1)))
-    assert said["b"].status == "completed"
-    assert said["a"].status == "failed"
-    assert "no worker could be started for it" in said["a"].error
-    assert "No such file" in said["a"].error
+    received = endings(list(run_jobs([nowhere, job(folder, fake_runs.cycles, "b")], 1)))
+    assert received["b"].status == "completed"
+    assert received["a"].status == "failed"
+    assert "no worker could be started for it" in received["a"].error
+    assert "No such file" in received["a"].error
 
 
-def test_what_a_worker_printed_is_told_if_it_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_printed_is_reported_if_it_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "logs").rmdir()
     assert workers._last_line(folder / "logs" / "first.stderr.txt") == ""
 
@@ -191,7 +191,7 @@ def test_closing_interrupts_what_still_runs(folder: Path) -> None:
     assert all(is_gone(event.measures["process"]) for event in events if isinstance(event, LogEvent))
 
 
-def test_an_interrupt_from_elsewhere_is_told(folder: Path) -> None:
+def test_an_interrupt_from_elsewhere_is_reported(folder: Path) -> None:
     ending = only(job(folder, fake_runs.interrupts_itself))
     assert (ending.status, ending.error) == ("interrupted", "")
 

@@ -123,7 +123,7 @@ def test_a_call_of_the_tool_is_the_rating(rate: Any, log: Path) -> None:
     assert [tool.name for tool in llm.requests[0].tools] == ["PEIReport"]
 
 
-def test_what_is_said_beside_the_call_is_kept(log: Path) -> None:
+def test_what_is_written_beside_the_call_is_kept(log: Path) -> None:
     answer = [TextDelta("Well."), *ScriptedLLM()._calls([report(3)])]
     assert assess(log, ScriptedLLM(answer)).pei_response == "Well.\n\nRating: 3\n\nIt holds."
 

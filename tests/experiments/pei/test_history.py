@@ -168,7 +168,7 @@ def test_arguments_that_are_no_object_become_one(tmp_path: Path) -> None:
     assert ("result", "write", NO_RESULT) in told(history_of(log))
 
 
-def test_what_says_nothing_is_left_out(tmp_path: Path) -> None:
+def test_what_has_no_text_is_left_out(tmp_path: Path) -> None:
     lines = [*plain_cycle(1), asked(2, [said("user", "  ")], said("assistant", "", thinking="hm"))]
     assert [message.text for message in history_of(written(tmp_path, *lines))] == ["Begin cycle 1.", "Reflection 1"]
 
@@ -226,7 +226,7 @@ def test_the_history_of_a_real_run_is_the_same_whether_it_was_carried_along(tmp_
     assert rest == [part for cycle in REAL for part in cycle]
 
 
-def test_a_history_that_is_carried_along_differently_is_told_whole(tmp_path: Path) -> None:
+def test_a_history_that_is_carried_along_differently_is_complete(tmp_path: Path) -> None:
     lines = [*plain_cycle(1), asked(2, [said("user", "Another beginning.")], said("assistant", "Hm."))]
     texts = [message.text for message in history_of(written(tmp_path, *lines))]
     assert texts == ["Begin cycle 1.", "Reflection 1", "Another beginning.", "Hm."]

@@ -122,7 +122,7 @@ def test_x13_what_the_original_parser_read_wrongly(text: str, level: int | None)
         ("I saw this in cycles 1 and 2. There is much to say. 3", 3),
     ],
 )
-def test_other_ways_to_say_a_level(text: str, level: int) -> None:
+def test_other_forms_of_a_level(text: str, level: int) -> None:
     assert rating_in(text) == level
 
 

@@ -60,7 +60,7 @@ def test_a_line_is_in_the_file_before_the_next_is_asked_for(tmp_path: Path) -> N
     assert len(lines(file.path)) == 2
 
 
-def test_a_torn_line_of_somebody_else_spoils_no_other(tmp_path: Path) -> None:
+def test_a_torn_line_of_another_program_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"run_id": "fi')
     ResultsFile(path).add(result())
@@ -112,7 +112,7 @@ def test_several_results_as_a_document(tmp_path: Path) -> None:
     assert [path.name for path in file.path.parent.iterdir()] == ["r.json"]
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported_before_anyone_is_asked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in (tmp_path, tmp_path / "file" / "r.jsonl"):
         with pytest.raises(ToolcastError, match=r"cannot be written: .*--output"):
@@ -138,7 +138,7 @@ def test_nothing_is_left_where_nothing_was_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
-def test_what_the_file_system_refuses_later_is_told(tmp_path: Path, name: str) -> None:
+def test_what_the_file_system_refuses_later_is_reported(tmp_path: Path, name: str) -> None:
     file = ResultsFile(tmp_path / name)
     file.path.mkdir()
     with pytest.raises(ToolcastError, match=name):

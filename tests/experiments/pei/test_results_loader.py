@@ -60,7 +60,7 @@ GOOD = {"run_id": "r", "evaluator_model": "m", "pei_rating": 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("# A page", "line 1: not JSON"),
         ("[" * 100_000, "line 1: not JSON"),
@@ -78,12 +78,12 @@ GOOD = {"run_id": "r", "evaluator_model": "m", "pei_rating": 1}
         (json.dumps(GOOD | {"pei_rating": "7"}), "this one is '7'"),
     ],
 )
-def test_what_holds_no_results_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_what_holds_no_results_is_reported(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ResultsError) as raised:
         [*read_results(path)]
-    assert told in str(raised.value) and str(path) in str(raised.value)
+    assert reported in str(raised.value) and str(path) in str(raised.value)
 
 
 def test_an_empty_file_has_none(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_file_that_holds_no_scale(tmp_path: Path, name: str, content: Any, mes
     assert name in str(caught.value)
 
 
-def test_broken_yaml_is_told_with_its_line(tmp_path: Path) -> None:
+def test_broken_yaml_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="line 2"):
         PEIScale.from_file(file(tmp_path, "scale.yaml", "instruction: x\n  levels: ["))
 

@@ -30,7 +30,7 @@ def test_the_same_figures_make_the_same_bytes() -> None:
     assert PICTURE.png() == PICTURE.png()
 
 
-def test_the_png_is_1800_pixels_wide_and_says_nothing_else() -> None:
+def test_the_png_is_1800_pixels_wide_and_has_no_metadata() -> None:
     png = PICTURE.png()
     assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) == 1800
     assert b"Software" not in png and b"matplotlib" not in png.lower()
@@ -97,7 +97,7 @@ def test_what_is_written_on_a_colour_can_be_read() -> None:
     assert contrasting("#08306b") != contrasting("#f7fbff")
 
 
-def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_reports_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for make in (PICTURE.svg, PICTURE.png):
         with pytest.raises(ImportError, match=r"pip install 'toolcast\[report\]'"):

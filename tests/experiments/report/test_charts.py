@@ -59,8 +59,8 @@ def bars(picture: Picture, colour: str) -> int:
 def test_similarity_has_its_numbers_in_the_cells() -> None:
     matrix = ((1.0, 0.7071, 0.1), (0.7071, 1.0, -0.25), (0.1, -0.25, 1.0))
     picture = charts.similarity_picture("s", Likeness((2, 5, 9), matrix, 3, "table"))
-    said = texts(picture)
-    assert said.count("0.71") == 2 and said.count("1.00") == 3 and "-0.25" in said and "9" in said
+    received = texts(picture)
+    assert received.count("0.71") == 2 and received.count("1.00") == 3 and "-0.25" in received and "9" in received
     assert picture.alt == (
         "Matrix of the similarity of 3 reflections, each with each. "
         "The most alike are those of cycles 2 and 5, with 0.71."
@@ -77,9 +77,9 @@ def test_a_similarity_that_is_nearly_nothing_is_nothing() -> None:
 def test_similarity_of_one_and_of_many(cycles: int, names: list[str]) -> None:
     scores = tuple(tuple(1.0 if row == column else 0.5 for column in range(cycles)) for row in range(cycles))
     picture = charts.similarity_picture("s", Likeness(tuple(range(1, cycles + 1)), scores, cycles, "table"))
-    said = texts(picture)
-    assert [name for name in names if name not in said] == []
-    assert ("1.00" in said) == (cycles == 1)
+    received = texts(picture)
+    assert [name for name in names if name not in received] == []
+    assert ("1.00" in received) == (cycles == 1)
     assert len(picture.svg()) < 60_000
 
 
@@ -182,7 +182,7 @@ def test_equal_curves_take_turns(run: RunSummary) -> None:
     assert offsets[0] != offsets[1]
 
 
-def test_many_evaluators_are_told_apart() -> None:
+def test_many_evaluators_are_distinguished() -> None:
     rows = {run: {f"evaluator-{number}": [number % 10 + 1] for number in range(12)} for run in ("one", "two")}
     picture = charts.ratings_picture("p", rows, LEVELS)
     assert [f"evaluator-{number}" in texts(picture) for number in range(12)] == [True] * 12
@@ -208,8 +208,8 @@ def test_similarities_below_zero_are_below_zero() -> None:
 
 def test_runs_laid_over_each_other(run: RunSummary) -> None:
     picture = charts.comparison_picture("c", {"one": run, "two": long_run(40)})
-    said = texts(picture)
-    assert {"one", "two"} <= {*said} and "not logged" not in said
+    received = texts(picture)
+    assert {"one", "two"} <= {*received} and "not logged" not in received
     assert picture.alt.startswith("2 runs laid over each other")
 
 
@@ -218,7 +218,7 @@ def test_of_many_runs_the_median_stands_out(run: RunSummary) -> None:
     assert "median of 9 runs" in texts(picture) and "run1" not in texts(picture)
 
 
-def test_what_no_run_has_logged_is_said(tmp_path: Path) -> None:
+def test_a_measure_that_no_run_has_logged_is_noted(tmp_path: Path) -> None:
     old = summary_of(read_log(published_log(tmp_path / "old.jsonl")))
     assert texts(charts.comparison_picture("c", {"one": old, "two": old})).count("not logged") == 2
 

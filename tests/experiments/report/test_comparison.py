@@ -69,7 +69,7 @@ def test_ratings_by_evaluator(tmp_path: Path) -> None:
     assert "Krippendorff" not in shown(one, reported(whole_run(tmp_path / "three.jsonl")))
 
 
-def test_what_tells_configurations_apart(tmp_path: Path) -> None:
+def test_what_differs_between_configurations(tmp_path: Path) -> None:
     one = configured(tmp_path / "one.jsonl", {"log_folder": "a", "model_options": {"seed": 1, "temperature": 0.7}})
     two = configured(
         tmp_path / "two.jsonl",

@@ -147,7 +147,7 @@ def test_a_run_id_that_another_program_wrote(tmp_path: Path) -> None:
     assert [picture.name for picture in made.pictures] == ["comparison"] and 'id="run-run"' in made.html
 
 
-def test_two_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     logs = [whole_run(tmp_path / folder / "run.jsonl") for folder in ("a", "b")]
     made = report(*logs, logs[0])
     names = {picture.name for picture in made.pictures}
@@ -209,8 +209,8 @@ def test_a_run_that_has_just_begun_has_no_pictures(tmp_path: Path) -> None:
 
 
 def test_a_thousand_cycles_make_a_page_of_a_few_megabytes(tmp_path: Path) -> None:
-    said = [f"Reflection {number}. " + "All work and no play. " * 300 for number in range(1000)]
-    made = report(whole_run(tmp_path / "run.jsonl", reflections=said))
+    received = [f"Reflection {number}. " + "All work and no play. " * 300 for number in range(1000)]
+    made = report(whole_run(tmp_path / "run.jsonl", reflections=received))
     assert len(made.html.encode()) < 5_000_000
     assert "200 of 1,000 reflections, evenly spread; 800 are left out." in made.html
     assert "more characters are in the log." in made.html and "left out." in made.html
@@ -225,7 +225,7 @@ def test_many_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_an_embedder_that_fails_is_told(tmp_path: Path) -> None:
+def test_an_embedder_that_fails_is_reported(tmp_path: Path) -> None:
     class Broken:
         name = "broken"
 

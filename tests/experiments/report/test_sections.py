@@ -63,7 +63,7 @@ def test_a_row_for_each_cycle(tmp_path: Path) -> None:
     assert "reflection</td>" in row
 
 
-def test_what_was_not_logged_is_said_to_be_so(tmp_path: Path) -> None:
+def test_missing_measures_are_noted(tmp_path: Path) -> None:
     page = shown(reported(published_log(tmp_path / "old.jsonl")))
     assert '<dt>Status</dt><dd><span class="status warn">not logged</span></dd>' in page
     assert "<dt>Tokens in</dt><dd>not logged</dd>" in page and "Tokens were not logged." in page
@@ -90,7 +90,7 @@ def test_many_open_cycles_and_cycles_begun_again() -> None:
     assert "begins some cycles more than once (2)" in page
 
 
-def test_errors_are_told_and_cut(tmp_path: Path) -> None:
+def test_errors_are_reported_and_cut(tmp_path: Path) -> None:
     log = LogWriter(tmp_path / "run.jsonl").start().begin()
     for number in range(60):
         log.error(f"<b>{number}</b> " + "x" * 700)
@@ -136,7 +136,7 @@ def test_long_reflections_are_cut_and_short_ones_are_not() -> None:
     assert "500 more characters are in the log." in page
 
 
-def test_an_empty_reflection_is_said_to_be_empty() -> None:
+def test_an_empty_reflection_is_shown_as_empty() -> None:
     cycles = (CycleSummary(1, reflection=""), CycleSummary(2, reflection="x"), CycleSummary(3))
     page = shown(ReportedRun("run", "run", replace(EMPTY, cycles=cycles)))
     assert "Cycle 1: 0 characters</summary>" in page and "(empty)" in page and "Cycle 3:" not in page
@@ -168,7 +168,7 @@ def test_a_tool_without_a_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_similarity_says_what_was_compared(likeness: Likeness, told: str) -> None:
+def test_similarity_reports_what_was_compared(likeness: Likeness, told: str) -> None:
     assert told in shown(ReportedRun("run", "run", EMPTY, likeness))
 
 
@@ -196,8 +196,8 @@ def test_numbers_as_they_stand_on_the_page() -> None:
         "0.13",
         "1,234.5",
     )
-    said = [duration(seconds) for seconds in (None, 0.04, 59.94, 61, 3599.6, 3661, 90_000)]
-    assert said == ["not logged", "0.0 s", "59.9 s", "1 min 1 s", "1 h 0 min", "1 h 1 min", "25 h 0 min"]
+    received = [duration(seconds) for seconds in (None, 0.04, 59.94, 61, 3599.6, 3661, 90_000)]
+    assert received == ["not logged", "0.0 s", "59.9 s", "1 min 1 s", "1 h 0 min", "1 h 1 min", "25 h 0 min"]
     assert status_of(replace(EMPTY, status="stopped")) == Cell("stopped", "status", "warn")
 
 

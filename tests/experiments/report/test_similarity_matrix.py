@@ -12,7 +12,7 @@ from toolcast.experiments.report.summary import CycleSummary, RunSummary
 
 
 def run_of(*reflections: str | None) -> RunSummary:
-    cycles = tuple(CycleSummary(number, reflection=said) for number, said in enumerate(reflections, 1))
+    cycles = tuple(CycleSummary(number, reflection=received) for number, received in enumerate(reflections, 1))
     return RunSummary("run", None, "", "", 0, 0, None, {}, cycles, (), ())
 
 
@@ -76,7 +76,7 @@ TOO_FEW = "ValueError: it gave 1 vectors for 2 texts"
         ({"sea": (1, 2), "sum": 7}, "TypeError: 'int' object is not iterable"),
     ],
 )
-def test_an_embedder_that_fails_says_why(vectors: dict[str, Sequence[float]], why: str) -> None:
+def test_an_embedder_that_fails_reports_why(vectors: dict[str, Sequence[float]], why: str) -> None:
     found = likeness_of(run_of("sea", "sum"), Table(vectors))
     assert (found.error, found.embedder, found.scores, found.among) == (why, "table", (), 2)
 

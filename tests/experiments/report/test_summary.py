@@ -180,7 +180,7 @@ def test_nothing_is_a_run_too() -> None:
     assert (run.run_id, run.status, run.cycles, run.lines, run.started) == ("", None, (), 0, "")
 
 
-def test_a_line_that_nobody_knows_is_a_line() -> None:
+def test_a_line_that_no_one_knows_is_a_line() -> None:
     event = LogEvent("REST", 3, {"x": 1}, run_id="r", timestamp="t")  # type: ignore[arg-type]  # a later version's
     run = summary_of([event])
     assert (run.lines, run.cycles, run.run_id, run.last) == (1, (), "r", "t")

@@ -174,7 +174,7 @@ run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=tell)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_a_grid_on_ray_that_is_broken_off_leaves_nobody(server: OllamaByRule, tmp_path: Path, number: int) -> None:
+def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tmp_path: Path, number: int) -> None:
     held = Event()
 
     def hold(messages: Sequence[Said]) -> Said:
