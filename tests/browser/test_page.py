@@ -95,7 +95,7 @@ def test_a_tool_is_rejected_and_the_model_reads_why(tab: Tab) -> None:
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         say(page, "Tell Ann")
-        card(page).get_by_role("textbox", name="Why not?").fill("Ann is asleep")
+        card(page).get_by_role("textbox", name="Reason for the rejection").fill("Ann is asleep")
         card(page).get_by_role("button", name="Reject").click()
         is_in(page, "ready")
         expect(answers(page)).to_have_text("Then I will not.")
@@ -114,7 +114,7 @@ def test_a_call_is_edited(tab: Tab) -> None:
         expect(box).to_be_focused()
         box.fill('{"to": "bob"')
         card(page).get_by_role("button", name="Run with these").click()
-        expect(card(page).get_by_role("alert")).to_contain_text("This is no JSON")
+        expect(card(page).get_by_role("alert")).to_contain_text("Invalid JSON")
         box.fill('{"to": "bob", "subject": "Sun"}')
         card(page).get_by_role("button", name="Run with these").click()
         expect(answers(page)).to_have_text("Bob has it.")
@@ -203,7 +203,7 @@ def test_a_message_waits_in_the_queue_and_is_answered(tab: Tab) -> None:
         expect(answers(page)).to_have_text("One, two")
         expect(page.locator("#send")).to_have_text("Queue")
         say(page, "Go on")
-        expect(page.get_by_role("list", name="Messages that wait")).to_have_text("Go on")
+        expect(page.get_by_role("list", name="Queued messages")).to_have_text("Go on")
         expect(page.get_by_role("article", name="You")).to_have_count(1)
         gate.open()
         expect(answers(page)).to_have_text(["One, two, three.", "And four."])
@@ -284,14 +284,14 @@ def test_a_page_of_an_earlier_server_is_told_so(tab: Tab, expected: list[str]) -
         is_in(page, "ready")
         page.route("**/events?*", lambda route: route.fulfill(status=403))
         chat.break_connections()
-        expect(page.locator("#notice")).to_contain_text("The server does not know this page")
+        expect(page.locator("#notice")).to_contain_text("The server rejected this page")
 
 
 def test_the_end_of_the_server_is_told(tab: Tab) -> None:
     with served(HeldLLM()) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
-    expect(page.locator("#notice")).to_contain_text("The server is not there")
+    expect(page.locator("#notice")).to_contain_text("Cannot reach the server")
     say(page, "Hello")
     expect(page.locator("#notice")).to_contain_text("that was not said")
     expect(page.get_by_role("textbox", name="Your message")).to_have_value("Hello")
@@ -716,7 +716,7 @@ def test_without_the_token_there_is_no_page(tab: Tab, expected: list[str]) -> No
     expected.append("403")
     with served(HeldLLM()) as chat:
         page = tab(chat.url.replace("the-token", "another"))
-        expect(page.locator("body")).to_contain_text("open the address that the server has printed")
+        expect(page.locator("body")).to_contain_text("open the address that the server printed")
 
 
 def test_a_foreign_page_gets_nowhere(tab: Tab, browser: Browser) -> None:

@@ -85,7 +85,7 @@ def test_what_goes_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "missing.json: no such file" in told(capsys, log, "--pei", tmp_path / "missing.json")
     (tmp_path / "taken").touch()
     error = told(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
-    assert "taken: " in error and "Name another folder for --output" in error
+    assert "taken: " in error and "Choose another folder with --output" in error
     (tmp_path / "bad.jsonl").write_text('{"event_type": "\x1b[2J"}\n')
     assert "line 1" in told(capsys, tmp_path / "bad.jsonl")
 

@@ -299,7 +299,7 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
     config = configured(ollama.host, cycle_count=1, **GRID)
     assert run("--config", config, "--dry-run") == 0
     planned = capsys.readouterr().out
-    assert planned.count("nothing is asked") == 2
+    assert planned.count("no request is sent") == 2
     assert run("--config", config, "--workers", "1") == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -328,7 +328,7 @@ def test_options_of_a_grid_want_one(capsys: pytest.CaptureFixture[str]) -> None:
         assert "--workers and --executor need a configuration with a grid" in capsys.readouterr().err
     for words in (("--host", "box"), ("--token", "t0ken")):
         assert run("--config", configured("localhost", **GRID), *words) == 1
-        assert "the runs of a grid read host and key where they run" in capsys.readouterr().err
+        assert "--host and --token do not apply to a grid" in capsys.readouterr().err
 
 
 def test_the_example_is_the_command(ollama: OllamaByRule) -> None:

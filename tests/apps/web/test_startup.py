@@ -84,7 +84,7 @@ def test_a_page_that_others_can_reach_is_warned_of(tmp_path: Path) -> None:
         assert url.startswith("http://127.0.0.1:")
         process.send_signal(signal.SIGTERM)
         _, warned = process.communicate(timeout=30)
-    assert "0.0.0.0 can be reached by others" in warned
+    assert "other machines can connect to 0.0.0.0" in warned
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_address_is_one_that_a_browser_takes(host: str, begins: str) -> None
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:
-    with listen("127.0.0.1", 0) as taken, pytest.raises(ToolcastError, match="--port 0 takes any free port"):
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ToolcastError, match="--port 0 selects a free port"):
         listen("127.0.0.1", taken.getsockname()[1])
 
 
