@@ -38,7 +38,7 @@ def test_thinking_markdown_and_calls_have_looks_of_their_own(server: OllamaServe
     server.streams(
         said(content="- no"), said(content="thing\n- there\n\n```python\nx = 1"), said(content="\n```"), DONE
     )
-    terminal.add_output("what is here?")
+    terminal.say("what is here?")
     shown = terminal.lines[terminal.lines.index("> what is here?") :]
     assert [line for line in shown if line and "⎿" not in line and not line.startswith("    ")] == [
         "> what is here?", "Let me see.", "I look.", "● list_files()", " • nothing", " • there",
@@ -57,7 +57,7 @@ def test_the_next_question_sees_the_answer_and_the_history_its_inputs(
     """R1, R8."""
     server.says("It is *blue*.")
     server.says("Yes.")
-    terminal.add_output("colour of the sky?")
+    terminal.say("colour of the sky?")
     terminal.type(f"really\\{ENTER}blue?{ENTER}")
     terminal.until("Yes.")
     terminal.at_prompt()
@@ -83,7 +83,7 @@ def test_ctrl_c_in_an_answer_gives_the_prompt_back_and_at_the_prompt_leaves(
     terminal.until("(cancelled)")
     server.wait_open(0)
     before = terminal.at_prompt()
-    terminal.add_output("again")
+    terminal.say("again")
     assert "Again." in terminal.lines[before:]
     assert "^C" not in terminal.text
     terminal.type(CTRL_C)
@@ -154,7 +154,7 @@ def test_a_question_of_the_model(server: OllamaServer, terminal: Driven) -> None
 def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("run_command", command="echo $((40 + 2)); exec sleep 600"))
     server.says("Well.")
-    terminal.add_output("/mode auto")
+    terminal.say("/mode auto")
     terminal.type("run it" + ENTER)
     terminal.until("run it? [y]es")
     terminal.type("y" + ENTER)
@@ -162,7 +162,7 @@ def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Dri
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
     before = terminal.at_prompt()
-    terminal.add_output("and now?")
+    terminal.say("and now?")
     assert "Well." in terminal.lines[before:]
 
 
@@ -173,11 +173,11 @@ def test_errors_are_told_and_the_prompt_comes_back(server: OllamaServer, termina
         server.fails(500, "out of order")
     server.calls(call("no_such_tool"))
     server.says("All is well.")
-    terminal.add_output("one")
-    before = terminal.add_output("two")
+    terminal.say("one")
+    before = terminal.say("two")
     assert "out of order" in terminal.text
     assert terminal.look("✗").fg == "red"
-    terminal.add_output("three")
+    terminal.say("three")
     assert "All is well." in terminal.lines[before:]
 
 
@@ -205,7 +205,7 @@ def test_a_long_answer_stands_there_once(server: OllamaServer, terminal: Driven)
     table = "| n | word |\n|---|---|\n" + "\n".join(f"| row {n} | **x** |" for n in range(60))
     text = "\n\n".join([*parts, table, "The end."])
     server.streams(*(said(content=text[at : at + 11]) for at in range(0, len(text), 11)), DONE)
-    terminal.add_output("tell me all")
+    terminal.say("tell me all")
     for n in range(30):
         assert terminal.lines.count(f"Part {n}") == 1
         assert sum(f"part {n} of it, 漢字 🎉" in line.replace("漢字 🎉", "漢字 🎉") for line in terminal.lines) == 1
@@ -261,7 +261,7 @@ def test_nobody_but_the_repl_commands_the_terminal(
 def test_no_color_takes_colours_and_nothing_else(server: OllamaServer, tmp_path: Path) -> None:
     server.says("# Title\n\nSome **bold** text.\n\n- item")
     with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, NO_COLOR="1") as terminal:
-        terminal.add_output("go")
+        terminal.say("go")
         assert [line for line in terminal.lines if line][-4:-1] == ["Title", "Some bold text.", " • item"]
         terminal.type("/mod" + TAB)
         terminal.until("/model")
@@ -304,10 +304,10 @@ sys.exit(cli.main())
 
 def test_a_hundred_kilobytes(tmp_path: Path) -> None:
     with driven(tmp_path, program=SCRIPTED) as terminal:
-        terminal.add_output("all of it")
+        terminal.say("all of it")
         numbers = [line.split()[1] for line in terminal.lines if line.startswith("Paragraph")]
         assert numbers == [str(n) for n in range(800)]
         before = terminal.at_prompt()
-        terminal.add_output("once more")
+        terminal.say("once more")
         assert "Short." in terminal.lines[before:]
         assert len(terminal.raw) < 2 * 100_000
