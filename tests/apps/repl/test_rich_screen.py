@@ -42,10 +42,10 @@ class Typed:
         self.inputs: list[Any] = []
         self.prompts: list[tuple[str, str]] = []
 
-    def read(self, prompt: str, text: str = "", *, unfold: Callable[[], object]) -> str | None:
+    def read(self, prompt: str, text: str = "", *, show_calls: Callable[[], object]) -> str | None:
         self.prompts.append((prompt, text))
         typed = self.inputs.pop(0)
-        return typed(unfold) if callable(typed) else typed
+        return typed(show_calls) if callable(typed) else typed
 
 
 class Keys:
@@ -376,8 +376,8 @@ def test_reading(bench: Bench) -> None:
 
 
 def test_ctrl_o_unfolds_the_calls_of_the_last_answer(bench: Bench) -> None:
-    def unfolded(unfold: Callable[[], object]) -> str:
-        unfold()
+    def unfolded(show_calls: Callable[[], object]) -> str:
+        show_calls()
         return "said"
 
     assert bench.read(unfolded) == "said"
