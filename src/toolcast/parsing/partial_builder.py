@@ -342,7 +342,7 @@ class PartialBuilder:
         if field is not None:
             name, validator, text, inner = field
         else:
-            validator = plan.closing if closing else plan.validator
+            name, validator = "", plan.closing if closing else plan.validator
         token = closed_values.set(inner)
         try:
             if closing:

@@ -30,7 +30,7 @@ from ..async_support.shielding import GRACE
 from ..credentials import Secret
 from ..errors import BadRequest, LLMError
 from ..http_request import HTTPRequest
-from .aiohttp_errors import FAULTS, silence_logger, unanswered, unheard
+from .aiohttp_errors import FAULTS, scrub_aiohttp_exception, unanswered, unheard
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
 from .base_connections import LoopConnections
 from .httpx_network import ssl_context
@@ -201,13 +201,13 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         except _STOPS as error:
             late = trail.abort()
             if isinstance(error, asyncio.CancelledError) and not late:
-                silence_logger(error, request, before)
+                scrub_aiohttp_exception(error, request, before)
                 raise
             trail.stale = trail.reused and not late and unheard(error)
             failure = unanswered(TimeoutError() if late else error, request, connected=trail.line is not None)
         except BaseException as error:
             trail.abort()
-            silence_logger(error, request, before)
+            scrub_aiohttp_exception(error, request, before)
             raise
         else:
             assert trail.line is not None

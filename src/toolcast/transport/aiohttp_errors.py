@@ -58,15 +58,15 @@ def broken_off(error: Exception, request: HTTPRequest) -> Exception:
     return _interrupted(error, request)
 
 
-def silence_logger(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
-    """Have what passes as itself, like a cancellation, hold nothing of what aiohttp did and met."""
+def scrub_aiohttp_exception(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
+    """Remove the exceptions and the frames of aiohttp from one that is raised unchanged, such as a cancellation."""
     error.__cause__ = None
     error.__context__ = before
     scrub_exception(error, request, before)
 
 
 def _unconnected(cause: OSError, request: HTTPRequest) -> ConnectFailed:
-    silence_logger(cause, request, None)
+    scrub_aiohttp_exception(cause, request, None)
     failure = unconnected(request, cause.strerror or str(cause) or type(cause).__name__, [cause])
     failure.__cause__ = cause
     return failure

@@ -17,7 +17,7 @@ import aiohttp
 
 from ..async_support.deadlines import Deadline
 from ..http_request import HTTPRequest
-from .aiohttp_errors import FAULTS, broken_off, silence_logger
+from .aiohttp_errors import FAULTS, broken_off, scrub_aiohttp_exception
 from .base_connections import BaseAsyncResponse
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
             raw = kept.rest()
             failure = None if raw else broken_off(error, self._request)
         except BaseException as error:
-            silence_logger(error, self._request, before)
+            scrub_aiohttp_exception(error, self._request, before)
             raise
         finally:
             kept.end()

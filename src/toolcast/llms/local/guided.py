@@ -49,7 +49,7 @@ class GuidedLlamaCpp(LlamaCpp):
                 bare = replace(conversation, tools=(tool,), tool_choice=choice, parallel=False)
         if bare.tools:
             await super().prepare(bare, backend)
-        return _GuidedWire(adapter, bare)
+        return _GuidedAdapter(adapter, bare)
 
     async def _chosen(
         self, question: str, conversation: RequestInput, adapter: ProviderAdapter, backend: IOBackend
@@ -65,20 +65,20 @@ class GuidedLlamaCpp(LlamaCpp):
             return None  # whatever is wrong with the server, the request for the answer will tell
 
 
-class _GuidedWire:
-    """A wire for this one `conversation`, whatever it is given."""
+class _GuidedAdapter:
+    """An adapter for one `request_input`, which replaces every other."""
 
-    def __init__(self, adapter: ProviderAdapter, conversation: RequestInput) -> None:
+    def __init__(self, adapter: ProviderAdapter, request_input: RequestInput) -> None:
         self.provider: str = adapter.provider
         self._adapter = adapter
-        self._conversation = conversation
+        self._request_input = request_input
 
-    def request(self, conversation: RequestInput, settings: Settings) -> HTTPRequest:
-        return self._adapter.request(self._conversation, settings)
+    def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
+        return self._adapter.request(self._request_input, settings)
 
-    def decoder(self, conversation: RequestInput) -> ResponseDecoder:
-        decoder = self._adapter.decoder(self._conversation)
-        return decoder if self._conversation.tools else EndedByRepetition(decoder)
+    def decoder(self, request_input: RequestInput) -> ResponseDecoder:
+        decoder = self._adapter.decoder(self._request_input)
+        return decoder if self._request_input.tools else EndedByRepetition(decoder)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         return self._adapter.error(status, headers, body)
@@ -91,10 +91,10 @@ def _question(messages: Sequence[Message]) -> str:
 
 def _asking(question: str, tools: Sequence[ToolSpec]) -> list[Message]:
     """Return the messages that ask which tool the question needs."""
-    told = [(tool.name, " ".join(tool.description.split())[:_READ]) for tool in tools]
-    rules = "\n".join(("Choose the tool for each request, or none.", *(f"{name}: {what}" for name, what in told)))
+    described = [(tool.name, " ".join(tool.description.split())[:_READ]) for tool in tools]
+    rules = "\n".join(("Choose the tool for each request, or none.", *(f"{name}: {text}" for name, text in described)))
     messages = [system(rules)]
-    for request, name in (*((each, _NONE) for each in _NEEDS_NONE), *((what, name) for name, what in told)):
+    for request, name in (*((each, _NONE) for each in _NEEDS_NONE), *((text, name) for name, text in described)):
         messages += (user(request), assistant(json.dumps({"tool": name})))
     return [*messages, user(question)]
 
