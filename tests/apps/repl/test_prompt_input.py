@@ -139,8 +139,8 @@ class Drawn(Vt100_Output):
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (100, ["run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: y"]),
-        (80, ["run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: y"]),
+        (100, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
+        (80, ["run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: y"]),
         (64, ["run it? [y]es, [n]o (and why), [a]lways in this", "session, [e]dit: y"]),
         (40, ["run it? [y]es, [n]o (and", "why), [a]lways in this", "session, [e]dit: y"]),
     ],

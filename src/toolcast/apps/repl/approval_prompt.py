@@ -14,7 +14,7 @@ from ...terminal_text import exposed
 from ...toolbox.questions import Question
 from .screen import Screen
 
-QUESTION: Final = "run it? [y]es, [n]o [REASON], [a]lways in this session, [e]dit: "
+QUESTION: Final = "run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: "
 _GONE: Final = "the user did not answer the approval request"
 
 _AnswerHandler: TypeAlias = Callable[[Screen, PermissionRequest, str], ApprovalDecision | None]
