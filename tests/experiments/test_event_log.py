@@ -771,7 +771,7 @@ def test_interrupted_while_it_is_closed_a_log_is_free_again(path: Path, monkeypa
         yield
 
     with opened(path) as log:
-        monkeypatch.setattr(log, "_one_by_one", interrupted())
+        monkeypatch.setattr(log, "_mutex", interrupted())
         with pytest.raises(KeyboardInterrupt):
             log.close()
         monkeypatch.undo()
