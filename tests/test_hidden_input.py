@@ -31,7 +31,7 @@ from toolcast.parsing.core_schemas import hides_input
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.stores.memory import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
-from toolcast.tools.schema import output_schema
+from toolcast.tools.output_schema import output_schema
 
 HALVES = ("hunter", "2-cAnArY")
 WORD = "".join(HALVES)

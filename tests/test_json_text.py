@@ -17,7 +17,7 @@ from toolcast.json_text import json_text, replace_surrogates
 from toolcast.prompts import PromptTemplate
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.signature import Signature
+from toolcast.tools.function_schema import Signature
 
 HALF = "\ud800"
 

@@ -43,7 +43,7 @@ from toolcast.parsing import arguments, lenient_json
 from toolcast.parsing.arguments import parse_json, validate_json_text
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.tools.schema import output_schema
+from toolcast.tools.output_schema import output_schema
 
 
 class Song(BaseModel):

@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 from toolcast.errors import OutputTypeError, TurnCancelled, ValidationError
 from toolcast.tools.callable_tool import CallableTool, as_tool
 from toolcast.tools.context import ToolContext
-from toolcast.tools.signature import Signature
+from toolcast.tools.function_schema import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

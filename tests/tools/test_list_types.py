@@ -23,7 +23,7 @@ from typing_extensions import TypeAliasType, TypedDict
 from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError
 from toolcast.parsing import core_schemas
 from toolcast.testing import ScriptedLLM
-from toolcast.tools import list_types, schema
+from toolcast.tools import list_types, output_schema
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.list_types import as_lists, explain_lazy
 
@@ -221,7 +221,7 @@ def test_named_tuples_are_looked_into() -> None:
 def test_where_pydantic_cannot_skip_the_validators_of_classes_their_iterables_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(schema, "CAN_SKIP_PREBUILT", False)
+    monkeypatch.setattr(output_schema, "CAN_SKIP_PREBUILT", False)
     with pytest.raises(
         OutputTypeError, match=r"'people' is Iterable\[P\]; a model writes a whole list, so use list\[P\]"
     ):

@@ -33,10 +33,10 @@ from ..parsing import arguments as parsing
 from ..parsing.path_changes import relocate_error
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
+from .function_schema import BoundCall, Signature, name_of_function
 from .options import ToolChanges, check, path_arguments
+from .output_schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
 from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
-from .schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
-from .signature import BoundCall, Signature, name_of_function
 
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from support.subagents import CALL, PATIENCE, Gate, Mirror, Ways
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.subagents import run as elf_runs
+from toolcast.agents.subagents import deadlocks, run as elf_runs
 from toolcast.agents.subagents.elves import Elf, ElfConfig, ElfManager
 from toolcast.async_support import sync_driver
 from toolcast.errors import IllegalState
@@ -188,7 +188,7 @@ def test_elves_do_not_wait_for_each_other(ways: Ways, gate: Gate) -> None:
         assert [result.output for result in await ways.wait_all(manager)] == ["Done.", "Done."]
         for result in await ways.wait_all(manager):
             assert not result.messages[1].parts[0].is_error  # type: ignore[union-attr]  # it is a result
-        assert elf_runs._waits == []
+        assert deadlocks._waits == []
 
     ways.run(scenario)
 
@@ -215,17 +215,17 @@ def test_nobody_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
     with ExitStack() as leaving:
         granted: list[tuple[str, str]] = []
         for who, whom in wishes:
-            token = elf_runs.ELF_CHAIN.set(("the program", who))
+            token = deadlocks.ELF_CHAIN.set(("the program", who))
             try:
-                leaving.enter_context(elf_runs.waiting_for(whom))
+                leaving.enter_context(deadlocks.waiting_for(whom))
                 granted.append((who, whom))
             except IllegalState:
                 assert who in reached(whom, granted)
             else:
                 assert who not in reached(whom, granted)
             finally:
-                elf_runs.ELF_CHAIN.reset(token)
-    assert elf_runs._waits == []
+                deadlocks.ELF_CHAIN.reset(token)
+    assert deadlocks._waits == []
 
 
 def reached(start: str, pairs: list[tuple[str, str]]) -> set[str]:

@@ -23,7 +23,7 @@ from toolcast.providers.schemas.strict import (
 )
 from toolcast.providers.tool_calls.json_text import CallFormat, response_schema, with_object_root
 from toolcast.tool_spec import ToolSpec
-from toolcast.tools.schema import schema_for
+from toolcast.tools.output_schema import schema_for
 
 Schema = dict[str, Any]
 ALL: dict[str, Callable[[Schema], Adapted]] = {

@@ -25,9 +25,9 @@ from ...messages import ImagePart
 from ...parsing import arguments as parsing
 from ...tools.callable_tool import ToolOutput
 from ...tools.context import ToolContext
+from ...tools.function_schema import BoundCall
+from ...tools.output_schema import Schema
 from ...tools.results import text_of, truncate
-from ...tools.schema import Schema
-from ...tools.signature import BoundCall
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult

@@ -32,7 +32,8 @@ from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...usage import Budget, BudgetTracker
 from ..engine.engine import Engine
-from .run import ELF_CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
+from .deadlocks import ELF_CHAIN, waiting_for
+from .run import GRACE, ElfEvent, ElfResult, ElfRun
 
 TIMEOUT: Final = 300.0
 """Seconds that an elf has for one message."""

@@ -2,19 +2,15 @@
 
 A run ends with an output, with an error, cancelled, or out of time. One that does not stop in time, because one of its
 tools hangs, is abandoned: it gets its result then, and later events are discarded.
-
-Waiting elves are registered, and a context variable, which tasks, threads and tools inherit, has the current elf. So a
-wait that would never end (for itself, or in a circle) raises at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from threading import TIMEOUT_MAX, Lock, RLock, Timer, get_ident
+from threading import TIMEOUT_MAX, RLock, Timer, get_ident
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,17 +22,10 @@ from ...messages import Message
 from ...turn import Turn
 from ...usage import Usage
 from ..engine.turn_loop import TurnLoop
+from .deadlocks import ELF_CHAIN, END_FIRST, waiting_for
 
 GRACE: Final = 1.0
 """Seconds that a run has to stop, before it is given up."""
-
-ELF_CHAIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("toolcast_elves", default=("the program",))
-"""Who works here: the program, the elf that it started, the elf which that one started, and so on."""
-
-_waits: Final[list[tuple[str, str]]] = []  # (waiting elf, elf it waits for): never a cycle
-_waits_lock = Lock()
-
-_END_FIRST: Final = "end your own task first, with what you know"
 
 ElfOutcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
@@ -162,7 +151,7 @@ class ElfRun:
             return
         *above, who = ELF_CHAIN.get()
         if self._id in above:
-            raise IllegalState(f"{who} may not wait for {self._id}, which it works for; {_END_FIRST}")
+            raise IllegalState(f"{who} may not wait for {self._id}, which it works for; {END_FIRST}")
         with waiting_for(self._id):
             yield
 
@@ -182,27 +171,6 @@ class ElfRun:
         self._timer = Timer(min(seconds, TIMEOUT_MAX), call)
         self._timer.daemon = True
         self._timer.start()
-
-
-@contextmanager
-def waiting_for(id: str) -> Generator[None]:
-    """Register the current elf as waiting for the elf `id`; raise `IllegalState` if that waits for it."""
-    who = ELF_CHAIN.get()[-1]
-    with _waits_lock:
-        if _is_waiting_for(id, who):
-            target = "itself" if id == who else f"{id}, which waits for it"
-            raise IllegalState(f"{who} may not wait for {target}; {_END_FIRST}")
-        _waits.append((who, id))
-    try:
-        yield
-    finally:
-        with _waits_lock:
-            _waits.remove((who, id))
-
-
-def _is_waiting_for(one: str, other: str) -> bool:
-    """Return True if `one` is `other`, or waits for it, directly or through others."""
-    return one == other or any(_is_waiting_for(target, other) for who, target in _waits if who == one)
 
 
 def _as_exception(error: BaseException, id: str) -> BaseException:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from .lexer import UnparsedCommand, Word
 
@@ -276,6 +276,7 @@ _UNKNOWN: Final = Word("$()", False)
 """A word of which nothing is known."""
 
 _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
+_option_of_env = re.compile(r"-[A-Za-z0]*S|--s").match
 _version = re.compile(r"[-.]?[0-9][0-9.]*[a-z]?$")
 _loader = re.compile(r"ld(?:-linux|-musl|64|\.so|-).*\.so(?:\.[0-9]+)*|ld\.so").fullmatch
 _only_asks = re.compile(r"--?version|-V|--help").fullmatch
@@ -399,6 +400,38 @@ def all_launches(words: tuple[Word, ...]) -> tuple[Launch, ...]:
         if len(seen) > _MOST:
             raise UnparsedCommand(f"it runs more than {_MOST} programs through one another")
     return tuple(found)
+
+
+# Shells.
+
+
+def inner_scripts(words: Sequence[Word], fail: Callable[[str], NoReturn]) -> Iterator[str]:
+    """Yield the texts that a command runs as commands: the script of `sh -c TEXT`, `eval TEXT` and the like.
+
+    `fail` is called with the problem where a text is not known before the command runs.
+    """
+    names = [program(word).casefold() for word in words]
+    places = range(len(words)) if names[:1] and names[0] in WRAPPERS else range(min(1, len(words)))
+    if "env" in names[: len(places)] and any(_option_of_env(w.text) for w in words[names.index("env") + 1 :]):
+        fail("a text that env splits into words")
+    evaluator = next((place for place in places if names[place] in EVALUATORS), None)
+    if evaluator is not None:
+        yield " ".join(_literal_texts(words[evaluator + 1 :], fail))
+        return
+    shells = (place for place, name in enumerate(names) if name in SHELLS or not (place or words[0].literal))
+    shell = next(shells, len(words))
+    option = next((place for place in range(shell, len(words)) if option_c(words[place].text)), len(words))
+    for text in _literal_texts(words[option + 1 : option + 2], fail):
+        if text.startswith(("-", "+")):
+            fail("options after -c")
+        yield text
+
+
+def _literal_texts(words: Iterable[Word], fail: Callable[[str], NoReturn]) -> Iterator[str]:
+    for word in words:
+        if not word.literal:
+            fail("a text for another shell that is only known at run time (single quotes make it literal)")
+        yield word.text
 
 
 # Wrappers.

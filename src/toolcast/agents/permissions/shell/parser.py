@@ -16,10 +16,9 @@ No character is read twice, except in nested texts, which nest at most `MAX_DEPT
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from .launchers import EVALUATORS, SHELLS, WRAPPERS, all_launches, assigned_line, option_c, program
+from .launchers import WRAPPERS, all_launches, assigned_line, inner_scripts, program
 from .lexer import MAX_DEPTH, Lexer, UnparsedCommand, Word
 
 LONGEST: Final = 16_384
@@ -51,7 +50,6 @@ _reserved = re.compile(
 _loop = re.compile(r"for[ \t]+([A-Za-z_][A-Za-z0-9_]*)(?:[ \t]+in(?=[ \t;\n]))?").match
 _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)").match
-_option_of_env = re.compile(r"-[A-Za-z0]*S|--s").match
 
 
 class Redirection(NamedTuple):
@@ -167,7 +165,7 @@ class _Parser(Lexer):
             self.skip_blanks()
         command = SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given)
         self.found.append(command)
-        for text in dict.fromkeys(self._texts(words)):
+        for text in dict.fromkeys(inner_scripts(words, self.fail)):
             self.inner(text)
         self._launched(command)
 
@@ -182,7 +180,7 @@ class _Parser(Lexer):
         for line in dict.fromkeys(lines):
             self.given_line(line)
         if not named or named[0] not in WRAPPERS:  # there, a shell is found at any place
-            texts = [text for launch in found if launch.words for text in self._texts([*launch.words])]
+            texts = [text for launch in found if launch.words for text in inner_scripts(launch.words, self.fail)]
             for text in dict.fromkeys(texts):
                 self.inner(text)
 
@@ -227,30 +225,6 @@ class _Parser(Lexer):
             self.documents.append(_Document(target.text, literal, operator == "<<-"))
             self.before_document = True
         return Redirection(operator, target)
-
-    def _texts(self, words: list[Word]) -> Iterator[str]:
-        """Yield the texts that a command runs as commands: of `sh -c TEXT`, `eval TEXT` and the like."""
-        names = [program(word).casefold() for word in words]
-        places = range(len(words)) if names[:1] and names[0] in WRAPPERS else range(min(1, len(words)))
-        if "env" in names[: len(places)] and any(_option_of_env(w.text) for w in words[names.index("env") + 1 :]):
-            self.fail("a text that env splits into words")
-        evaluator = next((place for place in places if names[place] in EVALUATORS), None)
-        if evaluator is not None:
-            yield " ".join(self._certain(words[evaluator + 1 :]))
-            return
-        shells = (place for place, name in enumerate(names) if name in SHELLS or not (place or words[0].literal))
-        shell = next(shells, len(words))
-        option = next((place for place in range(shell, len(words)) if option_c(words[place].text)), len(words))
-        for text in self._certain(words[option + 1 : option + 2]):
-            if text.startswith(("-", "+")):
-                self.fail("options after -c")
-            yield text
-
-    def _certain(self, words: Iterable[Word]) -> Iterator[str]:
-        for word in words:
-            if not word.literal:
-                self.fail("a text for another shell that is only known at run time (single quotes make it literal)")
-            yield word.text
 
     # Here-documents
 

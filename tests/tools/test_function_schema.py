@@ -16,7 +16,7 @@ from typing_extensions import Doc
 from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
 from toolcast.tools.context import ToolContext
-from toolcast.tools.signature import Signature, name_of_function
+from toolcast.tools.function_schema import Signature, name_of_function
 
 
 class Song(BaseModel):

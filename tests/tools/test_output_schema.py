@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import Doc, TypeAliasType, TypedDict
 
 from toolcast.errors import OutputTypeError
-from toolcast.tools.schema import (
+from toolcast.tools.output_schema import (
     description_of,
     enclosing_locals,
     name_of,

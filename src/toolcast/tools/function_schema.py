@@ -26,7 +26,7 @@ from ..json_text import json_text
 from .context import ToolContext
 from .docstring import Docstring, parse
 from .list_types import as_lists, explain_lazy
-from .schema import Schema, ToolSchema, TypeValidator, enclosing_locals, normalize, unusable
+from .output_schema import Schema, ToolSchema, TypeValidator, enclosing_locals, normalize, unusable
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _UNIONS: tuple[Any, ...] = (Union, UnionType)
