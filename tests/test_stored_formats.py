@@ -504,7 +504,7 @@ def test_a_call_that_ran_has_one_result_in_a_restored_chat() -> None:
 # Experiments.
 
 SEA = "I looked at the sea, and wrote that it has no corners."
-REFLECTIONS = [SEA, "I pluralize primes. They thin out, and never end.", SEA]
+REFLECTIONS = [SEA, "I counted primes. They thin out, and never end.", SEA]
 
 
 @pytest.fixture

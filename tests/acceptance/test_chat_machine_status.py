@@ -201,7 +201,7 @@ def test_results_of_cancelled_work_change_nothing() -> None:
     while not works:
         chat.run_until(timeout=30)
     chat.dispatch("INTERRUPT")
-    works[0].tell(GenerationSuccess())
+    works[0].emit(GenerationSuccess())
     assert chat.state == "ready"
 
 

@@ -76,7 +76,7 @@ def test_a_conversation(wanted: str, home: Path, capsys: pytest.CaptureFixture[s
     assert rest == (
         "\nuser:\nWhat is\n 1 and 2?\n"
         '\ncalls add:\n{"a":1,"b":2}\n'
-        "\nadd gives:\n3\n"
+        "\nadd returned:\n3\n"
         "\nassistant:\nIt is 3.\n"
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_what_may_stand_in_a_conversation(home: Path, capsys: pytest.CaptureFixt
     assert cli.main(["logs", "third"]) == 0
     out = capsys.readouterr().out
     assert "\nuser:\nSee \ufffd[31mhere\ufffd\n\nuser:\n[image]\n\nthinking:\nhm\n\ncalls add:" in out
-    assert "\nadd fails:\nValueError: too small\n" in out
+    assert "\nadd failed:\nValueError: too small\n" in out
 
 
 def test_the_records(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,4 +25,4 @@ def test_a_wrong_command_line_is_2(wrong: list[str], capsys: pytest.CaptureFixtu
     assert left.value.code == 2
     told = capsys.readouterr().err
     assert "usage: toolcast" in told
-    assert ("a port is a number from 0 to 65535" in told) == ("--port" in wrong)
+    assert ("expected a port from 0 to 65535" in told) == ("--port" in wrong)

@@ -84,7 +84,7 @@ def test_what_other_tools_have_logged() -> None:
     ids=["role", "no role", "content", "call"],
 )
 def test_what_is_no_message(data: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"is no (message|tool call|part)"):
+    with pytest.raises(ValueError, match=r"is not a (message|tool call|part)"):
         message_from_dict(data)
 
 

@@ -427,7 +427,7 @@ def test_an_example_that_is_no_output_is_refused() -> None:
 
 @pytest.mark.parametrize("llm", [7, object(), ScriptedLLM])
 def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
-    with pytest.raises(toolcast.UnsupportedLLMError, match=f"not {type(llm).__name__}"):
+    with pytest.raises(toolcast.UnsupportedLLMError, match=f"got {type(llm).__name__}"):
         ToolOrchestratingLLM(Album, "x", llm)
 
 

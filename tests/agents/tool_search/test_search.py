@@ -309,7 +309,7 @@ def test_an_llm_of_its_own(searched: Searched) -> None:
 
 def test_an_llm_by_its_name_and_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(LLMSearch("ollama:tiny").llm, FunctionCallingLLM)
-    with pytest.raises(ValueError, match="must be a FunctionCallingLLM"):
+    with pytest.raises(ValueError, match="expected a FunctionCallingLLM"):
         LLMSearch(cast("Any", 5))
     monkeypatch.setattr(Configs, "llm", ScriptedLLM(scores(("mow_lawn", 1))))
     assert sync(LLMSearch(), "Hm") == ["mow_lawn"]

@@ -78,7 +78,7 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
 def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[Any, ...]]) -> None:
     states: list[str] = []
     trace = Trace(REPL, lambda id, state: states.append(state))
-    trace.step("open_repl", "went_on")
+    trace.step("opened", "went_on")
     screen = ScriptedScreen()
     EventRouter(screen, trace.step, lambda said: None).route(event)
     assert screen.shown == shown

@@ -102,5 +102,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_python(tmp_path: Path) -> None:
-    with pytest.raises(ToolcastError, match=r"ends in \.py"):
+    with pytest.raises(ToolcastError, match=r"end in \.py"):
         load_tools(written(tmp_path, "{}", "tools.json"))

@@ -548,7 +548,7 @@ def experiment(folder: Path) -> None:
             writing,
             SEA,
             [ToolCallPart("call_2", "read", '{"key": "sea"}'), ToolCallPart("call_3", "list", "{}")],
-            "I pluralize primes. They thin out, and never end.",
+            "I counted primes. They thin out, and never end.",
             SEA,
         ],
         # The process was killed after the memory had changed, and before the call's line was written.
