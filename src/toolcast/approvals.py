@@ -1,8 +1,8 @@
-"""A call that waits for a person's word, and the answer to it.
+"""The request for a person's approval of a tool call, and the decision.
 
-An answer is made by the request it answers, and carries its fingerprint: the call's id, its tool and its exact
-arguments. It fits no other call, nor this one with other arguments. Both are plain values that can be stored, so
-the answer may come after a restart.
+A decision is created by its request and contains its fingerprint: of the call's id, its tool and its exact arguments.
+It is valid for no other call, nor for this one with other arguments. Both are plain values that can be stored, so the
+decision may be made after a restart.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """What a person said to a `PermissionRequest`. Made by the request: `allow()`, `deny()`, ...
+    """A person's decision on a `PermissionRequest`, created by its methods: `allow()`, `deny()`, ...
 
-    `allow_session` also allows the calls like it that follow in this session; `edit` allows the call with
-    `arguments` in place of the model's.
+    `allow_session` also allows similar calls later in this session; `edit` allows the call with `arguments` in place of
+    the model's.
     """
 
     call_id: str
@@ -32,25 +32,25 @@ class ApprovalDecision:
     arguments: str | None = None
 
     def __post_init__(self) -> None:
-        # It may come from a file or another program; what is no clear word must not be taken for a yes.
+        # It may come from a file or another program, and an unknown action must not allow the call.
         if self.action not in ACTIONS:
             raise ValueError(f"unknown action {self.action!r}: use {', '.join(ACTIONS)}")
         if (self.action == "edit") != (self.arguments is not None):
             raise ValueError("an answer has arguments if its action is 'edit', and only then")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data."""
+        """Return JSON-compatible data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApprovalDecision:
-        """The answer that `to_dict` made `data` from."""
+        """Return the decision from the data of `to_dict`."""
         return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A tool call that may not run unasked: the tool, its exact `arguments` (JSON text), and the `reason` to ask."""
+    """A tool call that needs approval: the tool, its exact `arguments` (JSON text), and the `reason` to ask."""
 
     call_id: str
     tool: str
@@ -59,33 +59,33 @@ class PermissionRequest:
 
     @property
     def fingerprint(self) -> str:
-        """What binds an answer to this call and its exact arguments."""
+        """The fingerprint that binds a decision to this call and its exact arguments."""
         return fingerprint(self.call_id, self.tool, self.arguments)
 
     def allow(self) -> ApprovalDecision:
-        """The answer that lets this call run, once."""
+        """Return the decision to run this call once."""
         return self._answer("allow")
 
     def deny(self, reason: str = "") -> ApprovalDecision:
-        """The answer that forbids it; the model reads `reason`."""
+        """Return the decision not to run this call; the model reads `reason`."""
         return self._answer("deny", reason)
 
     def allow_session(self) -> ApprovalDecision:
-        """The answer that lets this call run, and those like it in this session."""
+        """Return the decision to run this call, and similar ones in this session."""
         return self._answer("allow_session")
 
     def edit(self, arguments: str | Mapping[str, Any]) -> ApprovalDecision:
-        """The answer that lets it run with other arguments; the model is told of them."""
+        """Return the decision to run the call with other arguments; the model is informed of them."""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return self._answer("edit", arguments=text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-ready data."""
+        """Return JSON-compatible data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PermissionRequest:
-        """The request that `to_dict` made `data` from."""
+        """Return the request from the data of `to_dict`."""
         return cls(**data)
 
     def _answer(self, action: Action, reason: str = "", arguments: str | None = None) -> ApprovalDecision:
@@ -93,5 +93,5 @@ class PermissionRequest:
 
 
 def fingerprint(call_id: str, tool: str, arguments: str) -> str:
-    """What tells one call with these very arguments from every other."""
+    """Return a hash of a call and its exact arguments."""
     return sha256(json.dumps([call_id, tool, arguments]).encode()).hexdigest()

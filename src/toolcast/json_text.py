@@ -1,6 +1,6 @@
-"""Serialization to JSON text of values that a model, a tool or a file supplied.
+r"""Serialization to JSON text of values that a model, a tool or a file supplied.
 
-Such values may contain a lone surrogate, as in `"\\ud800"`, which UTF-8 cannot encode. It is written as U+FFFD
+Such values may contain a lone surrogate, as in `"\ud800"`, which UTF-8 cannot encode. It is written as U+FFFD
 everywhere: in requests, tool results, sessions and logs.
 """
 

@@ -1,9 +1,9 @@
-"""The retry policy of requests: exponential backoff with full jitter, and `Retry-After`. Without I/O, clock or
-randomness.
+"""The retry policy of requests: exponential backoff with full jitter, and `Retry-After`.
 
-An error is retried if it is `retryable`, while retries and time remain. The service's `Retry-After` is a lower bound of
-the wait; above `longest_retry_after` the error is raised at once. Without it the wait is random between 0 and a bound
-that doubles, so that clients which failed together do not retry together.
+The functions use no I/O, clock or random generator. An error is retried if it is `retryable`, while retries and time
+remain. The service's `Retry-After` is a lower bound of the wait; above `longest_retry_after` the error is raised at
+once. Without it the wait is random between 0 and a bound that doubles, so that clients which failed together do not
+retry together.
 """
 
 from __future__ import annotations

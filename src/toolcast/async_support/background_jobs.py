@@ -114,7 +114,7 @@ class BackgroundJob:
         self.thread = get_ident()
         try:
             await main()
-        except BaseException as error:  # kept in the job's error, for whoever asks
+        except BaseException as error:  # stored in the job's `error`
             self.error = error
 
     def end(self) -> None:

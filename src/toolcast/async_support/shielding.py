@@ -216,8 +216,8 @@ def _spawn_in_trio(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def _alone(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         await call()
-    except Exception as error:  # a foreign transport's close, for which nobody waits any more
-        # The close of a foreign transport: no caller waits for it, and trio would treat its error as an internal one.
+    except Exception as error:  # the close of a foreign transport, which no caller awaits
+        # trio would treat the error of a system task as an internal one.
         _log.debug("closing an abandoned connection failed: %s", type(error).__name__)
 
 

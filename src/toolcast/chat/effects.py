@@ -104,7 +104,7 @@ class StageTask:
 
 
 Perform: TypeAlias = Callable[[StageTask], Awaitable[None]]
-"""Does work, and tells what came of it. What it raises is told as the failure of its stage."""
+"""A function that does the work of a stage and emits its events. An exception becomes the failure of the stage."""
 
 
 def is_loop_ending(error: BaseException) -> bool:

@@ -76,7 +76,7 @@ class TerminalOperator:
             except (TimeoutError, ConnectionError):
                 raise
             except EOFError:
-                raise ConnectionError("the operator's input has ended: nobody can answer any more") from None
+                raise ConnectionError("the operator's input has ended, so that no answer is possible") from None
             except (OSError, ValueError) as error:  # the second: a stream that was closed
                 raise ConnectionError(f"the operator's terminal cannot be used: {error}") from error
 

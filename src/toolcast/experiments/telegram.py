@@ -170,7 +170,7 @@ class _Users:
         if _number(message, "message_id") <= self._chats.setdefault(chat, 0):
             return None
         text = message.get("text")
-        # The application sends /start by itself, when somebody meets the bot.
+        # The application sends /start by itself, when a user opens the bot for the first time.
         return text if isinstance(text, str) and text != "/start" else None
 
     def _is_one(self, sender: Mapping[str, Any]) -> bool:

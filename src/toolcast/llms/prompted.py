@@ -15,14 +15,14 @@ from .request_state import RequestState, ResponseEvents
 
 
 def to_prompted_request(ask: ChatRequest) -> ChatRequest:
-    """`ask` without tools: what they are stands in its messages."""
+    """Return `ask` without tools, which are described in its messages instead."""
     form = call_format(ask.conversation(""))
     messages = ask.messages if form is None else to_prompted_messages(ask.messages, form)
     return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
 
 
 def prompted_calls(ask: ChatRequest) -> PromptedCalls | None:
-    """What reads the calls that `ask` wants in the text of an answer; None where it offers no tools."""
+    """Return the parser of the tool calls in the text of an answer to `ask`, or None if it offers no tools."""
     conversation = ask.conversation("")
     form = call_format(conversation)
     return None if form is None else PromptedCalls(form, conversation.calls_before)

@@ -94,6 +94,7 @@ class _Fetcher:
 
         Args:
             url: The URL, beginning with http:// or https://.
+            context: The context of the call.
         """
         handle = CancelHandle()
         with ExitStack() as leaving:

@@ -136,6 +136,8 @@ class FileFinder:
         """List the files in a folder and below it. Folders that are not entered end in /, links in @.
 
         Args:
+            context: the context of the call
+            path: the folder to begin at, relative to the working folder
             pattern: a glob for the paths below the folder: * stays within one folder, ** goes into all
         """
         fits, report = glob_fits(pattern), _Report(MOST_FILES, context)
@@ -157,6 +159,8 @@ class FileFinder:
         r"""Search the lines of text files for a regular expression. Matching lines are returned as `path:line: text`.
 
         Args:
+            context: the context of the call
+            path: a folder to search, with all below it, or one file
             pattern: the expression, in the syntax of ripgrep: no look-around, no backreferences, \{ for a brace
             glob: which files: `*.py` wherever they are, `src/**/*.py` below src
             ignore_case: match regardless of case

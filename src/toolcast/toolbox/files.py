@@ -56,6 +56,7 @@ class Files:
         """Read a text file: its lines, each after its number and a tab.
 
         Args:
+            path: the file, relative to the working folder
             start_line: the first line to read, from 1
             lines: how many lines to read, at most
         """
@@ -73,6 +74,7 @@ class Files:
         """Write a whole text file. Missing folders are created; an existing file is overwritten.
 
         Args:
+            path: the file, relative to the working folder
             content: all of the new text
         """
         if path.endswith("/"):
@@ -86,6 +88,7 @@ class Files:
         """Replace a text in a file. The old text must occur exactly once.
 
         Args:
+            path: the file, relative to the working folder
             old: the text to replace, exactly as in the file, with its blanks, and without line numbers
             new: the text to put there
             all: replace it wherever it occurs

@@ -104,7 +104,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 
 def target(url: str) -> Target:
-    """What `url` names. Raises `ValueError`, in words, for what is no plain http or https URL."""
+    """Parse `url`. Raise `ValueError`, with a message for the model, unless it is a plain http or https URL."""
     url = url.strip()
     if _UNFIT.search(url):
         raise ValueError("a URL has no spaces, control characters or backslashes: write them as %20 and the like")

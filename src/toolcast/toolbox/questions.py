@@ -82,6 +82,7 @@ def _ask_user(question: str, choices: Sequence[str] = (), *, context: ToolContex
     Args:
         question: The question, in full.
         choices: Answers to choose from, if there are only a few.
+        context: The context of the call.
     """
     asked = _emitted(Question(question, choices), context)
     forget = context.cancellation.then(asked.waiters.wake)

@@ -1,10 +1,10 @@
-"""The door over aiohttp, which owns what is open in one event loop.
+"""The aiohttp session of one event loop, its connection pool and its open responses.
 
-aiohttp closes a connection without awaiting anything, so a cancellation finds no cleanup to break, and no shield
-is needed. A connection that the server closed just before it was used again is replaced once, also for a POST:
-aiohttp itself does that only where a request may be repeated, and does not say which connection it took. So its
-pool is asked to leave a trail (`_Connector`); on the way it takes down who reads from which connection, to tell
-them of its end. What is open is read in `aiohttp_replies`; what a failure becomes is told in `aiohttp_failures`.
+aiohttp closes a connection without awaiting anything, so a cancellation cannot interrupt the cleanup, and no shield
+is needed. A request on a pooled connection that the server has just closed is sent once more on a new connection,
+also a POST: aiohttp itself does so only for idempotent methods, and does not report which connection it took. So
+`_Connector` records the connection of each request, and notifies the response that reads from it when it is lost.
+Responses are in aiohttp_responses.py, the mapping of exceptions in aiohttp_errors.py.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .base_connections import LoopConnections
 from .httpx_network import ssl_context
 from .transport_errors import plain_headers
 
-# What may wait for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
+# The buffer for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
 _READ_AHEAD = 32 * 1024
-# h11, behind the other door, takes headers of 100 kB in all.
+# h11, which httpx uses, accepts headers of 100 kB in all.
 _HEADERS = 1024
 _HEADER = 64 * 1024
 # aiohttp warns of plain bytes that are longer.
@@ -46,7 +46,7 @@ _LARGE = 1024 * 1024
 
 
 class _Trail:
-    """One request on its way: the task that sends it, how long that may take, and the connection that it got."""
+    """The state of one request until its headers arrive: its task, its deadline, and its connection."""
 
     __slots__ = ("_cancelled", "_late", "_read", "_task", "_transport", "alarm", "line", "reused", "stale")
 
@@ -64,27 +64,30 @@ class _Trail:
         self._transport: asyncio.Transport | None = None
 
     def begin(self, connect: float | None) -> None:
-        """The request is sent. It waits for a connection first."""
+        """Start the time limit of connecting."""
         self.alarm.wait(connect, self._give_up)
 
     def over(self, connection: Connection, line: ResponseCancelHandle, reused: bool) -> None:
-        """There is a connection; from now on it is the answer that is waited for."""
+        """Record the connection, and start the time limit of the response headers."""
         self.line = line
         self.reused = reused
         self._transport = connection.transport
         self.alarm.wait(self._read, self._give_up)
 
     def end(self) -> None:
-        """There is an answer, or will be none. A connection remembers its first trail, but nothing that hangs on it."""
+        """Stop the time limit and drop the references to the task and the transport.
+
+        aiohttp runs a connection's callbacks in the context of its first request, which references this object.
+        """
         self.alarm.rest()
         self._transport = None
         del self._task
 
     def abort(self) -> bool:
-        """Close the connection at once. Whether it was the alarm, and nobody else, who has stopped the task."""
+        """Close the connection at once. Return True if the time limit alone cancelled the task."""
         self.alarm.stop()
         if self._transport is not None:
-            # aiohttp waits until the server has taken all that was to be sent.
+            # close() would wait until the server has received the whole request.
             self._transport.abort()
         return self._late and self._task.uncancel() <= self._cancelled
 
@@ -98,7 +101,7 @@ _STOPS: tuple[type[BaseException], ...] = (*FAULTS, ValueError, asyncio.Cancelle
 
 
 class _Connector(aiohttp.TCPConnector):
-    """aiohttp's pool, which tells each request's trail when there is a connection, and whether it is a used one."""
+    """The pool of aiohttp, which also records each request's connection, and whether it was used before."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] - one parameter, not used here, has no type
@@ -109,7 +112,7 @@ class _Connector(aiohttp.TCPConnector):
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
-        """A free connection or a new one."""
+        """Return a free connection or a new one."""
         connection = await super().connect(req, traces, timeout)
         protocol = connection.protocol
         line = self._lines.get(protocol)
@@ -124,13 +127,13 @@ class _Connector(aiohttp.TCPConnector):
         return line
 
     def __del__(self, *unused: object) -> None:
-        """Nothing: who could be told that a loop ended without closing this does not know of it."""
+        """Suppress the warning of aiohttp, as the user cannot close this connector."""
 
 
 class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
-    """Requests over one aiohttp session, in the event loop that runs here; closed when that ends, or by `close`.
+    """The aiohttp session of the running event loop, closed when the loop ends, or by `close`.
 
-    Then it passes itself to `gone`.
+    It passes itself to `gone` when it closes.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
     ) -> None:
         self.limit = max_inflated
         self.open: set[ActiveAiohttpResponse] = set()
-        # A proxy's address may hold a password.
+        # A proxy's URL may contain a password.
         self._proxies = {scheme: Secret(proxy) for scheme, proxy in getproxies().items()}
         self._connector = _Connector(max_connections)
         self._session = aiohttp.ClientSession(
@@ -154,14 +157,14 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         self._begin(loop, gone)
 
     def forsake(self) -> None:
-        """Let go of everything in a loop that does not run, and perhaps never will. aiohttp need not complain of it."""
+        """Release everything without the event loop, which may never run again, and without a warning of aiohttp."""
         for kept in list(self.open):
             with suppress(RuntimeError):
                 self.release(kept)
         self._session.detach()
 
     def release(self, kept: ActiveAiohttpResponse) -> None:
-        """Give a connection back, read to its end or not."""
+        """Release the connection of a response, whether it was read to its end or not."""
         if not kept.over:
             self.open.discard(kept)
             kept.release()
@@ -183,7 +186,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
     ) -> AiohttpResponse:
         if not request.target.isprintable():
-            raise BadRequest("the request cannot be sent: its address holds a character that is not allowed there")
+            raise BadRequest("the request cannot be sent: its URL contains a character that is not allowed there")
         before = sys.exception()
         proxy = self._proxy(request.target) if self._proxies else None
         token = _trail.set(trail)
@@ -217,15 +220,15 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         finally:
             trail.end()
             _trail.reset(token)
-        # Not in the clause above, where aiohttp's exception would become a part of it.
+        # Outside of the `except`: aiohttp's exception, which contains keys, would become the context.
         raise failure
 
     def _proxy(self, url: str) -> Secret | None:
-        """The proxy that the environment names for `url`, as httpx would read it."""
+        """Return the proxy for `url` from the environment, by the rules of httpx."""
         try:
             parts = urlsplit(url)
         except ValueError:
-            return None  # no address at all, which aiohttp will find too
+            return None  # an invalid URL, which aiohttp will reject
         proxy = self._proxies.get(parts.scheme) or self._proxies.get("all")
         if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None

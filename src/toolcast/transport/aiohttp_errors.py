@@ -1,8 +1,8 @@
-"""What a failure of aiohttp becomes above the door, and what stays behind: keys.
+"""The mapping of aiohttp's exceptions to toolcast's errors, without keys.
 
-aiohttp's exceptions hold the request's headers, a proxy's password, and pieces of what the server sent, which may
-be the key again. So none of them passes, neither as a cause nor in a message: what passes is toolcast's error in
-words of its own. Its cause is the system's error, where there is one.
+aiohttp's exceptions contain the request's headers, a proxy's password, and parts of the response, which may repeat
+the key. So none of them becomes the cause or a part of the message of a toolcast error. Its cause is the operating
+system's error, where there is one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..http_request import HTTPRequest
 from .transport_errors import host_of, scrub_exception, unconnected, unproxied
 
 FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
-"""All that aiohttp raises of its own accord, and what the system says through it."""
+"""The exceptions that aiohttp raises, and the operating system's errors that pass through it."""
 
 _WORDS: dict[type[Exception], str] = {
     aiohttp.ServerDisconnectedError: "the server closed it without an answer",
@@ -28,15 +28,15 @@ _WORDS: dict[type[Exception], str] = {
 
 
 def unheard(error: BaseException) -> bool:
-    """Whether the connection was lost before anything of an answer came. On a used one that is no news."""
+    """Return True if the connection was lost before any of the response arrived, as happens to idle connections."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        # Else the message is what had come of an answer.
+        # Otherwise the message is the part of the response that arrived.
         return isinstance(error.message, str)
     return isinstance(error, aiohttp.ClientOSError | aiohttp.ClientConnectionResetError)
 
 
 def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -> LLMError:
-    """The `LLMError` that stands for `error`, which came instead of an answer."""
+    """Return the `LLMError` for `error`, which was raised before the response headers arrived."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return _unconnected(error.os_error, request)
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -52,7 +52,7 @@ def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -
 
 
 def broken_off(error: Exception, request: HTTPRequest) -> Exception:
-    """The exception that stands for `error`, which came instead of more of the body."""
+    """Return the exception for `error`, which was raised while reading the body."""
     if isinstance(error, TimeoutError):
         return TimeoutError("nothing more of the body came in time")
     return _interrupted(error, request)

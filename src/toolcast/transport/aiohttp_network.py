@@ -1,8 +1,8 @@
-"""The other door to the network: HTTP over aiohttp, for the async methods under asyncio.
+"""`AiohttpNetwork`: a `Network` over aiohttp, for the async methods under asyncio.
 
-aiohttp is an extra, imported when the first request is sent. It costs a fraction of httpx's time per request and
-has no sync face; so what it cannot do is refused before anything is sent. As behind the default door there is one
-client for each process and event loop; what happens on it is told in `aiohttp_connections`.
+aiohttp is an extra, imported when the first request is sent. It takes a fraction of httpx's time per request and has
+no sync API, so a sync call is rejected before anything is sent. As in httpx_network.py there is one client for each
+process and event loop; it is in aiohttp_connections.py.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class AiohttpNetwork:
 
     def __init__(self, *, max_connections: int = 1000, max_inflated: int = LIMIT) -> None:
         self._clients = _AiohttpClients(max_connections, max_inflated)
-        # Also at the end of the program; the doors do not know the network, so that it can be collected.
+        # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
 
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
-        """Never an answer: aiohttp has no sync face. Raises `BadRequest`."""
+        """Raise `BadRequest`, as aiohttp has no sync API."""
         raise BadRequest(
             "the aiohttp network cannot be called without await; use an async method (acall, astream, achat), "
             "or the default network: leave network= out. Nothing was sent."
         )
 
     async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
-        """The answer to `request`; see `Network`."""
+        """Send `request` and return its response; see `Network`."""
         return await self._clients.running().send(request, connect, read)
 
     def close(self) -> None:
-        """Have each event loop close its client."""
+        """Let each event loop close its client."""
         self._clients.abandon()
 
     async def aclose(self) -> None:
-        """Close this event loop's client now, and have other event loops close theirs."""
+        """Close this event loop's client now, and let other event loops close theirs."""
         await self._clients.close_here()
         self._clients.abandon()
 
 
 class _AiohttpClients(ClientsByLoop["AiohttpConnections"]):
-    """The clients in use: one door for each process id and event loop."""
+    """The clients in use: one for each process id and event loop."""
 
     def __init__(self, max_connections: int, max_inflated: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""What is read of an answer over aiohttp: its body, decoded, each read with its own time limit.
+"""Responses over aiohttp: the decoded body, each read with its own time limit.
 
-A body is inflated here, piece by piece and within a limit. What had arrived before a connection broke is handed
-out before the error. And a half-read body is given back also when its reply is garbage: the door holds what is
-open, and the reply is a mere handle.
+A body is decompressed here, chunk by chunk and within a limit. Data that arrived before a connection broke is
+returned before the error is raised. `AiohttpConnections` references the open responses, and an `AiohttpResponse` is
+only a handle, so that a connection is also released when a half-read response is garbage-collected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ResponseCancelHandle:
-    """A connection, from its first request to its end, and the answer that is coming over it."""
+    """A connection until its end, with the response that is read from it."""
 
     __slots__ = ("kept",)
 
@@ -33,15 +33,15 @@ class ResponseCancelHandle:
         self.kept: ActiveAiohttpResponse | None = None
 
     def lost(self, closed: asyncio.Future[None]) -> None:
-        """The connection is no more, for whatever reason."""
+        """End the read of the response, as the connection is closed."""
         if not closed.cancelled():
-            closed.exception()  # else asyncio logs that nobody has asked for it
+            closed.exception()  # otherwise asyncio logs an exception that was never retrieved
         if self.kept is not None:
             self.kept.lost()
 
 
 class ActiveAiohttpResponse:
-    """An answer that has not given its connection back."""
+    """A response which has not released its connection."""
 
     __slots__ = ("_alarm", "_line", "_total", "content", "over", "reading", "response")
 
@@ -57,48 +57,48 @@ class ActiveAiohttpResponse:
             line.kept = self
 
     def begin(self, limit: float | None) -> None:
-        """A read begins, which may wait for `limit` seconds."""
+        """Start a read with a time limit of `limit` seconds."""
         self.reading = True
         self._total = self.content.total_bytes
         self._alarm.wait(limit, self._give_up)
 
     def end(self) -> None:
-        """The read has ended."""
+        """Finish a read."""
         self.reading = False
         self._alarm.rest()
 
     def release(self) -> None:
-        """Close the connection, or give it back if the body has been read to its end."""
+        """Close the connection, or return it to the pool if the body was read to its end."""
         self.over = True
         self._alarm.stop()
         if self._line.kept is self:
             self._line.kept = None
         if self.response.closed:
-            return  # all of it has come, and aiohttp has given the connection back
+            return  # the body is complete, and aiohttp has returned the connection to its pool
         connection = self.response.connection
         transport = connection and connection.transport
         self.response.close()
         if transport is not None:
-            # Closing it waits until the server has taken what is still to be sent, and said good-bye in TLS.
+            # close() would wait until the server has received the rest of the request, and has closed TLS.
             transport.abort()
 
     def lost(self) -> None:
-        """Have a reader wait no longer: of a body that breaks HTTP's rules in its middle, aiohttp tells nobody."""
+        """End a read that waits: aiohttp itself does not end it where the middle of a body violates HTTP."""
         if self.content.exception() is None and not self.content.is_eof():
             self.content.set_exception(aiohttp.ClientPayloadError())
 
     def rest(self) -> bytes:
-        """What had come before the connection broke and is not read yet; aiohttp would keep it."""
+        """Return the unread data that arrived before the connection broke, which aiohttp would not return."""
         return b"" if self.over else self.content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage] - all else raises
 
     def _give_up(self) -> None:
-        # Else the reader has been woken already, and only has not run yet.
+        # If data arrived, the reader was already woken, and has only not run yet.
         if self.content.total_bytes == self._total and not self.content.is_eof():
             self.content.set_exception(TimeoutError())
 
 
 class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
-    """One answer, read by awaiting: all that has come of its body at once."""
+    """An async response, whose reads return all data that has arrived."""
 
     def __init__(self, door: AiohttpConnections, kept: ActiveAiohttpResponse, request: HTTPRequest) -> None:
         super().__init__(kept, kept.response.status, _plain(kept.response.headers), door.limit)
@@ -106,12 +106,12 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
         self._request = request
 
     async def aclose(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
+        """Release the connection. Idempotent; may be called at any time."""
         self._door.release(self._kept)
 
     def __del__(self) -> None:
         if not self._kept.over:
-            # Not here and now: this may be any thread, in the middle of anything. A closed loop has closed all.
+            # Not at once: garbage collection may run in any thread, inside any code. A closed loop has released it.
             with suppress(RuntimeError):
                 self._door.loop.call_soon_threadsafe(self._door.release, self._kept)
 
@@ -138,7 +138,7 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
 
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers with names in lower case, and values that can be written down; one that came twice is joined."""
+    """Return headers with names in lower case and printable values; repeated ones are joined."""
     plain: dict[str, str] = {}
     for name, value in headers.items():
         text = value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

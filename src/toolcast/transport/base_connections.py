@@ -1,9 +1,9 @@
 """The common base of HTTP over httpx and over aiohttp: clients by event loop, their connections, and their responses.
 
-Nothing of either library is imported here. `ClientsByLoop` has one `D` for each process id and event loop, which owns
-what is open there: a `LoopConnections`. That sends a request, again if a connection that was used before turns out to
-be closed, and is closed at the end of its loop. A response only points to what is open, so that when it is collected,
-its connection can still be given back.
+Neither library is imported here. `ClientsByLoop` has one client for each process id and event loop, a
+`LoopConnections`, which owns the open responses. It sends a request, a second time if a pooled connection turns out to
+be closed, and is closed at the end of its loop. A response only references its connection, which can therefore be
+released when the response is garbage-collected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Open(Protocol):
-    """An answer that has not given its connection back."""
+    """A response which has not released its connection."""
 
     reading: bool
     over: bool
@@ -46,10 +46,10 @@ class ClientsByLoop(ABC, Generic[D]):
 
     @abstractmethod
     def _new(self, loop: Loop, gone: Callable[[object], object]) -> D:
-        """Make the client of the event loop that runs here. It passes itself to `gone` when it closes."""
+        """Create the client of the running event loop. It passes itself to `gone` when it closes."""
 
     def running(self) -> D:
-        """Return the client of the event loop that runs here."""
+        """Return the client of the running event loop."""
         from ..async_support.shielding import current_loop
 
         key = os.getpid(), current_loop()
@@ -60,14 +60,14 @@ class ClientsByLoop(ABC, Generic[D]):
         return made
 
     async def close_here(self) -> None:
-        """Close the client of the event loop that runs here, if there is one."""
+        """Close the client of the running event loop, if there is one."""
         from ..async_support.shielding import current_loop
 
         if (found := self._loops.get((os.getpid(), current_loop()))) is not None:
             await found.close()
 
     def abandon(self) -> None:
-        """Have the loops of this process close their clients."""
+        """Let the event loops of this process close their clients."""
         for owner, loop in list(self._loops):
             if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
                 from ..async_support.shielding import schedule_in_loop
@@ -89,22 +89,22 @@ class ClientsByLoop(ABC, Generic[D]):
 
 
 class LoopConnections(ABC, Generic[Trail, R]):
-    """What is open in the event loop that runs here; closed when that ends, or by `close`.
+    """The connections and open responses of the running event loop, closed when it ends, or by `close`.
 
-    `Trail` is what is recorded of one request, `R` its reply.
+    `Trail` is the record of one request, `R` its response.
     """
 
     loop: Loop
 
     def _begin(self, loop: Loop, gone: Callable[[object], object]) -> None:
         self.loop = loop
-        # A loop closes the async generators that it has seen begin; asyncio.run and trio.run both do.
+        # asyncio.run and trio.run close the async generators that were started under them, and so these connections.
         self._keeper = self._kept_open(gone)
         with suppress(StopIteration):
             self._keeper.__anext__().send(None)
 
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> R:
-        """Return the answer to `request`, its body unread."""
+        """Send `request` and return its response, with its body unread."""
         checked(request)
         trail = self._trail(read)
         try:
@@ -115,11 +115,11 @@ class LoopConnections(ABC, Generic[Trail, R]):
         return await self._sent(request, self._trail(read), connect, read)
 
     async def close(self) -> None:
-        """Close all that is open, and all connections but those of a client of the user's."""
+        """Close the open responses, and all connections but those of a client that the user passed."""
         await self._keeper.aclose()
 
     def forsake(self) -> None:
-        """Let go of what is open in a loop that does not run, and perhaps never will, as far as that needs no loop."""
+        """Release what can be released without the event loop, which may never run again."""
 
     @abstractmethod
     def _trail(self, read: float | None) -> Trail:
@@ -131,11 +131,11 @@ class LoopConnections(ABC, Generic[Trail, R]):
 
     @abstractmethod
     def _stale(self, error: LLMError, trail: Trail) -> bool:
-        """Return whether a connection that was used before was closed before anything of an answer came."""
+        """Return True if a pooled connection was closed before any of the response arrived."""
 
     @abstractmethod
     async def _shut(self) -> None:
-        """Close all that is open."""
+        """Close the open responses and connections."""
 
     async def _kept_open(self, gone: Callable[[object], object]) -> AsyncGenerator[None]:
         try:
@@ -146,7 +146,7 @@ class LoopConnections(ABC, Generic[Trail, R]):
 
 
 class BaseResponse(Generic[K]):
-    """One answer: the handle of something open, and how far it was read."""
+    """The common base of sync and async responses: the handle of an open response, and the state of its decoding."""
 
     def __init__(self, kept: K, status: int, headers: dict[str, str], limit: int) -> None:
         self._kept = kept
@@ -158,11 +158,11 @@ class BaseResponse(Generic[K]):
 
     def _readable(self) -> Plain | Inflated:
         if self._kept.over:
-            raise StreamClosed("the answer's body has been closed")
+            raise StreamClosed("the response's body has been closed")
         if self._kept.reading:
-            raise StreamBusy("another task or thread is reading this answer's body")
+            raise StreamBusy("another task or thread is reading this response's body")
         if self._body is None:
-            # Only now, so that an answer in a strange encoding still has a status.
+            # Only now, so that a response in an unsupported encoding still has a status.
             self._body = self._decoder()
         return self._body
 
@@ -170,9 +170,9 @@ class BaseResponse(Generic[K]):
         return decoder(self.headers, self._limit)
 
     def _more(self, body: Plain | Inflated, raw: bytes | None) -> bool:
-        """Decode `raw`, or end the body where it is None. Return whether there may be more to take."""
+        """Decode `raw`, or end the body if it is None. Return True if there may be more output."""
         if self._kept.over:
-            raise StreamClosed("the answer's body was closed while it was read")
+            raise StreamClosed("the response's body was closed while it was read")
         if raw is not None:
             body.feed(raw)
             return True
@@ -182,10 +182,10 @@ class BaseResponse(Generic[K]):
 
 
 class BaseAsyncResponse(BaseResponse[K], ABC):
-    """One answer, read by awaiting."""
+    """The common base of async responses."""
 
     async def read(self, limit: float | None, /) -> bytes:
-        """Return the next decoded piece; `b""` at the end. `TimeoutError` after `limit` seconds without one."""
+        """Return the next decoded chunk, `b""` at the end. Raise `TimeoutError` after `limit` seconds without one."""
         if self._ended:
             return b""
         body = self._readable()
@@ -201,8 +201,8 @@ class BaseAsyncResponse(BaseResponse[K], ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
+        """Release the connection. Idempotent; may be called at any time."""
 
     @abstractmethod
     async def _next(self, limit: float | None) -> bytes | None:
-        """Return the next piece as it was sent; None at the end."""
+        """Return the next chunk as it was sent, None at the end."""

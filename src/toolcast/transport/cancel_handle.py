@@ -1,12 +1,13 @@
-"""The line that a blocking call hangs on, and how another thread cuts it.
+"""The cancellation of a blocking call by another thread.
 
-A thread that waits for the network hears nothing. What wakes it is that its socket is shut down; closing it does not.
-So whoever opens a request lays a `CancelHandle`, and whoever owns the socket lets the line reach it, for as long as it
-is the socket of that request: from the moment it is connected until the connection is given back. The line is handed
-down in a context variable, so that it passes a network of the user's own, perhaps wrapped around ours, unseen.
+A thread that waits for the network wakes up when its socket is shut down, but not when it is closed. So the caller
+enters a `CancelHandle`, and the code that owns the socket registers its shutdown there (`reach`), from the moment the
+socket is connected until the connection is released. The handle is passed in a context variable, so that it also passes
+through a `Network` of the user's own, which may wrap a built-in one.
 
-What cannot be cut is left to its time limit: the look-up of a name, a connection that is just being made, the wait for
-a free one, a sleep of a clock of the user's own, and with a client of theirs the wait for headers on a kept connection.
+Some waits cannot be cancelled, and end by their time limit: a DNS lookup, a connection that is being established, the
+wait for a free connection, the sleep of a user's own clock, and with a user's own client the wait for the response
+headers on a pooled connection.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _laid: ContextVar[CancelHandle | None] = ContextVar("line", default=None)
 
 
 def line_here() -> CancelHandle | None:
-    """The line of the call that is made here, if it has one."""
+    """Return the handle of the current call, if it has one."""
     return _laid.get()
 
 
 class CancelHandle:
-    """What one call hangs on, one socket or sleep after the other. `broken`: it was cut, and holds nothing any more."""
+    """The handle to cancel one blocking call, across its sockets and sleeps. `broken` is True once it was cancelled."""
 
     __slots__ = ("_before", "_cut", "_lock", "broken")
 
@@ -40,7 +41,7 @@ class CancelHandle:
         self._lock = Lock()
 
     def break_off(self) -> None:
-        """End what is waited for, and all that would be. From any thread; harmless when repeated."""
+        """End the current wait and all later ones. Thread-safe and idempotent."""
         with self._lock:
             self.broken = True
             cut, self._cut = self._cut, None
@@ -48,7 +49,7 @@ class CancelHandle:
                 cut()
 
     def reach(self, cut: Cut) -> None:
-        """From now on `cut()` ends what is waited for. A broken line is cut at once."""
+        """Register `cut()` to end the current wait. It is called at once if the call was cancelled before."""
         with self._lock:
             if not self.broken:
                 self._cut = cut
@@ -56,13 +57,13 @@ class CancelHandle:
             cut()
 
     def free(self) -> bool:
-        """Let go: what was reached may serve another call. Gives whether it still can."""
+        """Unregister the current wait, as its socket may serve another call. Return False if it was shut down."""
         with self._lock:
             self._cut = None
             return not self.broken
 
     def sleep(self, seconds: float) -> None:
-        """Wait, and let the whole thread wait, until the line is broken."""
+        """Block this thread for `seconds`, or until the call is cancelled."""
         woken = Lock()
         woken.acquire()
         self.reach(woken.release)
@@ -70,7 +71,7 @@ class CancelHandle:
         self.free()
 
     def __enter__(self) -> None:
-        """In here whatever is opened hangs on this line."""
+        """Make this the handle of the calls in the `with` block."""
         self._before = _laid.set(self)
 
     def __exit__(self, *raised: object) -> None:
@@ -78,11 +79,11 @@ class CancelHandle:
 
 
 def shut(stream: Any) -> None:
-    """Have whoever waits for `stream`, a network stream of httpcore, find its end now."""
+    """Shut down the socket of `stream`, a network stream of httpcore, so that a blocked read or write ends."""
     import socket
 
     connection = None if stream is None else stream.get_extra_info("socket")
     if isinstance(connection, socket.socket):
-        # The socket's own method: that of an SSL socket forgets the session that the waiting thread is using.
+        # Not SSLSocket.shutdown, which drops the TLS session that the waiting thread is using.
         with suppress(OSError):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)

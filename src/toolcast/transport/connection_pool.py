@@ -1,11 +1,10 @@
-"""The lanes of a door: its connections, each a transport of its own, or the one client that a user has brought.
+"""The connection pool over httpx: one httpx transport for each connection, or the one client of the user.
 
-httpx's pool looks through all of its connections whenever a request begins or ends, several times, and asks the
-system about each idle one; a hundred requests at once take it twice the time of a hundred in turn. So a lane is an
-httpx transport that may hold one connection and has nothing to look through, and which lane a request takes is
-decided here: the last that came back from where it goes, else a new one. A bare transport also leaves out what an
-httpx client does for browsing, which is half of its time: cookies, redirects, hooks. Only where the environment
-names a proxy a lane is a client, because it is the client that reads the environment.
+The pool of httpcore iterates over all of its connections several times per request, and polls the socket of each idle
+one; a hundred concurrent requests take it twice the time of a hundred in turn. So each `PooledConnection` is an httpx
+transport limited to one connection, and this pool selects one for a request: the most recently used one of the same
+origin, otherwise a new one. A transport also omits the cookies, redirects and hooks of an httpx client, which take half
+of its time. If the environment names a proxy, a client is used, because only a client reads the environment.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from typing import Any, NamedTuple
 from ..errors import ConnectFailed
 
 EXPIRY = 30.0
-"""Seconds that an idle connection is kept."""
+"""Seconds after which an idle connection is closed."""
 
 
 class Origin(NamedTuple):
-    """Where a request goes: the URL as the library has parsed it, and the headers that say so.
+    """The parsed URL of a request, and the headers that follow from it.
 
-    `login` is what the URL itself says about who is asking. `origin` is who a connection was made to, and had proven
-    to be: no other request may use it.
+    `login` is the `Authorization` header for the user and password of the URL. `origin` identifies the server with its
+    TLS name: only requests of the same origin may share a connection.
     """
 
     url: Any
@@ -40,7 +39,7 @@ class Origin(NamedTuple):
 
 @lru_cache(64)
 def origin_of(library: ModuleType, url: str, tls_name: str | None = None) -> Origin:
-    """The place that `url` names, whose server must prove `tls_name`, or else its host. Raises `InvalidURL`."""
+    """Return the origin of `url`, whose certificate must be for `tls_name` or the host. Raise `InvalidURL`."""
     parsed = library.URL(url)
     host = parsed.netloc.decode("ascii")
     login = {}
@@ -52,9 +51,9 @@ def origin_of(library: ModuleType, url: str, tls_name: str | None = None) -> Ori
 
 
 class PooledConnection:
-    """One transport or client, and the origin it was last used for.
+    """An httpx transport or client, and the origin it was last used for.
 
-    `stream` is the network stream of its one connection, where that is known.
+    `stream` is the network stream of its connection, or None before the first response.
     """
 
     __slots__ = ("origin", "since", "stream", "way")
@@ -66,16 +65,16 @@ class PooledConnection:
         self.stream: Any = None
 
     def send(self, request: Any) -> Any:
-        """Send a request of the library. Return its response, or what to await for it."""
+        """Send a request of the library. Return its response, or an awaitable of it."""
         way = self.way
         if hasattr(way, "send"):
             return way.send(request, stream=True, follow_redirects=False)
-        # Looked up at each request: vcrpy and others replace the method of the class for as long as a test lasts.
+        # Looked up at each request, because vcrpy and others patch the method of the class during a test.
         return (getattr(way, "handle_async_request", None) or way.handle_request)(request)
 
 
 class ConnectionPool:
-    """The lanes of one door, at most `most`. Who picks one has found that there is room; from any thread."""
+    """A thread-safe pool of at most `most` connections. The caller limits the number of concurrent requests."""
 
     brought: Any = None
 
@@ -90,7 +89,7 @@ class ConnectionPool:
         self._lock = threading.Lock()
 
     def pick(self, origin: str) -> PooledConnection:
-        """A lane for one request, perhaps with a connection to `origin`."""
+        """Return a connection for one request, if possible one that was used for `origin`."""
         with self._lock:
             lane = self._last_from(origin)
             if lane is None:
@@ -100,7 +99,7 @@ class ConnectionPool:
             return lane
 
     def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
-        """Take a lane back, whose answer was read to its end or not. Gives those that are now to be closed."""
+        """Return a connection to the pool if its response is complete. Return those which the caller has to close."""
         now = monotonic()
         spent: list[PooledConnection] = []
         with self._lock:
@@ -115,7 +114,7 @@ class ConnectionPool:
         return spent
 
     def drain(self) -> list[PooledConnection]:
-        """All idle lanes, to be closed; those in use are when they come back."""
+        """Remove and return the idle connections, to be closed; those in use are closed when they are put back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -140,12 +139,12 @@ class ConnectionPool:
         for place in range(len(idle) - 1, -1, -1):
             if idle[place].origin == origin:
                 return idle.pop(place)
-        # Where no lane may be added, one changes over: its transport closes the old connection for the new one.
+        # If the pool is full, an idle transport of another origin is used, which closes its connection for a new one.
         return idle.pop(0) if self._count >= self.most else None
 
 
 class SingleConnection(ConnectionPool):
-    """A client of the user's, for all requests at once: whatever limits it has are its own. It is never closed."""
+    """A pool with the one client of the user, which has its own limits and is never closed."""
 
     def __init__(self, library: ModuleType, client: Any) -> None:
         super().__init__(library, lambda: client, maxsize)
@@ -153,9 +152,9 @@ class SingleConnection(ConnectionPool):
         self._lane = PooledConnection(client)
 
     def pick(self, origin: str) -> PooledConnection:
-        """The client."""
+        """Return the client."""
         return self._lane
 
     def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
-        """Nothing that is to be closed."""
+        """Return an empty list: the client is never closed."""
         return []

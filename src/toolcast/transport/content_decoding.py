@@ -1,10 +1,8 @@
-"""What an answer's bytes go through before a decoder sees them: content encodings, undone piece by piece. And what
-a request's bytes are sent from.
+"""Content encodings of response bodies, decoded incrementally, and the stream of a request body.
 
-httpx inflates whatever one network read brought in one go, so that 291 kB of gzip become 300 MB at once. Here
-a piece never grows beyond `PIECE`, and a body not beyond `LIMIT`, however much it claims to hold. One is fed
-the bytes of the wire and asked for plain ones until it has none left; then it wants more. There is no I/O
-here.
+httpx decompresses all data of one network read at once, so that 291 kB of gzip become 300 MB in memory. Here a chunk is
+at most `PIECE` bytes, and a body at most `LIMIT`. A decoder is fed with the received bytes, and then read until it
+returns none. There is no I/O here.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ LIMIT = 64 * 1024 * 1024
 
 
 class Decompressor(Protocol):
-    """What `zlib.decompressobj` gives; the type has no public name."""
+    """The return type of `zlib.decompressobj`, which has no public name."""
 
     @property
     def eof(self) -> bool: ...
@@ -34,26 +32,29 @@ class Decompressor(Protocol):
 
 
 class Plain:
-    """A body that is not encoded: every piece comes out as it went in."""
+    """A decoder of bodies that are not encoded."""
 
     def __init__(self) -> None:
         self._held = b""
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Add a chunk."""
         self._held = data
 
     def take(self) -> bytes:
-        """The next plain bytes; none when more must be fed."""
+        """Return decoded bytes; none if more must be fed."""
         data, self._held = self._held, b""
         return data
 
     def close(self) -> None:
-        """The body has ended. What is missing of a plain body, HTTP itself notices."""
+        """End the body. The HTTP library itself detects a truncated one."""
 
 
 class Inflated:
-    """A body in gzip or deflate. `MalformedEvent` for damage, `LimitExceeded` for more than `limit` bytes."""
+    """A decoder of gzip and deflate.
+
+    Raises `MalformedEvent` for invalid data, and `LimitExceeded` for more than `limit` decoded bytes.
+    """
 
     def __init__(self, encoding: str, limit: int = LIMIT) -> None:
         self._encoding = encoding
@@ -61,29 +62,29 @@ class Inflated:
         self._total = 0
         self._held = b""
         self._empty = True
-        # zlib may hold output back once a piece is full, although it has eaten all of the input.
+        # zlib may have more output after a full chunk, although it has consumed all of the input.
         self._full = False
         self._inflate: Decompressor | None = zlib.decompressobj(31) if encoding == "gzip" else None
 
     def feed(self, data: bytes) -> None:
-        """Take the next compressed piece."""
+        """Add a compressed chunk."""
         self._held += data
         self._empty = self._empty and not data
 
     def take(self) -> bytes:
-        """At most `PIECE` plain bytes; none when more must be fed."""
+        """Return at most `PIECE` decoded bytes; none if more must be fed."""
         while (inflate := self._ready()) is not None:
             if plain := self._step(inflate):
                 return plain
         return b""
 
     def close(self) -> None:
-        """The body has ended; raises `StreamInterrupted` if the compressed data has not."""
+        """End the body. Raise `StreamInterrupted` if the compressed data is truncated."""
         if not self._empty and not (self._inflate is not None and self._inflate.eof):
             raise StreamInterrupted(f"the {self._encoding} body ended in the middle of its data")
 
     def _ready(self) -> Decompressor | None:
-        """The inflater, if there is something for it to work on."""
+        """Return the decompressor if it has input or pending output."""
         if self._inflate is None:
             self._inflate = _deflate(self._held)
         elif self._inflate.eof and not self._next_member():
@@ -91,7 +92,7 @@ class Inflated:
         return self._inflate if self._held or self._full else None
 
     def _next_member(self) -> bool:
-        """A gzip body may be several gzip files in a row; anything else that follows one is dropped."""
+        """Start the next gzip member, if one follows (RFC 1952, 2.2). Other trailing data is dropped."""
         if self._encoding == "gzip" and self._held[:2] == b"\x1f\x8b":
             self._inflate = zlib.decompressobj(31)
             return True
@@ -108,12 +109,15 @@ class Inflated:
         self._full = len(plain) == PIECE and not inflate.eof
         self._total += len(plain)
         if self._total > self._limit:
-            raise LimitExceeded(f"the {self._encoding} body holds more than {self._limit} bytes")
+            raise LimitExceeded(f"the {self._encoding} body is longer than {self._limit} bytes when decoded")
         return plain
 
 
 def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
-    """What undoes the encoding that `headers` name, in lower case. `MalformedEvent` for one not asked for."""
+    """Return the decoder for the content encoding in `headers`, whose names are in lower case.
+
+    Raise `MalformedEvent` for an encoding that is not supported.
+    """
     named = [name.strip().lower() for name in headers.get("content-encoding", "").split(",")]
     encodings = [name for name in named if name not in ("", "identity")]
     if not encodings:
@@ -124,7 +128,7 @@ def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
 
 
 def _deflate(start: bytes) -> Decompressor | None:
-    """`deflate` means zlib (RFC 9110, 8.4.1.2), but some servers leave zlib's two first bytes out."""
+    """Return a decompressor for `deflate`: zlib (RFC 9110, 8.4.1.2), or raw deflate, which some servers send."""
     if len(start) < 2:
         return None
     wrapped = start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0
@@ -133,7 +137,10 @@ def _deflate(start: bytes) -> Decompressor | None:
 
 @cache
 def whole_body(library: ModuleType) -> type[Any]:
-    """A request's body without the async generator of httpx, which a cancelled request leaves to the event loop."""
+    """Return a stream class for request bodies without an async generator.
+
+    That of httpx stays open when a request is cancelled, until the event loop finalizes it.
+    """
 
     class Whole(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]  # a module's
         def __init__(self, content: bytes) -> None:
@@ -149,7 +156,7 @@ def whole_body(library: ModuleType) -> type[Any]:
 
 
 class _Once:
-    """An async iterator over one piece."""
+    """An async iterator over one chunk."""
 
     def __init__(self, piece: bytes) -> None:
         self._pieces = [piece]

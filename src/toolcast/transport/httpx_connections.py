@@ -1,10 +1,10 @@
-"""The doors that own what is open over httpx, one for each process and one for each event loop.
+"""The httpx clients, one for each process and one for each event loop, with their open responses.
 
-httpx is not imported here; a door is told which library its lanes are made of, so that a fork of httpx serves as
-well. Four faults of httpx end here. A connection that the server closed just before it was used again is
-replaced once, silently. A second cancellation breaks no cleanup (`shielding`). An event loop that ends takes
-its connections along. And a half-read body is given back also when its reply is garbage: therefore the door
-itself holds what is open, and the reply is a mere handle (`replies`).
+httpx is not imported here: the library comes with the pool, so that a fork of httpx works as well. Four faults of httpx
+are handled here. A request on a pooled connection that the server has just closed is sent once more. A second
+cancellation does not interrupt the cleanup (`shielding`). Connections are closed with their event loop. And a
+half-read response releases its connection when it is garbage-collected: the client references the open responses,
+and the response is only a handle (httpx_responses.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .transport_errors import checked, guard_logs, map_transport_errors, plain_h
 
 
 class _Trail:
-    """What one request met first, as httpcore's `trace` extension tells it.
+    """The first event of one request, from httpcore's `trace` extension.
 
-    To be told of everything takes longer than to parse the answer, so it asks for nothing more once it knows. `line`
-    is what is to reach a connection that is made.
+    Tracing all events takes longer than parsing the response, so the extension is removed after the first ones. `line`
+    is the handle in which the shutdown of a new connection is registered.
     """
 
     def __init__(self, line: CancelHandle | None = None) -> None:
@@ -43,7 +43,7 @@ class _Trail:
         self._extensions: dict[str, Any] = {}
 
     def mark(self, sent: Any, see: Callable[[str, Mapping[str, Any]], object]) -> None:
-        """Be told what `sent`, a request of the library, meets."""
+        """Trace `sent`, a request of the library, with `see`."""
         self._extensions = sent.extensions
         self._extensions["trace"] = see
 
@@ -59,12 +59,12 @@ class _Trail:
 
     @property
     def reused(self) -> bool:
-        """Whether the request went out on a connection that had served another one: none was opened before it."""
+        """True if the request was sent on a pooled connection, as none was opened before it."""
         return self._first.startswith("http11.")
 
 
-class _Door:
-    """What both kinds of door know: their lanes, and what is open."""
+class _BaseConnections:
+    """The common base of the sync and async clients: their pool and their open responses."""
 
     def __init__(self, lanes: ConnectionPool, limit: int) -> None:
         self.limit = limit
@@ -76,7 +76,7 @@ class _Door:
         self._body: Callable[[bytes], Any] = whole_body(self.library)
 
     def forget(self, kept: ActiveResponse) -> bool:
-        """Whether this is the one who gives its connection back, of all who may try at once."""
+        """Remove an open response. Return True to one of several concurrent callers, which then releases it."""
         kept.over = True
         try:
             self.open.remove(kept)
@@ -103,18 +103,18 @@ class _Door:
         return made
 
     def _full(self) -> Exception:
-        """What is raised when there was no lane in time."""
+        """Return the exception for a request that got no connection in time."""
         full: Exception = self.library.PoolTimeout("all connections are in use")
         return full
 
     def _stale(self, error: LLMError, trail: _Trail) -> bool:
-        """Whether a kept connection turned out to be closed, before anything of an answer came."""
+        """Return True if a pooled connection was closed before any of the response arrived."""
         silent = not isinstance(error.__cause__, self.library.RemoteProtocolError)
         return trail.reused and (silent or "without sending a response" in str(error))
 
 
-class SyncConnections(_Door):
-    """Requests that block, from any thread."""
+class SyncConnections(_BaseConnections):
+    """The client of one process for sync calls, from any thread."""
 
     def __init__(self, lanes: ConnectionPool, limit: int) -> None:
         super().__init__(lanes, limit)
@@ -122,7 +122,7 @@ class SyncConnections(_Door):
         self._forsaken: deque[ActiveResponse] = deque()
 
     def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncResponse:
-        """The answer to `request`, its body unread."""
+        """Send `request` and return its response, with its body unread."""
         self._bury()
         checked(request)
         line = line_here()
@@ -135,7 +135,7 @@ class SyncConnections(_Door):
         return self._sent(request, _Trail(line), connect, read)
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
-        # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
+        # Nothing else in this frame: those below it, whose locals contain the key, are removed from a traceback.
         with map_transport_errors(self.library, request):
             return self._answered(request, trail, connect, read)
 
@@ -167,7 +167,7 @@ class SyncConnections(_Door):
         return SyncResponse(self, kept, request)
 
     def release(self, kept: ActiveResponse) -> None:
-        """Give a connection back, read to its end or not."""
+        """Release the connection of a response, whether it was read to its end or not."""
         if not self.forget(kept):
             return
         kept.release()
@@ -181,9 +181,9 @@ class SyncConnections(_Door):
         self._leave(kept.lane, whole, kept.line)
 
     def forsake(self, kept: ActiveResponse) -> None:
-        """Close a connection whose reply is garbage; the lanes hear of it at the next request.
+        """Close the connection of a garbage-collected response; the pool is updated at the next request.
 
-        This may run in the middle of anything, also while this thread holds the lock of httpcore's pool.
+        Garbage collection may run inside any code, even while this thread holds the lock of httpcore's pool.
         """
         self._forsaken.append(kept)
         if kept.stream is not None:
@@ -191,7 +191,7 @@ class SyncConnections(_Door):
                 kept.stream.close()
 
     def close(self) -> None:
-        """Close all that is open, and all lanes but a client of the user's."""
+        """Close the open responses, and all connections but those of a client that the user passed."""
         for kept in list(self.open):
             self.release(kept)
         for lane in self._lanes.drain():
@@ -213,15 +213,15 @@ class SyncConnections(_Door):
 
 
 def _cut(kept: ActiveResponse) -> None:
-    """Wake whoever reads; a connection that was read to its end may serve somebody else by now."""
+    """Wake a blocked reader, unless the body is complete and its connection may serve another request."""
     if not kept.response.is_closed:
         shut(kept.stream)
 
 
-class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
-    """Requests that are awaited, in the event loop that runs here; closed when that ends, or by `close`.
+class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncResponse]):
+    """The client of the running event loop, closed when the loop ends, or by `close`.
 
-    Then it passes itself to `gone`.
+    It passes itself to `gone` when it closes.
     """
 
     def __init__(self, lanes: ConnectionPool, limit: int, loop: Loop, gone: Callable[[object], object]) -> None:
@@ -240,21 +240,21 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
     async def _sent(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
     ) -> HttpxAsyncResponse:
-        # Nothing else in this frame: those below it are stripped from a traceback, and hold the URL as it is sent.
+        # Nothing else in this frame: those below it, whose locals contain the key, are removed from a traceback.
         with map_transport_errors(self.library, request):
             return await self._opened(request, trail, connect, read)
 
     async def _opened(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
     ) -> HttpxAsyncResponse:
-        # Each step of connecting and each piece of the headers has its own limit; this one is for them all.
+        # httpcore limits each step of connecting and each read of the headers; this is the limit of all together.
         limit = None if connect is None or read is None else connect + read
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.asee)
         answered = partial(self._answered, sent, place.origin, connect)
         lane, response = await run_or_undo(answered, self._undo, limit)
-        # httpcore reads the body's limit when the body begins, and each read here comes with its own.
+        # httpcore takes one limit when the body begins, but each read here has its own.
         sent.extensions["timeout"]["read"] = None
         kept = ActiveResponse(
             lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
@@ -285,7 +285,7 @@ class AsyncConnections(_Door, LoopConnections[_Trail, HttpxAsyncResponse]):
         await self._leave(lane, False)
 
     async def release(self, kept: ActiveResponse) -> None:
-        """Give a connection back, read to its end or not, whoever is cancelled meanwhile."""
+        """Release the connection of a response, whether it was read to its end or not, even if cancelled meanwhile."""
         if not self.forget(kept):
             return
         whole = kept.response.is_closed
@@ -313,7 +313,7 @@ async def _closed(kept: ActiveResponse) -> None:
     try:
         await kept.response.aclose()
     finally:
-        # Also where the event loop ends in the middle of it: a generator that is left open is finalized outside of
-        # any event loop, where httpcore's raises. What the first call has closed, this one does not wait for.
+        # Also if the event loop ends during the close: a generator that stays open is finalized outside of any event
+        # loop, where that of httpcore raises. After a completed close this awaits nothing.
         if not kept.reading:
             await kept.pieces.aclose()

@@ -1,7 +1,7 @@
-"""Replies over httpx: the handles through which an answer that is still arriving is read.
+"""Responses over httpx, whose bodies are still arriving.
 
-What is open belongs to a door (`connections`), and a reply only points to it. So when a reply is garbage, the body
-is no part of that garbage, and the door can give its connection back.
+The client (httpx_connections.py) references each open response, and a response object is only a handle. So when the
+handle is garbage-collected, the client can still release the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ActiveResponse:
-    """An answer that has not given its connection back. `pieces` is httpx's generator of raw bytes."""
+    """A response which has not released its connection. `pieces` is httpx's generator of raw bytes."""
 
     __slots__ = ("lane", "limit", "line", "over", "pieces", "reading", "response")
 
@@ -38,7 +38,7 @@ class ActiveResponse:
         self.line: CancelHandle | None = None
 
     def obey(self) -> None:
-        """Have each read end after `limit` seconds; httpcore fixes one limit when a body begins."""
+        """Apply `limit` to each read; httpcore has one limit for a whole body."""
         if (stream := self.stream) is not None:
             own: Callable[..., bytes] = stream.read
 
@@ -48,37 +48,37 @@ class ActiveResponse:
             stream.read = read
 
     def release(self) -> None:
-        """Have the connection read as httpcore likes again."""
+        """Restore the read method of httpcore."""
         if (stream := self.stream) is not None:
             stream.__dict__.pop("read", None)
 
     @property
     def stream(self) -> Any:
-        """httpcore's network stream, where there is one."""
+        """The network stream of httpcore, or None."""
         return self.response.extensions.get("network_stream")
 
 
-class _Reply(BaseResponse[ActiveResponse]):
+class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
     """The common base of both kinds of response."""
 
     def __init__(self, door: AsyncConnections | SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         response = kept.response
         super().__init__(kept, response.status_code, _plain(response.headers.raw), door.limit)
-        self._told = map_transport_errors(door.library, request, reading=True)
+        self._mapped = map_transport_errors(door.library, request, reading=True)
 
     def _decoder(self) -> Plain | Inflated:
         return Plain() if self._kept.response.is_stream_consumed else super()._decoder()
 
 
-class SyncResponse(_Reply):
-    """One answer, read by blocking."""
+class SyncResponse(_BaseHttpxResponse):
+    """A sync response."""
 
     def __init__(self, door: SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         super().__init__(door, kept, request)
         self._door = door
 
     def read(self, limit: float | None = None, /) -> bytes:
-        """The next decoded piece of the body; `b""` at its end. `TimeoutError` after `limit` seconds."""
+        """Return the next decoded chunk of the body, `b""` at its end. Raise `TimeoutError` after `limit` seconds."""
         if self._ended:
             return b""
         self._kept.limit = limit
@@ -94,7 +94,7 @@ class SyncResponse(_Reply):
         return data
 
     def close(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
+        """Release the connection. Idempotent; may be called at any time."""
         self._door.release(self._kept)
 
     def __del__(self) -> None:
@@ -105,7 +105,7 @@ class SyncResponse(_Reply):
         kept = self._kept
         kept.reading = True
         try:
-            with self._told:
+            with self._mapped:
                 raw: bytes | None = next(kept.pieces, None)
         except LLMError:
             if not kept.over:
@@ -116,8 +116,8 @@ class SyncResponse(_Reply):
         return raw
 
 
-class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
-    """One answer, read by awaiting."""
+class HttpxAsyncResponse(_BaseHttpxResponse, BaseAsyncResponse[ActiveResponse]):
+    """An async response."""
 
     def __init__(self, door: AsyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
         super().__init__(door, kept, request)
@@ -126,7 +126,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
         self._timeouts = CallTimeouts(door.loop)
 
     async def aclose(self) -> None:
-        """Give the connection back. May be called at any time, and again."""
+        """Release the connection. Idempotent; may be called at any time."""
         self._timeouts.end()
         await self._door.release(self._kept)
 
@@ -139,7 +139,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
         raw: bytes | None
         kept.reading = True
         try:
-            with self._told:
+            with self._mapped:
                 raw = await self._timeouts.run(self._step, limit)
         except StopAsyncIteration:
             raw = None
@@ -153,7 +153,7 @@ class HttpxAsyncResponse(_Reply, BaseAsyncResponse[ActiveResponse]):
 
 
 def _plain(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers as text, names in lower case; one that came several times is joined. httpx takes thrice the time."""
+    """Return headers as text with names in lower case; repeated ones are joined. httpx takes three times as long."""
     plain: dict[str, str] = {}
     for key, value in raw:
         name = key.lower().decode("ascii")

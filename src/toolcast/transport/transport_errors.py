@@ -1,8 +1,8 @@
-"""What a failure below the door becomes above it, and what stays behind: keys.
+"""The mapping of httpx's exceptions to toolcast's errors, and the removal of keys from exceptions and logs.
 
-httpx, httpcore and h11 keep a request's headers in the locals of their frames, on their exceptions, and
-sometimes in the text of a message. So an exception is stripped of all three before it passes, as the cause of
-ours or, like a cancellation, as itself. `library` is httpx, or the fork of it that a client came from.
+httpx, httpcore and h11 have a request's headers in the locals of their frames, on their exceptions, and sometimes in
+the text of a message. All three are removed before an exception is raised to the caller, as the cause of a toolcast
+error or, like a cancellation, unchanged. `library` is httpx, or the fork of it that a client comes from.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _CERTIFICATES = {
 
 
 class Masking(Protocol):
-    """Something that knows secrets: a request, or how a server is reached."""
+    """An object with secrets that it can mask: a request, or the options of a connection."""
 
     def mask(self, text: str) -> str:
-        """`text` without the secrets."""
+        """Return `text` without the secrets."""
         ...
 
 
 in_flight: ContextVar[Masking | None] = ContextVar("in_flight", default=None)
-"""What knows the secrets that the code of a library has here, for the filter of its log."""
+"""The request that a library is sending, whose secrets the filter of its log masks."""
 
 
 def library_of(client: object) -> ModuleType:
-    """The package a client comes from: httpx or a fork of it, also for a class derived from theirs."""
+    """Return the package of a client: httpx or a fork of it, also for a subclass of their client."""
     for base in type(client).__mro__:
         library = sys.modules[base.__module__.partition(".")[0]]
         if hasattr(library, "RemoteProtocolError"):
@@ -58,20 +58,20 @@ def library_of(client: object) -> ModuleType:
 
 
 def guard_logs(*names: str) -> None:
-    """Keep keys out of the libraries' own logs, and those of `names`: a server may have sent one back to them."""
+    """Mask keys in the logs of the HTTP libraries and of `names`, where a server's response may repeat one."""
     for name in (*_LOGGERS, *names):
         logging.getLogger(name).addFilter(_mask_record)
 
 
 def transport_errors(library: ModuleType) -> tuple[type[Exception], ...]:
-    """All that the library raises of its own accord, and what the system says through it."""
+    """Return the exceptions of the library, and the operating system's errors that pass through it."""
     return (library.HTTPError, library.InvalidURL, library.StreamError, OSError, UnicodeError)
 
 
 class map_transport_errors:
-    """A stretch of the library's code: what is raised in it leaves it as toolcast's, and stripped.
+    """A context manager that raises the library's exceptions as toolcast's, without keys.
 
-    Where a body is being read, a wait that was too long is the builtin `TimeoutError`.
+    With `reading`, a timeout is the builtin `TimeoutError`.
     """
 
     __slots__ = ("_before", "_library", "_reading", "_request", "_token")
@@ -101,17 +101,17 @@ class map_transport_errors:
 
 
 def checked(request: HTTPRequest) -> HTTPRequest:
-    """`request`, if its headers are what HTTP allows; else `BadRequest`, naming the header and no value."""
+    """Return `request` if its headers are valid HTTP. Otherwise raise `BadRequest` with the name of the header."""
     for name, value in request.headers.items():
         if not _NAME.fullmatch(name):
             raise BadRequest(f"{name[:100]!r} is not a header's name")
         if not _legal(value):
-            raise BadRequest(f"the header {name!r} holds a character that HTTP does not allow there")
+            raise BadRequest(f"the header {name!r} contains a character that HTTP does not allow there")
     return request
 
 
 def plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
-    """The headers as they are sent, keys and all. For the call that sends them; no frame may keep them."""
+    """Return the headers as they are sent, with keys. No frame that a traceback shows may reference them."""
     plain = {"accept-encoding": "identity"}
     for name, value in headers.items():
         plain[name.lower()] = reveal(value)
@@ -119,7 +119,7 @@ def plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
 
 
 def failure(library: ModuleType, error: Exception, request: HTTPRequest) -> LLMError:
-    """The `LLMError` that stands for `error`, which has been stripped."""
+    """Return the `LLMError` for `error`, from which keys were removed."""
     why = (str(error) or type(error).__name__)[:200]
     if isinstance(error, (library.InvalidURL, library.UnsupportedProtocol, library.LocalProtocolError)):
         return BadRequest(f"the request cannot be sent: {why}")
@@ -143,7 +143,7 @@ def host_of(request: HTTPRequest) -> str:
 
 
 def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException]) -> ConnectFailed:
-    """Return the error for a connection that could not be made, with the advice that fits one of its causes."""
+    """Return the error for a connection that could not be established, with the advice that fits one of its causes."""
     import ssl
 
     advice, retryable = "Is base_url right, and the server running?", True
@@ -154,7 +154,7 @@ def unconnected(request: HTTPRequest, why: str, causes: Iterable[BaseException])
 
 
 def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
-    """Return the error for a proxy that answered but made no connection; `why` holds its status."""
+    """Return the error for a proxy that answered but made no connection; `why` contains its status."""
     advice = "Check HTTPS_PROXY with its user and password, or name the host in NO_PROXY."
     host = host_of(request)
     # Repeated wrong logins may lock an account.
@@ -164,9 +164,9 @@ def unproxied(request: HTTPRequest, why: str) -> ConnectFailed:
 
 
 def scrub_exception(error: BaseException, request: Masking | None, before: BaseException | None) -> None:
-    """Take frames, requests and keys from `error` and all that led to it, up to what was there `before`.
+    """Remove frames, requests and keys from `error` and its causes and contexts, up to the exception `before`.
 
-    Without a `request` only the frames go: there are no keys to look for.
+    Without a `request` only the frames are removed.
     """
     for link in chain(error, before):
         link.__traceback__ = None
@@ -185,7 +185,7 @@ def _mask(error: BaseException, request: Masking) -> None:
 
 
 def chain(error: BaseException, before: BaseException | None = None) -> Iterator[BaseException]:
-    """Yield `error` and all that led to it, up to what was there `before`."""
+    """Yield `error`, its causes, contexts and grouped exceptions, up to the exception `before`."""
     seen: set[int] = {id(before)}
     ahead: list[BaseException | None] = [error]
     while ahead:

@@ -240,6 +240,9 @@ class Engine:
         """Return another engine with this one's settings and an empty history.
 
         Args:
+            permissions: The permissions of the new engine, in place of this one's.
+            tools: The tools of the new engine, in place of this one's.
+            max_rounds: The limit of model requests per turn, in place of this engine's.
             instructions: A system message after this engine's own.
             tool_timeout: Seconds per tool call, if this engine has no such limit.
             context: The context of the tool call for which the new engine works: it is cancelled with that call, and
@@ -260,7 +263,6 @@ class Engine:
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
         """Return this engine as a tool for another. Each call is a turn of its own, with an empty history."""
-
         later = self.permissions.approve == "later"  # a tool call cannot wait for a later approval
         permissions = self.permissions.without_prompt() if later else None
 

@@ -90,7 +90,6 @@ def stdio_options(
     stderr: TextIO | None,
 ) -> ConnectOptions:
     """Return the options for a program that speaks MCP over its standard input and output."""
-
     given = {name: Secret(value) for name, value in (env or {}).items()}
     secrets = tuple(value for name, value in given.items() if _SECRET_NAME.search(name))
 
@@ -112,7 +111,6 @@ def stdio_options(
 
 def http_options(url: str, headers: Mapping[str, str]) -> ConnectOptions:
     """Return the options for a server that speaks MCP over streamable HTTP."""
-
     address, named = SecretURL(url), protect_headers(headers)
     secrets = (address, *(value for value in named.values() if isinstance(value, Secret)))
     del url, headers  # no frame of a traceback may contain them

@@ -72,7 +72,10 @@ class _ElfTools:
         """Give a task to another agent, which knows nothing but the prompt, and get its answer.
 
         Args:
+            prompt: The task, with all that is needed to do it.
+            task_type: The kind of work, which selects the instructions.
             wait: If false, you get an id at once, and the answer later with agent_result.
+            context: The context of the call.
         """
         elf = self._elves.spawn(self._config(prompt, task_type, background=not wait), context=context)
         return _answer_text(elf.wait()) if wait else _started_text(elf)
@@ -89,6 +92,7 @@ class _ElfTools:
 
         Args:
             id: The id that you got when you started it.
+            context: The context of the call.
         """
         elf = self._elves.get(id)
         with elf.expected():
@@ -108,6 +112,8 @@ class _ElfTools:
 
         Args:
             tasks: The tasks, at most 10.
+            max_turns: How often each agent may ask its model.
+            context: The context of the call.
         """
         started: list[Elf | Exception] = []
         with ExitStack() as leaving:

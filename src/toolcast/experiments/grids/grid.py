@@ -288,7 +288,7 @@ def _run_here(job: GridJob, on_event: EventCallback) -> Ending:
     ending = Ending(job.run_id, "completed")
     try:
         job.run(job.config, job.resume, without_messages(on_event))
-    except Exception as error:  # whatever ends one run of a grid is told as its result, and the others go on
+    except Exception as error:  # an error of one run becomes its result, and the other runs continue
         ending = Ending(job.run_id, "failed", error_line(error))
     return replace(ending, seconds=time.monotonic() - began)
 

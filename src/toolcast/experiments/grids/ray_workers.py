@@ -82,7 +82,7 @@ def _run(job: GridJob) -> Iterator[LogEvent | Ending]:
 def _next(ray: _Ray, stream: _Stream, job: GridJob) -> LogEvent | Ending:
     try:
         return cast("LogEvent | Ending", ray.get(next(stream)))
-    except Exception as error:  # Ray: whatever ends a task is told as the result of its run
+    except Exception as error:  # Ray: an error of a task becomes the result of its run
         return Ending(job.run_id, "failed", f"its Ray task failed: {error_line(error)}")
 
 

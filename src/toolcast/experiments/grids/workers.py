@@ -263,9 +263,9 @@ def run_worker(pickled: bytes, out: int) -> None:
     """Run the job in the worker process, and report its ending. `out` is the descriptor for the messages."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(AttributeError):  # Windows has none of these masks
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started us may have blocked it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent process may have blocked it
     line = os.dup(0)
-    with Path(os.devnull).open("rb") as nothing:  # whoever reads the standard input finds nobody there
+    with Path(os.devnull).open("rb") as nothing:  # code that reads the standard input finds its end
         os.dup2(nothing.fileno(), 0)
     with suppress(OSError), os.fdopen(out, "wb") as listener:
         emit = partial(_write_message, listener)
@@ -283,7 +283,7 @@ def _run_job(pickled: bytes, line: int, emit: Callable[[dict[str, Any]], None]) 
         status = "completed"
     except KeyboardInterrupt:
         status = "interrupted"
-    except Exception as raised:  # whatever ends the run of a worker is told to the process that wanted it
+    except Exception as raised:  # an error of the run is reported to the parent process
         error = error_line(raised)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -291,7 +291,7 @@ def _run_job(pickled: bytes, line: int, emit: Callable[[dict[str, Any]], None]) 
 
 
 def _write_message(listener: BinaryIO, line: dict[str, Any]) -> None:
-    with suppress(BrokenPipeError):  # nobody listens any more, and `_watch` knows
+    with suppress(BrokenPipeError):  # the parent process has ended, and `_watch` interrupts the run
         listener.write(json.dumps(line).encode() + b"\n")
         listener.flush()
 

@@ -42,7 +42,7 @@ from .results import PEIResult
 from .scale import PEI_SCALE, PEIScale
 
 TEMPERATURE: Final = 0.1
-_SMALLEST_WINDOW: Final = 4_096  # what Ollama gives a model where nothing else is said and memory is scarce
+_SMALLEST_WINDOW: Final = 4_096  # Ollama's default on a machine with little memory
 _ANSWER: Final = 1_024
 
 

@@ -192,7 +192,9 @@ class ResultsFile:
         with self.path.open("a+b", buffering=0) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                line = line if file.read(1) == b"\n" else b"\n" + line  # whatever somebody else has left there
+                line = (
+                    line if file.read(1) == b"\n" else b"\n" + line
+                )  # another program may have left an unfinished line
             while line:
                 line = line[file.write(line) :]
 

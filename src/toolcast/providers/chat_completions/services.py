@@ -187,7 +187,7 @@ OLLAMA = ServiceSpec(
     "http://localhost:11434/v1",
     key_env=("OLLAMA_API_KEY",),
     needs_key=False,
-    # tool_choice is ignored: the best it can be told is to have no other tool.
+    # It ignores tool_choice, so a forced tool is the only one that is sent.
     forced="required",
     parallel_flag=False,
     thinking_back="reasoning",
