@@ -79,7 +79,7 @@ def test_a_tool_is_approved(tab: Tab) -> None:
         expect(card(page).locator(".arguments")).to_have_text(
             '{\n  "to": "ann@example.org",\n  "subject": "Weather"\n}', use_inner_text=True
         )
-        expect(page.get_by_role("group", name="May send_mail run?")).to_be_visible()
+        expect(page.get_by_role("group", name="Approve send_mail?")).to_be_visible()
         card(page).get_by_role("button", name="Approve").click()
         is_in(page, "ready")
         expect(card(page)).to_contain_text("done")
@@ -293,7 +293,7 @@ def test_the_end_of_the_server_is_told(tab: Tab) -> None:
         is_in(page, "ready")
     expect(page.locator("#notice")).to_contain_text("Cannot reach the server")
     say(page, "Hello")
-    expect(page.locator("#notice")).to_contain_text("that was not said")
+    expect(page.locator("#notice")).to_contain_text("nothing was sent")
     expect(page.get_by_role("textbox", name="Your message")).to_have_value("Hello")
 
 
