@@ -284,7 +284,7 @@ def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: Aiohtt
 
     async def work(backend: IOBackend) -> None:
         connector: Any = network._clients.running()._connector
-        assert connector._new(Lost()).kept is None
+        assert connector._new(Lost()).active is None
 
     face(network, work)
 

@@ -58,7 +58,7 @@ def test_a_reader_hears_that_its_connection_is_lost(loop: Loop, end: str) -> Non
         closed.set_exception(OSError())
     else:
         closed.cancel()
-    line = kept._line
+    line = kept._handle
     line.lost(closed)
     first = content.error
     assert isinstance(first, ClientPayloadError)

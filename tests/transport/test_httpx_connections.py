@@ -62,9 +62,9 @@ def pool(network: HttpxNetwork) -> list[Any]:
     """The connections that httpcore believes in, in the running loop."""
     door: AsyncConnections = network._clients.running()
     assert not door.open
-    assert door._room.value == door._lanes.most
-    assert door._lanes._count == len(door._lanes._idle)
-    pools = [lane.way._pool for lane in door._lanes._idle]
+    assert door._slots.value == door._pool.most
+    assert door._pool._count == len(door._pool._idle)
+    pools = [lane.way._pool for lane in door._pool._idle]
     assert [pool._requests for pool in pools] == [[]] * len(pools)
     return [held for pool in pools for held in pool.connections if not (held.is_idle() or held.is_closed())]
 
@@ -219,7 +219,7 @@ def test_a_thread_that_reads_is_woken_by_closing(server: Loopback, network: Http
     thread = threading.Thread(target=read)
     thread.start()
     started.wait()
-    while not reply._kept.reading:  # type: ignore[attr-defined]  # nothing public tells
+    while not reply._active.reading:  # type: ignore[attr-defined]  # nothing public tells
         pass
     with pytest.raises(StreamBusy):
         reply.read()
@@ -259,7 +259,7 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
     def recv(*args: object, **options: object) -> bytes:
         raise raised
 
-    stream: Any = reply._kept.stream  # type: ignore[attr-defined]  # nothing public reaches the socket
+    stream: Any = reply._active.stream  # type: ignore[attr-defined]  # nothing public reaches the socket
     monkeypatch.setattr(stream, "read", recv)
     with pytest.raises(stop) as caught:
         reply.read()
@@ -365,7 +365,7 @@ def test_a_close_that_fails_after_all_is_nobodys_business(backend: str, caplog: 
 def test_a_forgotten_answer_without_a_socket() -> None:
     network = clients(httpx, lambda request: httpx.Response(200, stream=httpx.ByteStream(b"one")))
     reply = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
-    reply._kept.reading = True  # type: ignore[attr-defined]  # as if another thread read
+    reply._active.reading = True  # type: ignore[attr-defined]  # as if another thread read
     reply.close()
     forgotten = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
     del forgotten
@@ -416,10 +416,10 @@ def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, 
         reply: Any = await aopen(network, server)
         door: AsyncConnections = network._clients.running()
         door.open.clear()
-        await door._undo((reply._kept.lane, reply._kept.response))
+        await door._undo((reply._active.connection, reply._active.response))
         assert pool(network) == []
         await anyio.to_thread.run_sync(server.wait_open, 0)
-        reply._kept.over = True
+        reply._active.over = True
 
     anyio.run(main, backend=backend)
 

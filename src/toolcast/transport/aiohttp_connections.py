@@ -48,13 +48,13 @@ _LARGE = 1024 * 1024
 class _Trail:
     """The state of one request until its headers arrive: its task, its deadline, and its connection."""
 
-    __slots__ = ("_cancelled", "_late", "_read", "_task", "_transport", "alarm", "line", "reused", "stale")
+    __slots__ = ("_cancelled", "_late", "_read", "_task", "_transport", "alarm", "handle", "reused", "stale")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: float | None) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.alarm = Deadline(loop)
-        self.line: ResponseCancelHandle | None = None
+        self.handle: ResponseCancelHandle | None = None
         self.reused = False
         self.stale = False
         self._read = read
@@ -67,9 +67,9 @@ class _Trail:
         """Start the time limit of connecting."""
         self.alarm.wait(connect, self._give_up)
 
-    def over(self, connection: Connection, line: ResponseCancelHandle, reused: bool) -> None:
+    def over(self, connection: Connection, handle: ResponseCancelHandle, reused: bool) -> None:
         """Record the connection, and start the time limit of the response headers."""
-        self.line = line
+        self.handle = handle
         self.reused = reused
         self._transport = connection.transport
         self.alarm.wait(self._read, self._give_up)
@@ -107,7 +107,7 @@ class _Connector(aiohttp.TCPConnector):
         super().__init__(  # pyright: ignore[reportUnknownMemberType] - one parameter, not used here, has no type
             limit=limit, keepalive_timeout=30.0, ssl=ssl_context()
         )
-        self._lines: WeakKeyDictionary[object, ResponseCancelHandle] = WeakKeyDictionary()
+        self._handles: WeakKeyDictionary[object, ResponseCancelHandle] = WeakKeyDictionary()
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
@@ -115,16 +115,16 @@ class _Connector(aiohttp.TCPConnector):
         """Return a free connection or a new one."""
         connection = await super().connect(req, traces, timeout)
         protocol = connection.protocol
-        line = self._lines.get(protocol)
-        _trail.get().over(connection, line or self._new(protocol), line is not None)
+        handle = self._handles.get(protocol)
+        _trail.get().over(connection, handle or self._new(protocol), handle is not None)
         return connection
 
     def _new(self, protocol: ResponseHandler | None) -> ResponseCancelHandle:
         assert protocol is not None
-        line = self._lines[protocol] = ResponseCancelHandle()
+        handle = self._handles[protocol] = ResponseCancelHandle()
         if (closed := protocol.closed) is not None:
-            closed.add_done_callback(line.lost)
-        return line
+            closed.add_done_callback(handle.lost)
+        return handle
 
     def __del__(self, *unused: object) -> None:
         """Suppress the warning of aiohttp, as the user cannot close this connector."""
@@ -158,20 +158,20 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
 
     def forsake(self) -> None:
         """Release everything without the event loop, which may never run again, and without a warning of aiohttp."""
-        for kept in list(self.open):
+        for active in list(self.open):
             with suppress(RuntimeError):
-                self.release(kept)
+                self.release(active)
         self._session.detach()
 
-    def release(self, kept: ActiveAiohttpResponse) -> None:
+    def release(self, active: ActiveAiohttpResponse) -> None:
         """Release the connection of a response, whether it was read to its end or not."""
-        if not kept.over:
-            self.open.discard(kept)
-            kept.release()
+        if not active.over:
+            self.open.discard(active)
+            active.release()
 
     async def _shut(self) -> None:
-        for kept in list(self.open):
-            self.release(kept)
+        for active in list(self.open):
+            self.release(active)
         self._session.detach()
         with anyio.move_on_after(GRACE, shield=True):
             await self._connector.close()
@@ -207,16 +207,16 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
                 scrub_aiohttp_exception(error, request, before)
                 raise
             trail.stale = trail.reused and not late and unheard(error)
-            failure = unanswered(TimeoutError() if late else error, request, connected=trail.line is not None)
+            failure = unanswered(TimeoutError() if late else error, request, connected=trail.handle is not None)
         except BaseException as error:
             trail.abort()
             scrub_aiohttp_exception(error, request, before)
             raise
         else:
-            assert trail.line is not None
-            kept = ActiveAiohttpResponse(response, trail.line, trail.alarm)
-            self.open.add(kept)
-            return AiohttpResponse(self, kept, request)
+            assert trail.handle is not None
+            active = ActiveAiohttpResponse(response, trail.handle, trail.alarm)
+            self.open.add(active)
+            return AiohttpResponse(self, active, request)
         finally:
             trail.end()
             _trail.reset(token)

@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 class ResponseCancelHandle:
     """A connection until its end, with the response that is read from it."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("active",)
 
     def __init__(self) -> None:
-        self.kept: ActiveAiohttpResponse | None = None
+        self.active: ActiveAiohttpResponse | None = None
 
     def lost(self, closed: asyncio.Future[None]) -> None:
         """End the read of the response, as the connection is closed."""
         if not closed.cancelled():
             closed.exception()  # otherwise asyncio logs an exception that was never retrieved
-        if self.kept is not None:
-            self.kept.lost()
+        if self.active is not None:
+            self.active.lost()
 
 
 class ActiveAiohttpResponse:
     """A response which has not released its connection."""
 
-    __slots__ = ("_alarm", "_line", "_total", "content", "over", "reading", "response")
+    __slots__ = ("_alarm", "_handle", "_total", "content", "over", "reading", "response")
 
-    def __init__(self, response: aiohttp.ClientResponse, line: ResponseCancelHandle, alarm: Deadline) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, handle: ResponseCancelHandle, alarm: Deadline) -> None:
         self.response: aiohttp.ClientResponse = response
         self.content: aiohttp.StreamReader = response.content
         self.reading: bool = False
         self.over: bool = False
         self._alarm = alarm
-        self._line = line
+        self._handle = handle
         self._total = 0
         if not self.content.is_eof():
-            line.kept = self
+            handle.active = self
 
     def begin(self, limit: float | None) -> None:
         """Start a read with a time limit of `limit` seconds."""
@@ -71,8 +71,8 @@ class ActiveAiohttpResponse:
         """Close the connection, or return it to the pool if the body was read to its end."""
         self.over = True
         self._alarm.stop()
-        if self._line.kept is self:
-            self._line.kept = None
+        if self._handle.active is self:
+            self._handle.active = None
         if self.response.closed:
             return  # the body is complete, and aiohttp has returned the connection to its pool
         connection = self.response.connection
@@ -100,39 +100,39 @@ class ActiveAiohttpResponse:
 class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
     """An async response, whose reads return all data that has arrived."""
 
-    def __init__(self, door: AiohttpConnections, kept: ActiveAiohttpResponse, request: HTTPRequest) -> None:
-        super().__init__(kept, kept.response.status, _plain(kept.response.headers), door.limit)
-        self._door = door
+    def __init__(self, client: AiohttpConnections, active: ActiveAiohttpResponse, request: HTTPRequest) -> None:
+        super().__init__(active, active.response.status, _plain(active.response.headers), client.limit)
+        self._client = client
         self._request = request
 
     async def aclose(self) -> None:
         """Release the connection. Idempotent; may be called at any time."""
-        self._door.release(self._kept)
+        self._client.release(self._active)
 
     def __del__(self) -> None:
-        if not self._kept.over:
+        if not self._active.over:
             # Not at once: garbage collection may run in any thread, inside any code. A closed loop has released it.
             with suppress(RuntimeError):
-                self._door.loop.call_soon_threadsafe(self._door.release, self._kept)
+                self._client.loop.call_soon_threadsafe(self._client.release, self._active)
 
     async def _next(self, limit: float | None) -> bytes | None:
-        kept = self._kept
-        if kept.content.is_eof():
-            return kept.content.read_nowait() or None
+        active = self._active
+        if active.content.is_eof():
+            return active.content.read_nowait() or None
         before = sys.exception()
         failure: Exception | None = None
-        kept.begin(limit)
+        active.begin(limit)
         try:
-            raw = await kept.content.readany()
+            raw = await active.content.readany()
         except FAULTS as error:
-            raw = kept.rest()
+            raw = active.rest()
             failure = None if raw else broken_off(error, self._request)
         except BaseException as error:
             scrub_aiohttp_exception(error, self._request, before)
             raise
         finally:
-            kept.end()
-        if failure is not None and not kept.over:
+            active.end()
+        if failure is not None and not active.over:
             raise failure
         return raw or None
 

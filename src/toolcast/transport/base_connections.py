@@ -99,9 +99,9 @@ class LoopConnections(ABC, Generic[Trail, R]):
     def _begin(self, loop: Loop, gone: Callable[[object], object]) -> None:
         self.loop = loop
         # asyncio.run and trio.run close the async generators that were started under them, and so these connections.
-        self._keeper = self._kept_open(gone)
+        self._lifetime = self._until_loop_ends(gone)
         with suppress(StopIteration):
-            self._keeper.__anext__().send(None)
+            self._lifetime.__anext__().send(None)
 
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> R:
         """Send `request` and return its response, with its body unread."""
@@ -116,7 +116,7 @@ class LoopConnections(ABC, Generic[Trail, R]):
 
     async def close(self) -> None:
         """Close the open responses, and all connections but those of a client that the user passed."""
-        await self._keeper.aclose()
+        await self._lifetime.aclose()
 
     def forsake(self) -> None:
         """Release what can be released without the event loop, which may never run again."""
@@ -137,7 +137,7 @@ class LoopConnections(ABC, Generic[Trail, R]):
     async def _shut(self) -> None:
         """Close the open responses and connections."""
 
-    async def _kept_open(self, gone: Callable[[object], object]) -> AsyncGenerator[None]:
+    async def _until_loop_ends(self, gone: Callable[[object], object]) -> AsyncGenerator[None]:
         try:
             yield
         finally:
@@ -148,8 +148,8 @@ class LoopConnections(ABC, Generic[Trail, R]):
 class BaseResponse(Generic[K]):
     """The common base of sync and async responses: the handle of an open response, and the state of its decoding."""
 
-    def __init__(self, kept: K, status: int, headers: dict[str, str], limit: int) -> None:
-        self._kept = kept
+    def __init__(self, active: K, status: int, headers: dict[str, str], limit: int) -> None:
+        self._active = active
         self._limit = limit
         self._body: Plain | Inflated | None = None
         self._ended = False
@@ -157,9 +157,9 @@ class BaseResponse(Generic[K]):
         self.headers: dict[str, str] = headers
 
     def _readable(self) -> Plain | Inflated:
-        if self._kept.over:
+        if self._active.over:
             raise StreamClosed("the response's body has been closed")
-        if self._kept.reading:
+        if self._active.reading:
             raise StreamBusy("another task or thread is reading this response's body")
         if self._body is None:
             # Only now, so that a response in an unsupported encoding still has a status.
@@ -171,7 +171,7 @@ class BaseResponse(Generic[K]):
 
     def _more(self, body: Plain | Inflated, raw: bytes | None) -> bool:
         """Decode `raw`, or end the body if it is None. Return True if there may be more output."""
-        if self._kept.over:
+        if self._active.over:
             raise StreamClosed("the response's body was closed while it was read")
         if raw is not None:
             body.feed(raw)

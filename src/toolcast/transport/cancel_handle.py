@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 Cut: TypeAlias = Callable[[], object]
 
-_laid: ContextVar[CancelHandle | None] = ContextVar("line", default=None)
+_laid: ContextVar[CancelHandle | None] = ContextVar("handle", default=None)
 
 
 def line_here() -> CancelHandle | None:

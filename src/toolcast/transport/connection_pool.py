@@ -82,7 +82,7 @@ class ConnectionPool:
         self.library = library
         self.most = most
         self._make = make
-        self._kept = most // 10 + 1
+        self._max_idle = most // 10 + 1
         self._idle: list[PooledConnection] = []
         self._count = 0
         self._closed = False
@@ -91,24 +91,24 @@ class ConnectionPool:
     def pick(self, origin: str) -> PooledConnection:
         """Return a connection for one request, if possible one that was used for `origin`."""
         with self._lock:
-            lane = self._last_from(origin)
-            if lane is None:
-                lane = PooledConnection(self._new())
+            connection = self._last_from(origin)
+            if connection is None:
+                connection = PooledConnection(self._new())
                 self._count += 1
-            lane.origin = origin
-            return lane
+            connection.origin = origin
+            return connection
 
-    def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
+    def put(self, connection: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Return a connection to the pool if its response is complete. Return those which the caller has to close."""
         now = monotonic()
         spent: list[PooledConnection] = []
         with self._lock:
-            lane.since = now
+            connection.since = now
             if whole and not self._closed:
-                self._idle.append(lane)
+                self._idle.append(connection)
             else:
-                spent.append(lane)
-            while self._idle and (len(self._idle) > self._kept or self._idle[0].since < now - EXPIRY):
+                spent.append(connection)
+            while self._idle and (len(self._idle) > self._max_idle or self._idle[0].since < now - EXPIRY):
                 spent.append(self._idle.pop(0))
             self._count -= len(spent)
         return spent
@@ -149,12 +149,12 @@ class SingleConnection(ConnectionPool):
     def __init__(self, library: ModuleType, client: Any) -> None:
         super().__init__(library, lambda: client, maxsize)
         self.brought = client
-        self._lane = PooledConnection(client)
+        self._connection = PooledConnection(client)
 
     def pick(self, origin: str) -> PooledConnection:
         """Return the client."""
-        return self._lane
+        return self._connection
 
-    def put(self, lane: PooledConnection, whole: bool) -> list[PooledConnection]:
+    def put(self, connection: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Return an empty list: the client is never closed."""
         return []

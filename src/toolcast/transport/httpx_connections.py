@@ -33,12 +33,12 @@ from .transport_errors import checked, guard_logs, map_transport_errors, plain_h
 class _Trail:
     """The first event of one request, from httpcore's `trace` extension.
 
-    Tracing all events takes longer than parsing the response, so the extension is removed after the first ones. `line`
-    is the handle in which the shutdown of a new connection is registered.
+    Tracing all events takes longer than parsing the response, so the extension is removed after the first ones.
+    `handle` is the handle in which the shutdown of a new connection is registered.
     """
 
-    def __init__(self, line: CancelHandle | None = None) -> None:
-        self.line: CancelHandle | None = line
+    def __init__(self, handle: CancelHandle | None = None) -> None:
+        self.handle: CancelHandle | None = handle
         self._first = ""
         self._extensions: dict[str, Any] = {}
 
@@ -49,10 +49,10 @@ class _Trail:
 
     def see(self, event: str, info: Mapping[str, Any]) -> None:
         self._first = self._first or event
-        if self.line is None or event.startswith("http"):
+        if self.handle is None or event.startswith("http"):
             self._extensions.pop("trace", None)
         elif hasattr(stream := info.get("return_value"), "get_extra_info"):
-            self.line.reach(partial(shut, stream))
+            self.handle.reach(partial(shut, stream))
 
     async def asee(self, event: str, info: Mapping[str, Any]) -> None:
         self.see(event, info)
@@ -66,20 +66,20 @@ class _Trail:
 class _BaseConnections:
     """The common base of the sync and async clients: their pool and their open responses."""
 
-    def __init__(self, lanes: ConnectionPool, limit: int) -> None:
+    def __init__(self, pool: ConnectionPool, limit: int) -> None:
         self.limit = limit
         self.open: set[ActiveResponse] = set()
-        self.library: ModuleType = lanes.library
+        self.library: ModuleType = pool.library
         guard_logs()
         self.failures: tuple[type[Exception], ...] = transport_errors(self.library)
-        self._lanes = lanes
+        self._pool = pool
         self._body: Callable[[bytes], Any] = whole_body(self.library)
 
-    def forget(self, kept: ActiveResponse) -> bool:
+    def forget(self, active: ActiveResponse) -> bool:
         """Remove an open response. Return True to one of several concurrent callers, which then releases it."""
-        kept.over = True
+        active.over = True
         try:
-            self.open.remove(kept)
+            self.open.remove(active)
         except KeyError:
             return False
         return True
@@ -89,7 +89,7 @@ class _BaseConnections:
         if request.tls_name is not None:
             extensions["sni_hostname"] = request.tls_name
         headers = plain_headers(request.headers)
-        if (client := self._lanes.brought) is None:
+        if (client := self._pool.brought) is None:
             length = str(len(request.body))
             headers = {**place.headers, "content-length": length, **headers, **place.login}
             body = self._body(request.body)
@@ -116,23 +116,23 @@ class _BaseConnections:
 class SyncConnections(_BaseConnections):
     """The client of one process for sync calls, from any thread."""
 
-    def __init__(self, lanes: ConnectionPool, limit: int) -> None:
-        super().__init__(lanes, limit)
-        self._room = threading.Semaphore(lanes.most)
-        self._forsaken: deque[ActiveResponse] = deque()
+    def __init__(self, pool: ConnectionPool, limit: int) -> None:
+        super().__init__(pool, limit)
+        self._slots = threading.Semaphore(pool.most)
+        self._discarded: deque[ActiveResponse] = deque()
 
     def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncResponse:
         """Send `request` and return its response, with its body unread."""
-        self._bury()
+        self._release_discarded()
         checked(request)
-        line = line_here()
-        trail = _Trail(line)
+        handle = line_here()
+        trail = _Trail(handle)
         try:
             return self._sent(request, trail, connect, read)
         except StreamInterrupted as error:
-            if not self._stale(error, trail) or (line is not None and line.broken):
+            if not self._stale(error, trail) or (handle is not None and handle.broken):
                 raise
-        return self._sent(request, _Trail(line), connect, read)
+        return self._sent(request, _Trail(handle), connect, read)
 
     def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
         # Nothing else in this frame: those below it, whose locals contain the key, are removed from a traceback.
@@ -143,79 +143,79 @@ class SyncConnections(_BaseConnections):
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.see)
-        if not self._room.acquire(timeout=connect):
+        if not self._slots.acquire(timeout=connect):
             raise self._full()
-        lane = None
+        connection = None
         try:
-            lane = self._lanes.pick(place.origin)
-            if trail.line is not None:
-                trail.line.reach(partial(shut, lane.stream))
-            response = lane.send(sent)
+            connection = self._pool.pick(place.origin)
+            if trail.handle is not None:
+                trail.handle.reach(partial(shut, connection.stream))
+            response = connection.send(sent)
         except BaseException:
-            self._leave(lane, False, trail.line)
+            self._leave(connection, False, trail.handle)
             raise
-        kept = ActiveResponse(
-            lane, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
+        active = ActiveResponse(
+            connection, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
         )
-        if self._lanes.brought is None:
-            lane.stream = kept.stream
-        if trail.line is not None:
-            kept.line = trail.line
-            trail.line.reach(partial(_cut, kept))
-        kept.obey()
-        self.open.add(kept)
-        return SyncResponse(self, kept, request)
+        if self._pool.brought is None:
+            connection.stream = active.stream
+        if trail.handle is not None:
+            active.handle = trail.handle
+            trail.handle.reach(partial(_cut, active))
+        active.obey()
+        self.open.add(active)
+        return SyncResponse(self, active, request)
 
-    def release(self, kept: ActiveResponse) -> None:
+    def release(self, active: ActiveResponse) -> None:
         """Release the connection of a response, whether it was read to its end or not."""
-        if not self.forget(kept):
+        if not self.forget(active):
             return
-        kept.release()
-        if kept.reading:
-            shut(kept.stream)
-        whole = kept.response.is_closed
+        active.release()
+        if active.reading:
+            shut(active.stream)
+        whole = active.response.is_closed
         with suppress(*self.failures):
-            kept.response.close()
-            if not kept.reading:
-                kept.pieces.close()
-        self._leave(kept.lane, whole, kept.line)
+            active.response.close()
+            if not active.reading:
+                active.pieces.close()
+        self._leave(active.connection, whole, active.handle)
 
-    def forsake(self, kept: ActiveResponse) -> None:
+    def forsake(self, active: ActiveResponse) -> None:
         """Close the connection of a garbage-collected response; the pool is updated at the next request.
 
         Garbage collection may run inside any code, even while this thread holds the lock of httpcore's pool.
         """
-        self._forsaken.append(kept)
-        if kept.stream is not None:
+        self._discarded.append(active)
+        if active.stream is not None:
             with suppress(*self.failures):
-                kept.stream.close()
+                active.stream.close()
 
     def close(self) -> None:
         """Close the open responses, and all connections but those of a client that the user passed."""
-        for kept in list(self.open):
-            self.release(kept)
-        for lane in self._lanes.drain():
-            lane.way.close()
+        for active in list(self.open):
+            self.release(active)
+        for connection in self._pool.drain():
+            connection.way.close()
 
-    def _leave(self, lane: PooledConnection | None, whole: bool, line: CancelHandle | None) -> None:
-        whole = (line is None or line.free()) and whole
+    def _leave(self, connection: PooledConnection | None, whole: bool, handle: CancelHandle | None) -> None:
+        whole = (handle is None or handle.free()) and whole
         try:
-            for spent in self._lanes.put(lane, whole) if lane is not None else ():
+            for spent in self._pool.put(connection, whole) if connection is not None else ():
                 with suppress(*self.failures):
                     spent.way.close()
         finally:
-            self._room.release()
+            self._slots.release()
 
-    def _bury(self) -> None:
-        while self._forsaken:
+    def _release_discarded(self) -> None:
+        while self._discarded:
             with suppress(IndexError):
-                self.release(self._forsaken.popleft())
+                self.release(self._discarded.popleft())
 
 
-def _cut(kept: ActiveResponse) -> None:
+def _cut(active: ActiveResponse) -> None:
     """Wake a blocked reader, unless the body is complete and its connection may serve another request."""
-    if not kept.response.is_closed:
-        shut(kept.stream)
+    if not active.response.is_closed:
+        shut(active.stream)
 
 
 class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncResponse]):
@@ -224,15 +224,15 @@ class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncRespo
     It passes itself to `gone` when it closes.
     """
 
-    def __init__(self, lanes: ConnectionPool, limit: int, loop: Loop, gone: Callable[[object], object]) -> None:
-        super().__init__(lanes, limit)
-        self._room = anyio.Semaphore(lanes.most)
+    def __init__(self, pool: ConnectionPool, limit: int, loop: Loop, gone: Callable[[object], object]) -> None:
+        super().__init__(pool, limit)
+        self._slots = anyio.Semaphore(pool.most)
         self._begin(loop, gone)
 
     async def _shut(self) -> None:
-        for kept in list(self.open):
-            await self.release(kept)
-        await self._discard(self._lanes.drain())
+        for active in list(self.open):
+            await self.release(active)
+        await self._discard(self._pool.drain())
 
     def _trail(self, read: float | None) -> _Trail:
         return _Trail()
@@ -253,67 +253,67 @@ class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncRespo
         sent = self._request(request, place, connect, read)
         trail.mark(sent, trail.asee)
         answered = partial(self._answered, sent, place.origin, connect)
-        lane, response = await run_or_undo(answered, self._undo, limit)
+        connection, response = await run_or_undo(answered, self._undo, limit)
         # httpcore takes one limit when the body begins, but each read here has its own.
         sent.extensions["timeout"]["read"] = None
-        kept = ActiveResponse(
-            lane, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
+        active = ActiveResponse(
+            connection, response, response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
         )
-        self.open.add(kept)
-        return HttpxAsyncResponse(self, kept, request)
+        self.open.add(active)
+        return HttpxAsyncResponse(self, active, request)
 
     async def _answered(self, sent: Any, origin: str, connect: float | None) -> tuple[PooledConnection, Any]:
         try:
-            self._room.acquire_nowait()
+            self._slots.acquire_nowait()
         except anyio.WouldBlock:
             with anyio.move_on_after(connect) as waiting:
-                await self._room.acquire()
+                await self._slots.acquire()
             if waiting.cancelled_caught:
                 raise self._full() from None
-        lane = None
+        connection = None
         try:
-            lane = self._lanes.pick(origin)
-            return lane, await lane.send(sent)
+            connection = self._pool.pick(origin)
+            return connection, await connection.send(sent)
         except BaseException:
-            await self._leave(lane, False)
+            await self._leave(connection, False)
             raise
 
     async def _undo(self, answer: tuple[PooledConnection, Any]) -> None:
-        lane, response = answer
+        connection, response = answer
         with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
             await run_shielded(response.aclose)
-        await self._leave(lane, False)
+        await self._leave(connection, False)
 
-    async def release(self, kept: ActiveResponse) -> None:
+    async def release(self, active: ActiveResponse) -> None:
         """Release the connection of a response, whether it was read to its end or not, even if cancelled meanwhile."""
-        if not self.forget(kept):
+        if not self.forget(active):
             return
-        whole = kept.response.is_closed
+        whole = active.response.is_closed
         try:
             if not whole:
                 with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-                    await run_shielded(partial(_closed, kept))
+                    await run_shielded(partial(_closed, active))
         finally:
-            await self._leave(kept.lane, whole)
+            await self._leave(active.connection, whole)
 
-    async def _leave(self, lane: PooledConnection | None, whole: bool) -> None:
+    async def _leave(self, connection: PooledConnection | None, whole: bool) -> None:
         try:
-            if lane is not None and (spent := self._lanes.put(lane, whole)):
+            if connection is not None and (spent := self._pool.put(connection, whole)):
                 await self._discard(spent)
         finally:
-            self._room.release()
+            self._slots.release()
 
-    async def _discard(self, lanes: list[PooledConnection]) -> None:
-        for lane in lanes:
+    async def _discard(self, pool: list[PooledConnection]) -> None:
+        for connection in pool:
             with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-                await run_shielded(lane.way.aclose)
+                await run_shielded(connection.way.aclose)
 
 
-async def _closed(kept: ActiveResponse) -> None:
+async def _closed(active: ActiveResponse) -> None:
     try:
-        await kept.response.aclose()
+        await active.response.aclose()
     finally:
         # Also if the event loop ends during the close: a generator that stays open is finalized outside of any event
         # loop, where that of httpcore raises. After a completed close this awaits nothing.
-        if not kept.reading:
-            await kept.pieces.aclose()
+        if not active.reading:
+            await active.pieces.aclose()

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class ActiveResponse:
     """A response which has not released its connection. `pieces` is httpx's generator of raw bytes."""
 
-    __slots__ = ("lane", "limit", "line", "over", "pieces", "reading", "response")
+    __slots__ = ("connection", "handle", "limit", "over", "pieces", "reading", "response")
 
-    def __init__(self, lane: PooledConnection, response: Any, pieces: Any) -> None:
-        self.lane: PooledConnection = lane
+    def __init__(self, connection: PooledConnection, response: Any, pieces: Any) -> None:
+        self.connection: PooledConnection = connection
         self.response: Any = response
         self.pieces: Any = pieces
         self.reading: bool = False
         self.over: bool = False
         self.limit: float | None = None
-        self.line: CancelHandle | None = None
+        self.handle: CancelHandle | None = None
 
     def obey(self) -> None:
         """Apply `limit` to each read; httpcore has one limit for a whole body."""
@@ -61,27 +61,29 @@ class ActiveResponse:
 class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
     """The common base of both kinds of response."""
 
-    def __init__(self, door: AsyncConnections | SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
-        response = kept.response
-        super().__init__(kept, response.status_code, _plain(response.headers.raw), door.limit)
-        self._mapped = map_transport_errors(door.library, request, reading=True)
+    def __init__(
+        self, client: AsyncConnections | SyncConnections, active: ActiveResponse, request: HTTPRequest
+    ) -> None:
+        response = active.response
+        super().__init__(active, response.status_code, _plain(response.headers.raw), client.limit)
+        self._mapped = map_transport_errors(client.library, request, reading=True)
 
     def _decoder(self) -> Plain | Inflated:
-        return Plain() if self._kept.response.is_stream_consumed else super()._decoder()
+        return Plain() if self._active.response.is_stream_consumed else super()._decoder()
 
 
 class SyncResponse(_BaseHttpxResponse):
     """A sync response."""
 
-    def __init__(self, door: SyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
-        super().__init__(door, kept, request)
-        self._door = door
+    def __init__(self, client: SyncConnections, active: ActiveResponse, request: HTTPRequest) -> None:
+        super().__init__(client, active, request)
+        self._client = client
 
     def read(self, limit: float | None = None, /) -> bytes:
         """Return the next decoded chunk of the body, `b""` at its end. Raise `TimeoutError` after `limit` seconds."""
         if self._ended:
             return b""
-        self._kept.limit = limit
+        self._active.limit = limit
         body = self._readable()
         try:
             while not (data := body.take()) and self._more(body, self._next()):
@@ -95,60 +97,60 @@ class SyncResponse(_BaseHttpxResponse):
 
     def close(self) -> None:
         """Release the connection. Idempotent; may be called at any time."""
-        self._door.release(self._kept)
+        self._client.release(self._active)
 
     def __del__(self) -> None:
-        if not self._kept.over:
-            self._door.forsake(self._kept)
+        if not self._active.over:
+            self._client.forsake(self._active)
 
     def _next(self) -> bytes | None:
-        kept = self._kept
-        kept.reading = True
+        active = self._active
+        active.reading = True
         try:
             with self._mapped:
-                raw: bytes | None = next(kept.pieces, None)
+                raw: bytes | None = next(active.pieces, None)
         except LLMError:
-            if not kept.over:
+            if not active.over:
                 raise
             raw = None
         finally:
-            kept.reading = False
+            active.reading = False
         return raw
 
 
 class HttpxAsyncResponse(_BaseHttpxResponse, BaseAsyncResponse[ActiveResponse]):
     """An async response."""
 
-    def __init__(self, door: AsyncConnections, kept: ActiveResponse, request: HTTPRequest) -> None:
-        super().__init__(door, kept, request)
-        self._door = door
-        self._step: Callable[[], Any] = kept.pieces.__anext__
-        self._timeouts = CallTimeouts(door.loop)
+    def __init__(self, client: AsyncConnections, active: ActiveResponse, request: HTTPRequest) -> None:
+        super().__init__(client, active, request)
+        self._client = client
+        self._step: Callable[[], Any] = active.pieces.__anext__
+        self._timeouts = CallTimeouts(client.loop)
 
     async def aclose(self) -> None:
         """Release the connection. Idempotent; may be called at any time."""
         self._timeouts.end()
-        await self._door.release(self._kept)
+        await self._client.release(self._active)
 
     def __del__(self) -> None:
-        if not self._kept.over:
-            schedule_in_loop(self._door.loop, partial(self._door.release, self._kept))
+        if not self._active.over:
+            schedule_in_loop(self._client.loop, partial(self._client.release, self._active))
 
     async def _next(self, limit: float | None) -> bytes | None:
-        kept = self._kept
+        active = self._active
         raw: bytes | None
-        kept.reading = True
+        active.reading = True
         try:
             with self._mapped:
                 raw = await self._timeouts.run(self._step, limit)
         except StopAsyncIteration:
             raw = None
         except LLMError:
-            if not kept.over:
+            if not active.over:
                 raise
             raw = None
         finally:
-            kept.reading = False
+            active.reading = False
         return raw
 
 

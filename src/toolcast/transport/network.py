@@ -134,8 +134,8 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Block this thread; its `CancelHandle` can end the wait."""
-        line = line_here()
-        (sleep if line is None else line.sleep)(seconds)
+        handle = line_here()
+        (sleep if handle is None else handle.sleep)(seconds)
 
     async def asleep(self, seconds: float) -> None:
         """Wait in the running event loop."""
@@ -168,8 +168,8 @@ class _SyncBackend:
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         reply = self._network.open(request, connect=connect, read=read)
-        if (break_off := getattr(reply, "break_off", None)) is not None and (line := line_here()) is not None:
-            line.reach(break_off)
+        if (break_off := getattr(reply, "break_off", None)) is not None and (handle := line_here()) is not None:
+            handle.reach(break_off)
         return _SyncBody(reply)
 
     async def sleep(self, seconds: float) -> None:
