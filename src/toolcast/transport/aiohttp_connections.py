@@ -32,7 +32,7 @@ from ..errors import BadRequest, LLMError
 from ..http_request import HTTPRequest
 from .aiohttp_errors import FAULTS, scrub_aiohttp_exception, unanswered, unheard
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
-from .base_connections import LoopConnections
+from .connection_pool import LoopConnections
 from .httpx_network import ssl_context
 from .transport_errors import plain_headers
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
 from ..http_request import HTTPRequest
-from .base_connections import ClientsByLoop
+from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response
 

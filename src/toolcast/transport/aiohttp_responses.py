@@ -18,7 +18,7 @@ import aiohttp
 from ..async_support.deadlines import Deadline
 from ..http_request import HTTPRequest
 from .aiohttp_errors import FAULTS, broken_off, scrub_aiohttp_exception
-from .base_connections import BaseAsyncResponse
+from .responses import BaseAsyncResponse
 
 if TYPE_CHECKING:
     from .aiohttp_connections import AiohttpConnections

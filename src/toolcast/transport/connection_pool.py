@@ -1,4 +1,10 @@
-"""The connection pool over httpx: one httpx transport for each connection, or the one client of the user.
+"""Connections: clients by event loop, requests sent again after a stale connection, and the connection pool of httpx.
+
+`ClientsByLoop` has one client for each process id and event loop, over httpx or aiohttp, which owns the connections:
+a `LoopConnections`. It sends a request, once more if a pooled connection turns out to be closed by the server (stale),
+and is closed at the end of its loop.
+
+`ConnectionPool` is the pool over httpx: one httpx transport for each connection, or the one client of the user.
 
 The pool of httpcore iterates over all of its connections several times per request, and polls the socket of each idle
 one; a hundred concurrent requests take it twice the time of a hundred in turn. So each `PooledConnection` is an httpx
@@ -9,19 +15,140 @@ of its time. If the environment names a proxy, a client is used, because only a 
 
 from __future__ import annotations
 
+import os
 import threading
+from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import lru_cache, partial
 from sys import maxsize
 from time import monotonic
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ..errors import ConnectFailed
+from ..errors import ConnectFailed, LLMError, StreamInterrupted
+from .transport_errors import checked
+
+if TYPE_CHECKING:
+    from ..async_support.shielding import Loop
+    from ..http_request import HTTPRequest
 
 EXPIRY = 30.0
 """Seconds after which an idle connection is closed."""
+
+
+D = TypeVar("D", bound="LoopConnections[Any, Any]")
+R = TypeVar("R")
+Trail = TypeVar("Trail")
+
+
+class ClientsByLoop(ABC, Generic[D]):
+    """The clients in use: one `D` for each process id and event loop."""
+
+    def __init__(self) -> None:
+        # Only a loop's own thread makes its client, and each step is one operation of the dict: no lock is needed.
+        self._loops: dict[tuple[int, Loop], D] = {}
+
+    @abstractmethod
+    def _new(self, loop: Loop, gone: Callable[[object], object]) -> D:
+        """Create the client of the running event loop. It passes itself to `gone` when it closes."""
+
+    def running(self) -> D:
+        """Return the client of the running event loop."""
+        from ..async_support.shielding import current_loop
+
+        key = os.getpid(), current_loop()
+        if (found := self._loops.get(key)) is not None:
+            return found
+        self._forget_closed()
+        made = self._loops[key] = self._new(key[1], partial(self._gone, key))
+        return made
+
+    async def close_here(self) -> None:
+        """Close the client of the running event loop, if there is one."""
+        from ..async_support.shielding import current_loop
+
+        if (found := self._loops.get((os.getpid(), current_loop()))) is not None:
+            await found.close()
+
+    def abandon(self) -> None:
+        """Let the event loops of this process close their clients."""
+        for owner, loop in list(self._loops):
+            if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
+                from ..async_support.shielding import schedule_in_loop
+
+                schedule_in_loop(loop, found.close)
+                if not getattr(loop, "is_running", bool)():
+                    found.forsake()
+
+    def _gone(self, key: tuple[int, Loop], client: object) -> None:
+        # Another may be in its place by now: `abandon` does not wait.
+        if self._loops.get(key) is client:
+            del self._loops[key]
+
+    def _forget_closed(self) -> None:
+        """Drop the clients of loops that were closed without the shutdown that closes async generators."""
+        for key in list(self._loops):
+            if getattr(key[1], "is_closed", bool)() and (found := self._loops.pop(key, None)) is not None:
+                found.forsake()
+
+
+class LoopConnections(ABC, Generic[Trail, R]):
+    """The connections and open responses of the running event loop, closed when it ends, or by `close`.
+
+    `Trail` is the record of one request, `R` its response.
+    """
+
+    loop: Loop
+
+    def _begin(self, loop: Loop, gone: Callable[[object], object]) -> None:
+        self.loop = loop
+        # asyncio.run and trio.run close the async generators that were started under them, and so these connections.
+        self._lifetime = self._until_loop_ends(gone)
+        with suppress(StopIteration):
+            self._lifetime.__anext__().send(None)
+
+    async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> R:
+        """Send `request` and return its response, with its body unread."""
+        checked(request)
+        trail = self._trail(read)
+        try:
+            return await self._sent(request, trail, connect, read)
+        except StreamInterrupted as error:
+            if not self._stale(error, trail):
+                raise
+        return await self._sent(request, self._trail(read), connect, read)
+
+    async def close(self) -> None:
+        """Close the open responses, and all connections but those of a client that the user passed."""
+        await self._lifetime.aclose()
+
+    def forsake(self) -> None:
+        """Release what can be released without the event loop, which may never run again."""
+
+    @abstractmethod
+    def _trail(self, read: float | None) -> Trail:
+        """Return a new record of one request."""
+
+    @abstractmethod
+    async def _sent(self, request: HTTPRequest, trail: Trail, connect: float | None, read: float | None) -> R:
+        """Send a request once."""
+
+    @abstractmethod
+    def _stale(self, error: LLMError, trail: Trail) -> bool:
+        """Return True if a pooled connection was closed before any of the response arrived."""
+
+    @abstractmethod
+    async def _shut(self) -> None:
+        """Close the open responses and connections."""
+
+    async def _until_loop_ends(self, gone: Callable[[object], object]) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            gone(self)
+            await self._shut()
 
 
 class Origin(NamedTuple):

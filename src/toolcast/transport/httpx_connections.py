@@ -22,9 +22,8 @@ import anyio
 from ..async_support.shielding import GRACE, Loop, run_or_undo, run_shielded
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..http_request import HTTPRequest
-from .base_connections import LoopConnections
 from .cancel_handle import CancelHandle, line_here, shut
-from .connection_pool import ConnectionPool, Origin, PooledConnection, origin_of
+from .connection_pool import ConnectionPool, LoopConnections, Origin, PooledConnection, origin_of
 from .content_decoding import whole_body
 from .httpx_responses import ActiveResponse, HttpxAsyncResponse, SyncResponse
 from .transport_errors import checked, guard_logs, map_transport_errors, plain_headers, transport_errors

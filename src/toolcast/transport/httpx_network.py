@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
-from .base_connections import ClientsByLoop
+from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response
 

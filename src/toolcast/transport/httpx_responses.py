@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from ..async_support.shielding import CallTimeouts, schedule_in_loop
 from ..errors import LLMError
 from ..http_request import HTTPRequest
-from .base_connections import BaseAsyncResponse, BaseResponse
 from .cancel_handle import CancelHandle
 from .connection_pool import PooledConnection
 from .content_decoding import Inflated, Plain
+from .responses import BaseAsyncResponse, BaseResponse
 from .transport_errors import map_transport_errors
 
 if TYPE_CHECKING:
