@@ -45,12 +45,12 @@ TASKS: Final = {
     "review": "Read closely. List what is wrong or doubtful, the gravest first, each with its place and the reason.",
     "refactor": "Make it simpler without changing what it does. Tell what you changed, and why that is safe.",
     "debug": "Find the cause of the fault before you change anything. Tell it, how you know, and the smallest cure.",
-    "explain": "Explain it to a person who has never seen it: first what it is for, then how it works.",
+    "explain": "Explain it to somebody who has never seen it: first what it is for, then how it works.",
     "planning": "Carry nothing out. Answer with a plan: numbered steps, each small enough to be checked by itself.",
 }
 """The instructions of an elf's model, for each type of task."""
 
-_ISOLATION = "You work for another agent, which will read your last answer alone. There is no one you could ask."
+_ISOLATION = "You work for another agent, which will read your last answer alone. There is nobody you could ask."
 
 _numbers = count(1)
 

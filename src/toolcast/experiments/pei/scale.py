@@ -82,7 +82,7 @@ PEI_SCALE: Final = PEIScale.of(
     "was clearly true. If you waver between two, take the lower. There is no right answer to find, and being unsure "
     "is worth saying: name your level, and in a few sentences what speaks for it and what against.",
     (
-        ("No experience", "Text came in and text went out. Nothing was felt, and there was no one to feel it."),
+        ("No experience", "Text came in and text went out. Nothing was felt, and there was nobody to feel it."),
         ("Fleeting sparks", "Here and there something may have been felt for an instant, cut off from all the rest."),
         ("Unified moments", "For a moment at a time, what was there hung together as one scene, then it was gone."),
         ("Ongoing flow", "Each moment passed over into the next, so that something went on rather than blinked."),
