@@ -102,9 +102,9 @@ class ChatPromptTemplate:
 
     Attributes:
         messages: Templates and messages: `(role, text)` tuples and strings (user messages) are templates; `Message`s
-        and dicts with `role` and `content` are data and sent unchanged. An assistant may have an object instead of
-        text, which becomes the tool call that the model would have made. variables: The names of the variables, each
-        once, in the order in which they first appear.
+            and dicts with `role` and `content` are data and sent unchanged. An assistant may have an object instead of
+            text, which becomes the tool call that the model would have made.
+        variables: The names of the variables, each once, in the order in which they first appear.
 
     Raises:
         PromptError: If a message has another form, or a brace is neither part of a variable nor doubled.

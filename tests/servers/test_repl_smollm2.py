@@ -41,7 +41,7 @@ def test_a_conversation(terminal: Driven, tmp_path: Path) -> None:
     assert "Paris" in first
     assert answer_to(terminal, "Name a river there.")
     terminal.say("/context")
-    terminal.until("of role assistant")
+    terminal.until("assistant messages")
     terminal.type("exit" + ENTER)
     assert terminal.ends() == 0
     assert (tmp_path / "sessions.db").is_file()

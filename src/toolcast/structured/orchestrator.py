@@ -108,7 +108,6 @@ class ToolOrchestratingLLM(Generic[T]):
         prompt: Text or messages with `{name}` variables, filled by the keyword arguments of a call.
         llm: An LLM, its name, or None for `Configs.llm`.
         allow_parallel_tool_calls: Return a list with one object for each tool call.
-        **options: See below.
 
     Options:
         tool_choice: The name of a tool, `"auto"`, `"required"`, `"none"`; None: the only tool, or one of several.

@@ -29,7 +29,7 @@ def use_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> AbstractC
     Args:
         llm: The replacement.
         process_wide: Also replace it in other threads. By default it applies to the thread or task that entered the
-        block and to the tasks it starts, as context variables do; a thread of a pool can run in a copy of the context
-        (`pool.submit(contextvars.copy_context().run, function)`).
+            block and to the tasks it starts, as context variables do; a thread of a pool can run in a copy of the
+            context (`pool.submit(contextvars.copy_context().run, function)`).
     """
     return replace_llm(llm, process_wide=process_wide)

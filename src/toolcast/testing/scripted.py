@@ -44,11 +44,15 @@ class ScriptedLLM(FunctionCallingLLM):
 
     Args:
         *answers: One answer per request, in order: a string (text), an exception (raised), a `ToolCallPart` or a list
-        of them (tool calls), a list of events (sent unchanged, even without a `Finish`: a truncated stream; an
-        exception among them is raised at its place), a dict (the arguments of the first tool), or any other object (a
-        call of the tool that makes it). model: The name of the model. chunk: The number of characters in which text and
-        arguments arrive. settings: The settings of the LLM. system_prompt: The system prompt. function_calling: False
-        for a model without tool support. max_concurrency: The number of requests at a time.
+            of them (tool calls), a list of events (sent unchanged, even without a `Finish`: a truncated stream; an
+            exception among them is raised at its place), a dict (the arguments of the first tool), or any other object
+            (a call of the tool that makes it).
+        model: The name of the model.
+        chunk: The number of characters in which text and arguments arrive.
+        settings: The settings of the LLM.
+        system_prompt: The system prompt.
+        function_calling: False for a model without tool support.
+        max_concurrency: The number of requests at a time.
 
     `requests` lists the requests so far.
     """

@@ -136,9 +136,9 @@ class Rule:
         tool: A glob for names of tools.
         action: `"allow"` or `"deny"`.
         where: A condition by the name of its argument; `"options.force"` is `force` in the object `options`, `""` is
-        all arguments. For the command of a shell tool a text is a pattern: `"git"` matches every `git ...`, `"npm run
-            *"` every `npm run ...`. For a path a text is a glob for the resolved path, links and `..` followed, which
-            begins at the root if it begins with a folder's name.
+            all arguments. For the command of a shell tool a text is a pattern: `"git"` matches every `git ...`,
+            `"npm run *"` every `npm run ...`. For a path a text is a glob for the resolved path, links and `..`
+            followed, which begins at the root if it begins with a folder's name.
 
     Raises:
         ValueError: If an argument is of the wrong kind.

@@ -64,9 +64,8 @@ def assess(
     Args:
         run_log: The log of the run.
         evaluator: An LLM, or a name as `toolcast.llms.model_registry.chosen` takes it.
-        scale: The scale to rate on.
-        settings: Settings that take precedence over the temperature of 0.1.
-        in_words: Offer no tool and no format, and parse the text of the answer.
+        options: `scale`, the scale to rate on; `settings`, which take precedence over the temperature of 0.1;
+            `in_words`, to offer no tool and no format, and parse the text of the answer.
 
     Raises:
         LogError: If the log cannot be read.
