@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from data.stored.generate import conversation, generate, names
+from data.stored.generate import conversation, names
 from toolcast import (
     ApprovalDecision,
     AsyncChatMachine,
@@ -68,9 +69,9 @@ STORED = Path(__file__).with_name("data") / "stored"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files as they are written now."""
+    """The files as they are written now, by a process of their own: ids of elves count the elves of a process."""
     folder = tmp_path_factory.mktemp("written") / "stored"
-    generate(folder)
+    subprocess.run([sys.executable, STORED / "generate.py", folder], check=True)
     return folder
 
 

@@ -680,6 +680,9 @@ def command(stdin: str, *words: str) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        generate(Path(sys.argv[1]))
+        sys.exit()
     for old in HERE.iterdir():
         if old.name not in ("generate.py", "__pycache__"):
             shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -503,7 +503,7 @@ sudo env A=1 nice | uv run uv run
 def documented() -> list[tuple[str, str, bool]]:
     """Return the rules, the commands and whether they are asked about, of the table in docs/how-to/approvals.md."""
     text = (Path(__file__).parents[4] / "docs" / "how-to" / "approvals.md").read_text("utf-8")
-    table = text.partition("| rules that allow |")[2].partition("\n\n")[0]
+    table = text.partition("| allow rules |")[2].partition("\n\n")[0]
     found: list[tuple[str, str, bool]] = []
     for row in table.splitlines()[2:]:
         rules, runs, asks = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
