@@ -96,6 +96,7 @@ def pytest_collection_finish() -> None:
     forget_the_past()
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures: what belongs to this test has to stay collectable
 def pytest_runtest_setup() -> None:
     if next(number_of_tests) % BETWEEN_COLLECTIONS == 0:
         forget_the_past()

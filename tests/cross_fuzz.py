@@ -309,10 +309,10 @@ def _merged(events: list[Event]) -> ChatResponse:
 def _check_request(response: ChatResponse) -> None:
     calls = response.message.tool_calls
     results = [tool_result(call, "ok") for call in calls]
-    said = (user("Hi"), response.message if response.message.parts else assistant("-"), *results, user("And?"))
+    message = (user("Hi"), response.message if response.message.parts else assistant("-"), *results, user("And?"))
     for make, asked in WIRES.values():
         try:
-            make().request(RequestInput("m", said, asked.tools), Settings())
+            make().request(RequestInput("m", message, asked.tools), Settings())
         except ToolcastError:
             continue
 

@@ -122,12 +122,12 @@ def streamed() -> Iterator[Any]:
 
     network = ReplayNetwork(Recorded(counted()))
     llm = OpenAI("m", api_key="none", base_url="http://localhost/v1", network=network)
-    told = 0
+    text = 0
     for item in ToolOrchestratingLLM(documents.Orders, "Make one.", llm).stream():
-        while told + 1 < given:
-            told += 1
+        while text + 1 < given:
+            text += 1
             yield None
-        told += 1
+        text += 1
         yield item
 
 

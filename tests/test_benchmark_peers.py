@@ -22,8 +22,8 @@ ALBUM = documents.album()
 
 def cell(way: str, *seconds: float, document: str = "40 KB list", **more: Any) -> dict[str, Any]:
     """What a peer tells of one measurement."""
-    told = {"way": way, "peer": way, "gives": "typed", "document": document, "size": 4, "pieces": 10_000}
-    return {**told, "seconds": list(seconds), "snapshots": 5, "right": True, "peak": 3_000_000, **more}
+    text = {"way": way, "peer": way, "gives": "typed", "document": document, "size": 4, "pieces": 10_000}
+    return {**text, "seconds": list(seconds), "snapshots": 5, "right": True, "peak": 3_000_000, **more}
 
 
 def results(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -55,8 +55,8 @@ CELLS = {
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_of_the_table(name: str) -> None:
-    told, shown = CELLS[name]
-    table = comparison.totals(results(told, BASE), 4)
+    text, shown = CELLS[name]
+    table = comparison.totals(results(text, BASE), 4)
     assert row(table, "peer") == [shown]
     assert row(table, "toolcast, sync") == ["100 ms (1.0x, +4%)"]
 
@@ -233,16 +233,16 @@ def test_a_way_that_takes_too_long_is_stopped_and_spared_more(monkeypatch: pytes
     monkeypatch.setattr(common, "BUDGET", 0.0)
     names = ["album", "40 KB list", "40 KB, optional"]
     chosen = [common.DOCUMENTS[name] for name in names]
-    told = list(common.cells([way(joined)], chosen, [4], 3))
-    assert [cell["document"] for cell in told] == ["album", "40 KB list"]  # the album has no place to be stopped at
-    assert told[1]["cut"]["share"] == 0.01
-    assert told[1]["seconds"] == []
+    text = list(common.cells([way(joined)], chosen, [4], 3))
+    assert [cell["document"] for cell in text] == ["album", "40 KB list"]  # the album has no place to be stopped at
+    assert text[1]["cut"]["share"] == 0.01
+    assert text[1]["seconds"] == []
 
 
 def test_a_second_way_reads_what_shows_how_it_goes() -> None:
     names = ["album", "essay", "40 KB list"]
-    told = common.cells([way(joined, second=True)], [common.DOCUMENTS[name] for name in names], [4, 16], 1)
-    assert [(cell["document"], cell["size"]) for cell in told] == [("album", 4), ("40 KB list", 4)]
+    text = common.cells([way(joined, second=True)], [common.DOCUMENTS[name] for name in names], [4, 16], 1)
+    assert [(cell["document"], cell["size"]) for cell in text] == [("album", 4), ("40 KB list", 4)]
 
 
 # One call.
@@ -284,14 +284,14 @@ def test_every_peer_names_its_packages_or_is_toolcast() -> None:
 
 def test_a_peer_that_cannot_run_is_a_failure_and_no_exception(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench_peers, "ENVIRONMENTS", tmp_path)
-    (told,) = bench_peers.run("toolcast", "--sizes", "none")
-    assert told["failures"].startswith("ended with 2: ")
-    assert "invalid int value" in told["failures"]
+    (text,) = bench_peers.run("toolcast", "--sizes", "none")
+    assert text["failures"].startswith("ended with 2: ")
+    assert "invalid int value" in text["failures"]
 
 
 def test_snapshots_are_kept_in_a_run_of_their_own_where_that_takes_no_age() -> None:
     cells = [cell("fast", 1.0), cell("slow", 99.0), cell("cut"), cell("raw", 1.0, gives="chunks")]
-    found = results(*({**told, "peer": "p"} for told in cells))
+    found = results(*({**text, "peer": "p"} for text in cells))
     assert bench_peers.keepers(found, "p") == ["fast"]
 
 

@@ -116,7 +116,7 @@ def test_each_round_of_an_engine_is_a_line(face: Face, caplog: pytest.LogCapture
     ]
 
 
-def test_no_line_where_nobody_wants_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_line_where_no_one_wants_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "toolcast")
     ScriptedLLM("Hi").chat("x")
     assert caplog.records == []

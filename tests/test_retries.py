@@ -105,8 +105,8 @@ def test_no_header_breaks_it(headers: dict[str, str]) -> None:
 
 
 def test_the_service_may_say_itself_whether_to_retry() -> None:
-    said = [should_retry({"x-should-retry": text}) for text in ("true", " False ", "maybe")]
-    assert said == [True, False, None]
+    message = [should_retry({"x-should-retry": text}) for text in ("true", " False ", "maybe")]
+    assert message == [True, False, None]
     assert should_retry({}) is None
 
 

@@ -93,15 +93,15 @@ class Listener(logging.Handler):
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     """Every logger at its lowest level."""
-    heard = Listener()
+    received = Listener()
     root = logging.getLogger()
     loggers = [root, *(logging.getLogger(name) for name in ("toolcast", "httpx", "httpcore", "asyncio"))]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.DEBUG)
-    root.addHandler(heard)
-    yield heard
-    root.removeHandler(heard)
+    root.addHandler(received)
+    yield received
+    root.removeHandler(received)
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
 

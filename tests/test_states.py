@@ -28,11 +28,11 @@ def walked(table: Any, *events: str) -> list[str]:
 
 
 def test_a_trace_walks_its_table_and_says_so() -> None:
-    heard: list[tuple[str, str]] = []
-    trace = Trace(CALL, lambda call_id, state: heard.append((call_id, state)))
+    received: list[tuple[str, str]] = []
+    trace = Trace(CALL, lambda call_id, state: received.append((call_id, state)))
     trace.step("called", "tool_created")
     assert trace.state == "formatting_prompt"
-    assert heard == [(trace.call_id, "creating_tool"), (trace.call_id, "formatting_prompt")]
+    assert received == [(trace.call_id, "creating_tool"), (trace.call_id, "formatting_prompt")]
     with pytest.raises(KeyError):
         trace.step("answered")
     assert trace.state == "formatting_prompt"
@@ -42,7 +42,7 @@ def test_every_call_has_a_name_of_its_own() -> None:
     assert len({Trace(CALL).call_id for _ in range(5)}) == 5
 
 
-def test_nobody_hears_of_an_unobserved_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_one_hears_of_an_unobserved_trace(caplog: pytest.LogCaptureFixture) -> None:
     trace = Trace(CALL)
     with caplog.at_level(logging.DEBUG, logger="toolcast"):
         trace.step("called")

@@ -175,7 +175,7 @@ def test_an_error_without_a_place_is_its_message() -> None:
     assert CallError().message == ""
 
 
-def test_retryable_can_be_said_of_one_error() -> None:
+def test_retryable_can_be_sent_of_one_error() -> None:
     assert LLMError().retryable is False
     assert LLMError(retryable=True).retryable is True
     assert toolcast.ConnectFailed(retryable=False).retryable is False

@@ -66,9 +66,9 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as done:
         cli.main(["--help"])
     assert done.value.code == 0
-    told = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     for name, row in cli._COMMANDS.items():
-        assert f"{name} {row.summary}" in told
+        assert f"{name} {row.summary}" in text
 
 
 @pytest.mark.parametrize("name", cli._COMMANDS)

@@ -140,7 +140,7 @@ def test_the_embedded_model_is_asked_for_the_same_answer_again(said: Any, monkey
     assert others is None
 
 
-def test_a_person_at_a_terminal_is_told_what_to_do(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_at_a_terminal_is_reported_what_to_do(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
     said(b"Alice is 31.", terminal=True)
     with use_llm(ScriptedLLM(ALICE)):
         assert cli.main(["get", "name"]) == 0
@@ -163,9 +163,9 @@ def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str
 def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["get", "name, age ag"])
-    told = capsys.readouterr().err.splitlines()
-    assert told[-3].startswith("toolcast get: error: argument SCHEMA: unknown type 'ag'; expected one of")
-    assert told[-2:] == ["  name, age ag", "            ^"]
+    text = capsys.readouterr().err.splitlines()
+    assert text[-3].startswith("toolcast get: error: argument SCHEMA: unknown type 'ag'; expected one of")
+    assert text[-2:] == ["  name, age ag", "            ^"]
 
 
 @pytest.mark.parametrize(

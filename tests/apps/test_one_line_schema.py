@@ -70,8 +70,8 @@ def test_what_it_says(text: str, fields: list[OneField]) -> None:
 def test_where_it_is_wrong(text: str, at: int, why: str) -> None:
     with pytest.raises(SchemaError) as caught:
         parse_schema(text)
-    told, line, pointer = str(caught.value).split("\n")
-    assert why in told
+    output, line, pointer = str(caught.value).split("\n")
+    assert why in output
     assert caught.value.at == at
     assert line == f"  {text}"
     assert pointer == "  " + " " * at + "^"
@@ -97,9 +97,8 @@ def a_field(inner: st.SearchStrategy[OneField]) -> st.SearchStrategy[OneField]:
         several.map(lambda fields: {"fields": fields}),
     )
     return st.builds(
-        lambda name, kind, many, optional, said: OneField(name, many=many, optional=optional, description=said, **kind),
-        names, kinds, st.booleans(), st.booleans(), st.none() | words,
-    )  # fmt: skip
+        lambda name, kind, many, optional, message: OneField(name, many=many, optional=optional, description=message,
+        **kind), names, kinds, st.booleans(), st.booleans(), st.none() | words, )  # fmt: skip
 
 
 any_field = st.recursive(names.map(OneField), a_field, max_leaves=8)
@@ -120,8 +119,8 @@ def one_written(field: OneField) -> str:
         kind = f"{{{written(field.fields)}}}"
     elif field.choices:
         kind = "|".join(map(quoted, (*field.choices, *field.choices[:1])))
-    said = "" if field.description is None else quoted(field.description)
-    return f"{field.name} {kind}{'[]' * field.many}{'?' * field.optional} {said}"
+    message = "" if field.description is None else quoted(field.description)
+    return f"{field.name} {kind}{'[]' * field.many}{'?' * field.optional} {message}"
 
 
 @given(any_fields)

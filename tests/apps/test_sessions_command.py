@@ -82,10 +82,10 @@ def test_a_conversation(wanted: str, home: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_what_may_stand_in_a_conversation(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Message("user", (TextPart("See \x1b[31mhere\a"), ImagePart(url="https://example.com/a.png")))
+    message = Message("user", (TextPart("See \x1b[31mhere\a"), ImagePart(url="https://example.com/a.png")))
     call = '{"a":-1,"b":2}'
     answer = [ThinkingDelta("hm"), ToolCallStart("c1", "add"), ToolCallDone("c1", "add", call), Finish("tool_use")]
-    saved(home, "third", [said], answer, "No.")
+    saved(home, "third", [message], answer, "No.")
     assert cli.main(["logs", "third"]) == 0
     out = capsys.readouterr().out
     assert "\nuser:\nSee \ufffd[31mhere\ufffd\n\nuser:\n[image]\n\nthinking:\nhm\n\ncalls add:" in out

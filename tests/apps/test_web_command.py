@@ -23,6 +23,6 @@ def test_a_wrong_command_line_is_2(wrong: list[str], capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as left:
         main(["web", *wrong])
     assert left.value.code == 2
-    told = capsys.readouterr().err
-    assert "usage: toolcast" in told
-    assert ("expected a port from 0 to 65535" in told) == ("--port" in wrong)
+    text = capsys.readouterr().err
+    assert "usage: toolcast" in text
+    assert ("expected a port from 0 to 65535" in text) == ("--port" in wrong)

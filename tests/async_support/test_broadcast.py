@@ -214,7 +214,7 @@ def test_ctrl_c_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @BACKENDS
-def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
+def test_a_loop_that_is_gone_is_not_reported(backend: str) -> None:
     channel = Broadcast[int]()
     wakes: list[Callable[[], object]] = []
 
@@ -289,7 +289,7 @@ def test_readers_hold_no_items() -> None:
     assert Item.alive == 3
 
 
-def test_a_reader_knows_when_it_has_read_all_that_was_told() -> None:
+def test_a_reader_knows_when_it_has_read_all_that_was_reported() -> None:
     channel = told(1, 2, closed=False)
     reader = channel.iterate()
     assert not reader.is_caught_up

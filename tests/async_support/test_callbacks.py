@@ -62,7 +62,7 @@ async def test_what_it_raises_comes_out(function: Callable[..., Any]) -> None:
         sync_driver.run(call_function(function, 7, concurrent=False))
 
 
-async def test_under_a_loop_a_sync_function_blocks_nobody() -> None:
+async def test_under_a_loop_a_sync_function_blocks_no_one() -> None:
     go = threading.Event()
 
     async def release() -> None:

@@ -211,7 +211,7 @@ def test_a_timeout_is_no_interruption(first: str, gap: int) -> None:
     assert outcome == "timeout" or (first == "interrupt" and gap > 0)
 
 
-def test_whoever_was_interrupted_is_not_cancelled() -> None:
+def test_a_caller_who_was_interrupted_is_not_cancelled() -> None:
     async def main() -> None:
         interruptible = Interruptible()
         for _ in range(2):
@@ -415,7 +415,7 @@ def test_the_sync_face_inside_a_loop_leaves_the_callers_task_alone(backend: str)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_loop_that_is_gone_is_not_told(backend: str) -> None:
+def test_a_loop_that_is_gone_is_not_reported(backend: str) -> None:
     interruptible = Interruptible()
     bound: list[Any] = []
 

@@ -57,9 +57,9 @@ def test_the_embedded_model_answers_is_interrupted_and_remembered(
     page.locator(".live .prose").wait_for(timeout=30_000)
     page.evaluate("document.getElementById('stop').click()")  # harmless where the model was faster
     expect(page.locator("#state")).to_have_text("ready")
-    said = page.locator(".message").all_text_contents()
-    assert len(said) == 4
+    message = page.locator(".message").all_text_contents()
+    assert len(message) == 4
     page.reload()
-    expect(page.locator(".message")).to_have_text(said)
+    expect(page.locator(".message")).to_have_text(message)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130

@@ -261,7 +261,7 @@ def test_a_connection_that_breaks_is_made_again_and_nothing_is_lost(tab: Tab) ->
         expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_a_tab_that_nobody_sees_leaves_and_comes_back(tab: Tab) -> None:
+def test_a_tab_that_no_one_sees_leaves_and_comes_back(tab: Tab) -> None:
     seen = "Object.defineProperty(document, 'visibilityState', {value: '%s', configurable: true});"
     changed = seen + "document.dispatchEvent(new Event('visibilitychange'))"
     gate = Gate()
@@ -277,7 +277,7 @@ def test_a_tab_that_nobody_sees_leaves_and_comes_back(tab: Tab) -> None:
         expect(answers(page)).to_have_text("before after")
 
 
-def test_a_page_of_an_earlier_server_is_told_so(tab: Tab, expected: list[str]) -> None:
+def test_a_page_of_an_earlier_server_is_reported_so(tab: Tab, expected: list[str]) -> None:
     expected.append("403")
     with served(HeldLLM()) as chat:
         page = tab(chat.url)
@@ -287,7 +287,7 @@ def test_a_page_of_an_earlier_server_is_told_so(tab: Tab, expected: list[str]) -
         expect(page.locator("#notice")).to_contain_text("The server rejected this page")
 
 
-def test_the_end_of_the_server_is_told(tab: Tab) -> None:
+def test_the_end_of_the_server_is_reported(tab: Tab) -> None:
     with served(HeldLLM()) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
@@ -337,7 +337,7 @@ def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
         is_in(page, "ready")
 
 
-def test_what_fails_is_said_and_can_be_tried_again(tab: Tab) -> None:
+def test_what_fails_is_sent_and_can_be_tried_again(tab: Tab) -> None:
     with served(HeldLLM(RateLimited("too many <b>requests</b>"), text("Now."))) as chat:
         page = tab(chat.url)
         say(page, "Hello")

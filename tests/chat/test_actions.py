@@ -77,10 +77,10 @@ def test_only_an_answer_that_broke_off_is_taken_out(
 
 
 def test_thoughts_are_kept_as_they_came() -> None:
-    said = assistant(ThinkingPart("Hm.", "signed", opaque={"model": "m"}), "Hi.", call("a", "look", '{"a":  1}'))
+    message = assistant(ThinkingPart("Hm.", "signed", opaque={"model": "m"}), "Hi.", call("a", "look", '{"a":  1}'))
     draft = ContextBuilder(ChatContext((user("Hello."),)))
-    actions.append_assistant_message(draft, StreamComplete(said))
-    assert draft.context.messages[-1] == said
+    actions.append_assistant_message(draft, StreamComplete(message))
+    assert draft.context.messages[-1] == message
 
 
 def test_an_answer_of_thoughts_alone_is_none() -> None:

@@ -192,7 +192,7 @@ def test_nothing_has_changed() -> None:
     assert differences(FULL, FULL) == {}
 
 
-def test_only_what_has_changed_is_told() -> None:
+def test_only_what_has_changed_is_reported() -> None:
     changed = replace(FULL, queue=(), run=13, last_error=None, streamed=Streamed())
     assert differences(FULL, changed) == {"queue": [], "run": 13, "last_error": None}
 
@@ -200,24 +200,24 @@ def test_only_what_has_changed_is_told() -> None:
 @pytest.mark.parametrize(
     "change, start",
     [
-        (lambda said: (*said, user("More.")), 3),
-        (lambda said: said[:2], 2),
-        (lambda said: (*said[:1], assistant("Other."), *said[2:]), 1),
-        (lambda said: (), 0),
+        (lambda text: (*text, user("More.")), 3),
+        (lambda text: text[:2], 2),
+        (lambda text: (*text[:1], assistant("Other."), *text[2:]), 1),
+        (lambda text: (), 0),
     ],
 )
-def test_of_messages_those_are_told_that_are_new(change: Any, start: int) -> None:
+def test_of_messages_those_are_reported_that_are_new(change: Any, start: int) -> None:
     after = replace(FULL, messages=change(FULL.messages))
-    told = differences(FULL, after)["messages"]
-    assert told == {"from": start, "messages": [message.to_dict() for message in after.messages[start:]]}
+    text = differences(FULL, after)["messages"]
+    assert text == {"from": start, "messages": [message.to_dict() for message in after.messages[start:]]}
 
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
 def test_who_takes_the_changes_over_has_the_messages(before: list[int], after: list[int]) -> None:
-    said = [user(str(number)) for number in range(4)]
-    old, new = (ChatContext(tuple(said[number] for number in numbers)) for numbers in (before, after))
-    told = differences(old, new).get("messages", {"from": len(before), "messages": []})
-    shown = [message.to_dict() for message in old.messages][: told["from"]] + told["messages"]
+    text = [user(str(number)) for number in range(4)]
+    old, new = (ChatContext(tuple(text[number] for number in numbers)) for numbers in (before, after))
+    text = differences(old, new).get("messages", {"from": len(before), "messages": []})
+    shown = [message.to_dict() for message in old.messages][: text["from"]] + text["messages"]
     assert shown == [message.to_dict() for message in new.messages]
 
 

@@ -146,10 +146,10 @@ def asked_of(chat: Chat) -> list[Any]:
 def begin(chats: ChatFace, engine: Engine, said: str = "Go.", **options: Any) -> tuple[Chat, list[ChatChange]]:
     """A chat in which this was said, and all that is heard of it."""
     chat = chats.open(engine=engine, **options)
-    heard: list[ChatChange] = []
-    chat.subscribe(heard.append)
+    received: list[ChatChange] = []
+    chat.subscribe(received.append)
     chats.dispatch(chat, QueueMessage(said), LoadModel())
-    return chat, heard
+    return chat, received
 
 
 def types(heard: list[ChatChange]) -> list[str]:
@@ -163,9 +163,9 @@ def contents(chat: Chat) -> dict[str, str]:
 # The whole way.
 
 
-def test_a_turn_with_a_tool_that_somebody_allows(chats: ChatFace, tools: Tools) -> None:
+def test_a_turn_with_a_tool_that_someone_allows(chats: ChatFace, tools: Tools) -> None:
     engine = engine_of(call("a", "write", '{"value": 1}'), "Done.", tools=tools, permissions=Permissions())
-    chat, heard = begin(chats, engine)
+    chat, received = begin(chats, engine)
     assert chats.until(chat, "waiting_for_tool_approval", "ready", "load_failed") == "waiting_for_tool_approval"
     (request,) = chat.context.pending
     assert (request.call_id, request.tool, request.arguments) == ("a", "write", '{"value": 1}')
@@ -175,36 +175,36 @@ def test_a_turn_with_a_tool_that_somebody_allows(chats: ChatFace, tools: Tools) 
     assert tools.done == ["write 1"]
     assert [message.role for message in chat.context.messages] == ["user", "assistant", "tool", "assistant"]
     assert (chat.context.messages[-1].text, contents(chat)) == ("Done.", {"a": "written 1"})
-    assert types(heard) == [
+    assert types(received) == [
         *("QUEUE_MESSAGE", "LOAD_MODEL", "MODEL_LOAD_SUCCESS"),
         *("TOOL_SEARCH_SUCCESS", "GENERATION_SUCCESS", "STREAM_COMPLETE"),
         *("APPROVE_TOOL_CALL", "TOOL_CALL_SUCCESS"),
         *("TOOL_SEARCH_SUCCESS", "GENERATION_SUCCESS", "STREAM_COMPLETE"),
     ]
-    assert not any(change.ignored for change in heard)
+    assert not any(change.ignored for change in received)
     assert chat.context.usage == Usage(20, 10)
     assert (engine.conversation.spending.usage, engine.conversation.spending.tool_calls) == (Usage(20, 10), 1)
     assert find_problems(chat.context.messages) == []
     assert [asked.messages for asked in asked_of(chat)] == [chat.context.messages[:1], chat.context.messages[:3]]
 
 
-def test_the_answer_is_heard_piece_by_piece(chats: ChatFace) -> None:
-    chat, heard = begin(
+def test_the_answer_is_received_piece_by_piece(chats: ChatFace) -> None:
+    chat, received = begin(
         chats, engine_of([ThinkingDelta("Hm."), TextDelta("Once "), TextDelta("upon"), Finish("end_turn")])
     )
     chats.until(chat, "ready")
-    pieces = [change.event.content for change in heard if isinstance(change.event, StreamChunk)]
+    pieces = [change.event.content for change in received if isinstance(change.event, StreamChunk)]
     assert pieces == [ThinkingDelta("Hm."), TextDelta("Once "), TextDelta("upon"), Finish("end_turn")]
-    begun = next(change for change in heard if isinstance(change.event, StreamChunk))
+    begun = next(change for change in received if isinstance(change.event, StreamChunk))
     assert (begun.state, begun.before.streamed.text) == ("streaming_response", "")
     assert (chat.context.messages[-1].text, chat.context.stop_reason) == ("Once upon", "end_turn")
 
 
 def test_an_answer_of_nothing_ends_the_turn(chats: ChatFace) -> None:
-    chat, heard = begin(chats, engine_of([Finish("end_turn")]))
+    chat, received = begin(chats, engine_of([Finish("end_turn")]))
     chats.until(chat, "ready")
     assert ([message.role for message in chat.context.messages], chat.context.last_error) == (["user"], None)
-    assert types(heard)[-2:] == ["GENERATION_SUCCESS", "STREAM_COMPLETE"]
+    assert types(received)[-2:] == ["GENERATION_SUCCESS", "STREAM_COMPLETE"]
 
 
 def test_the_next_turn_sees_the_one_before(chats: ChatFace) -> None:
@@ -229,10 +229,10 @@ def test_an_answer_that_was_cut_off_is_kept_and_its_calls_do_not_run(chats: Chat
 
 def test_what_need_not_be_asked_about_runs_at_once(chats: ChatFace, tools: Tools) -> None:
     calls = [call("a", "look", '{"value": 1}'), call("b", "look", '{"value": 2}')]
-    chat, heard = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions("auto")))
+    chat, received = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions("auto")))
     chats.until(chat, "ready")
     assert contents(chat) == {"a": "seen 1", "b": "seen 2"}
-    assert not any(change.state == "waiting_for_tool_approval" for change in heard)
+    assert not any(change.state == "waiting_for_tool_approval" for change in received)
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_calls_are_decided_one_by_one(chats: ChatFace, tools: Tools) -> None:
     chats.dispatch(chat, ApproveToolCall("c", arguments='{"value": 7}'))
     chats.until(chat, "ready")
     assert tools.done == ["write 1", "write 7"]
-    told = contents(chat)
-    assert list(told) == ["a", "b", "c"]
-    assert told["a"] == "permission denied: not that one"
-    assert "changed the arguments" in told["c"] and told["c"].endswith("written 7")
+    text = contents(chat)
+    assert list(text) == ["a", "b", "c"]
+    assert text["a"] == "permission denied: not that one"
+    assert "changed the arguments" in text["c"] and text["c"].endswith("written 7")
     assert find_problems(asked_of(chat)[1].messages) == []
 
 
@@ -296,7 +296,7 @@ def test_a_call_is_allowed_after_a_restart(chats: ChatFace, tools: Tools) -> Non
     assert (contents(other), other.context.messages[-1].text) == ({"a": "written 1"}, "Done.")
 
 
-def test_arguments_that_do_not_fit_are_told_to_the_model(chats: ChatFace, tools: Tools) -> None:
+def test_arguments_that_do_not_fit_are_reported_to_the_model(chats: ChatFace, tools: Tools) -> None:
     chat, _ = begin(
         chats, engine_of(call("a", "write", '{"value": 1}'), "Done.", tools=tools, permissions=Permissions())
     )
@@ -329,11 +329,11 @@ def test_what_is_always_allowed_is_asked_about_no_more(chats: ChatFace, tools: T
 
 
 def test_a_tool_says_how_far_it_is(chats: ChatFace, tools: Tools) -> None:
-    chat, heard = begin(chats, engine_of(call("a", "count", '{"value": 3}'), "Done.", tools=tools))
+    chat, received = begin(chats, engine_of(call("a", "count", '{"value": 3}'), "Done.", tools=tools))
     chats.until(chat, "ready")
-    told = [change.event for change in heard if isinstance(change.event, ToolCallProgress)]
-    assert [(event.call_id, event.data) for event in told] == [("a", {"at": number}) for number in range(3)]
-    assert all(change.state == "calling_tool" for change in heard if isinstance(change.event, ToolCallProgress))
+    text = [change.event for change in received if isinstance(change.event, ToolCallProgress)]
+    assert [(event.call_id, event.data) for event in text] == [("a", {"at": number}) for number in range(3)]
+    assert all(change.state == "calling_tool" for change in received if isinstance(change.event, ToolCallProgress))
 
 
 def test_a_tool_shows_a_picture(chats: ChatFace, tools: Tools) -> None:
@@ -351,7 +351,7 @@ def test_a_tool_shows_a_picture(chats: ChatFace, tools: Tools) -> None:
         (call("a", "look", '{"value": "many"}'), "value"),
     ],
 )
-def test_what_the_model_can_do_better_is_told_to_it(
+def test_what_the_model_can_do_better_is_reported_to_it(
     chats: ChatFace, tools: Tools, made: ToolCallPart, words: str
 ) -> None:
     chat, _ = begin(chats, engine_of(made, "Sorry.", tools=tools))
@@ -404,7 +404,7 @@ def test_a_limit_on_tokens_holds(chats: ChatFace) -> None:
     assert len(asked_of(chat)) == 1
 
 
-def test_calls_that_nobody_was_asked_about_do_not_run(chats: ChatFace, tools: Tools) -> None:
+def test_calls_that_no_one_was_asked_about_do_not_run(chats: ChatFace, tools: Tools) -> None:
     """A snapshot may come from anywhere: that a call runs is no sign that anybody has allowed it."""
     calls = [call("a", "write", '{"value": 1}')]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions()))
@@ -452,10 +452,10 @@ def many(number: int) -> list[CallableTool]:
 
 def test_of_two_hundred_tools_the_few_that_fit_are_offered(chats: ChatFace) -> None:
     llm = ScriptedLLM(call("a", "read_thermometer_77", '{"value": 1}'), "Warm.")
-    chat, heard = begin(chats, Engine(llm, many(200), permissions=ALLOWED), "What does the thermometer say?")
+    chat, received = begin(chats, Engine(llm, many(200), permissions=ALLOWED), "What does the thermometer say?")
     chats.until(chat, "ready")
     assert [[tool.name for tool in asked.tools] for asked in llm.requests] == [["read_thermometer_77"]] * 2
-    found = [change.event.tools for change in heard if isinstance(change.event, ToolSearchSuccess)]
+    found = [change.event.tools for change in received if isinstance(change.event, ToolSearchSuccess)]
     assert found == [("read_thermometer_77",)] * 2
     assert contents(chat) == {"a": "number 77"}
 
@@ -527,9 +527,9 @@ class Loaded(ScriptedLLM):
 def test_a_model_is_loaded_with_progress(chats: ChatFace) -> None:
     model = Loaded("Hi.")
     model.door.set()
-    chat, heard = begin(chats, Engine(model))
+    chat, received = begin(chats, Engine(model))
     chats.until(chat, "ready")
-    loading = [change.context.load_progress for change in heard if change.event.type == "MODEL_LOAD_PROGRESS"]
+    loading = [change.context.load_progress for change in received if change.event.type == "MODEL_LOAD_PROGRESS"]
     assert (loading, chat.context.load_progress) == ([0.0, 10.0, 55.0, 100.0], 100.0)
     assert chat.context.messages[-1].text == "Hi."
 
@@ -538,21 +538,21 @@ def test_a_model_that_is_on_the_disk_is_loaded_with_progress(
     chats: ChatFace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     local = Local.used_by(monkeypatch)
-    heard: list[ChatChange] = []
+    received: list[ChatChange] = []
     chat = chats.open(engine=Engine(LlamaCpp(tmp_path / "model.gguf", network=ReplayNetwork())))
-    chat.subscribe(heard.append)
+    chat.subscribe(received.append)
     chats.dispatch(chat, LoadModel())
     chats.until(chat, "ready")
-    assert types(heard).count("MODEL_LOAD_PROGRESS") == 2
+    assert types(received).count("MODEL_LOAD_PROGRESS") == 2
     assert local.pulled == [] and local.server.running
 
 
-def test_of_nothing_to_load_nothing_is_told(chats: ChatFace) -> None:
+def test_of_nothing_to_load_nothing_is_reported(chats: ChatFace) -> None:
     model = Loaded("Hi.", steps=())
     model.door.set()
-    chat, heard = begin(chats, Engine(model))
+    chat, received = begin(chats, Engine(model))
     chats.until(chat, "ready")
-    assert "MODEL_LOAD_PROGRESS" not in types(heard)
+    assert "MODEL_LOAD_PROGRESS" not in types(received)
 
 
 def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatFace) -> None:
@@ -581,12 +581,12 @@ def test_a_name_that_names_no_model_fails_in_words(
 
 
 @pytest.mark.parametrize("event", [Stop(), LoadModel("other")])
-def test_nobody_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatFace, event: Any) -> None:
+def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatFace, event: Any) -> None:
     slow, other = Loaded(), Loaded("Hi.")
     other.door.set()
     chat = chats.open(engine=Engine(slow), llms={"other": other}.__getitem__)
-    heard: list[ChatChange] = []
-    chat.subscribe(heard.append)
+    received: list[ChatChange] = []
+    chat.subscribe(received.append)
     chats.dispatch(chat, LoadModel())
     assert slow.begun.wait(PATIENCE)
     state = chats.dispatch(chat, event).state
@@ -596,7 +596,7 @@ def test_nobody_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatFace, e
     if isinstance(event, LoadModel):
         assert chats.until(chat, "ready") == "ready"
         assert chat.context.load_progress == 100
-    assert sum(change.event.type == "MODEL_LOAD_SUCCESS" for change in heard) == isinstance(event, LoadModel)
+    assert sum(change.event.type == "MODEL_LOAD_SUCCESS" for change in received) == isinstance(event, LoadModel)
 
 
 def test_another_model_answers_from_then_on(chats: ChatFace, tools: Tools) -> None:
@@ -625,17 +625,17 @@ def test_another_model_answers_from_then_on(chats: ChatFace, tools: Tools) -> No
 
 
 def test_a_model_that_cannot_be_asked_is_asked_again(chats: ChatFace) -> None:
-    chat, heard = begin(chats, engine_of(RateLimited("slow down"), "Hi."))
+    chat, received = begin(chats, engine_of(RateLimited("slow down"), "Hi."))
     chats.until(chat, "ready")
     error = chat.context.last_error
     assert error is not None and (error.stage, error.retryable) == ("generation", True)
     chats.dispatch(chat, RetryGeneration())
     chats.until(chat, "ready")
     assert [message.text for message in chat.context.messages] == ["Go.", "Hi."]
-    assert types(heard).count("TOOL_SEARCH_SUCCESS") == 1
+    assert types(received).count("TOOL_SEARCH_SUCCESS") == 1
 
 
-def test_a_stream_that_breaks_off_keeps_what_was_said(chats: ChatFace) -> None:
+def test_a_stream_that_breaks_off_keeps_what_was_sent(chats: ChatFace) -> None:
     chat, _ = begin(chats, engine_of([TextDelta("Once "), TextDelta("upon")], "Once upon a time."))
     chats.until(chat, "ready")
     error = chat.context.last_error
@@ -757,7 +757,7 @@ def test_the_connection_of_a_search_closes(chats: ChatFace, event: Any) -> None:
 @pytest.mark.parametrize("name", ["wait", "linger"])
 def test_a_tool_that_runs_is_cancelled(chats: ChatFace, tools: Tools, name: str, event: Any) -> None:
     calls = [call("a", name), call("b", "look", '{"value": 1}')]
-    chat, heard = begin(chats, engine_of(calls, "Well.", tools=tools))
+    chat, received = begin(chats, engine_of(calls, "Well.", tools=tools))
     assert tools.begun.wait(PATIENCE)
     chats.dispatch(chat, event)
     assert tools.left.wait(PATIENCE)
@@ -765,7 +765,7 @@ def test_a_tool_that_runs_is_cancelled(chats: ChatFace, tools: Tools, name: str,
     assert "had begun when the user interrupted it" in contents(chat)["a"]
     assert (list(contents(chat)), tools.done) == (["a", "b"], [])
     assert (chat.context.messages[-1].text == "Well.") == isinstance(event, Interrupt)
-    assert not any(isinstance(change.event, ToolCallSuccess) for change in heard)
+    assert not any(isinstance(change.event, ToolCallSuccess) for change in received)
 
 
 def test_a_tool_that_does_not_look_is_left_behind(chats: ChatFace, tools: Tools) -> None:
@@ -777,7 +777,7 @@ def test_a_tool_that_does_not_look_is_left_behind(chats: ChatFace, tools: Tools)
         return "late"
 
     engine = Engine(ScriptedLLM(call("a", "stubborn"), "Well."), [stubborn], permissions=ALLOWED)
-    chat, heard = begin(chats, engine)
+    chat, received = begin(chats, engine)
     assert tools.begun.wait(PATIENCE)
     chats.dispatch(chat, Interrupt())
     try:
@@ -787,10 +787,10 @@ def test_a_tool_that_does_not_look_is_left_behind(chats: ChatFace, tools: Tools)
     assert tools.left.wait(PATIENCE)
     assert chat.context.messages[-1].text == "Well." and contents(chat)["a"] != "late"
     chats.close(chat)
-    assert not any(isinstance(change.event, ToolCallSuccess) for change in heard)
+    assert not any(isinstance(change.event, ToolCallSuccess) for change in received)
 
 
-def test_what_is_said_meanwhile_is_answered_after_the_interruption(chats: ChatFace) -> None:
+def test_what_is_sent_meanwhile_is_answered_after_the_interruption(chats: ChatFace) -> None:
     with Loopback() as server:
         server.answer(*STALLED["in the answer"])
         server.answer(*spoken(*sse(delta(content="Better."), delta("stop"))))
@@ -821,7 +821,7 @@ def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
     assert [message.text for message in chat.context.messages] == ["Polly.", "Polly."]
 
 
-def test_what_waits_for_an_event_loop_is_told_so_where_there_is_none() -> None:
+def test_what_waits_for_an_event_loop_is_reported_so_where_there_is_none() -> None:
     async def suspends(work: StageTask) -> None:
         await anyio.lowlevel.checkpoint()
         work.emit(ModelLoadSuccess())
@@ -848,7 +848,7 @@ class Leave(BaseException):
     """What stands for Ctrl-C in a thread."""
 
 
-def test_what_is_no_error_ends_the_work_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_error_ends_the_work_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def leaves(work: StageTask) -> None:
         raise Leave("gone")
 

@@ -116,7 +116,7 @@ def test_people_say_events_as_plain_data(data: Any, event: ChatEvent) -> None:
 
 
 @pytest.mark.parametrize("kind", USER_EVENTS.values(), ids=USER_EVENTS)
-def test_each_field_that_an_event_has_can_be_said(kind: type[ChatEvent]) -> None:
+def test_each_field_that_an_event_has_can_be_sent(kind: type[ChatEvent]) -> None:
     values = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
     values |= dict.fromkeys(("call_id", "reason", "fingerprint"), "x")
     own = {field.name: values[field.name] for field in fields(kind)}
@@ -160,7 +160,7 @@ def test_anything_else_is_refused_in_words(data: Any, words: str) -> None:
         ),
     )
 )
-def test_whatever_is_said_is_an_event_or_refused(data: Any) -> None:
+def test_whatever_is_sent_is_an_event_or_refused(data: Any) -> None:
     try:
         event = parse_event(data)
     except ValueError:
@@ -246,19 +246,19 @@ CIRCLE.append(CIRCLE)
         ),
     ],
 )
-def test_events_are_told_as_plain_data(event: ChatEvent, data: Any) -> None:
+def test_events_are_reported_as_plain_data(event: ChatEvent, data: Any) -> None:
     assert json.loads(json.dumps(event_to_dict(event), allow_nan=False)) == data
 
 
 @pytest.mark.parametrize(
     "data", [{"self": CIRCLE}, "\ud800", {1, 2}, object(), b"\xff", user("Hello."), {"a": Usage(1)}]
 )
-def test_whatever_a_tool_says_of_itself_can_be_told(data: Any) -> None:
+def test_whatever_a_tool_says_of_itself_can_be_reported(data: Any) -> None:
     assert json.dumps(event_to_dict(ToolCallProgress("a", data)), allow_nan=False)
 
 
 @pytest.mark.parametrize("piece", [UsageReport(Usage(1, 2)), Failover("a", "b", RateLimited("slow down"))])
-def test_whatever_a_model_streams_can_be_told(piece: Any) -> None:
+def test_whatever_a_model_streams_can_be_reported(piece: Any) -> None:
     content = json.loads(json.dumps(event_to_dict(StreamChunk(piece))))["content"]
     assert content["type"] == type(piece).__name__
 

@@ -31,7 +31,7 @@ def result(id: str, **more: Any) -> ToolCallSuccess:
     return ToolCallSuccess(ToolResultPart(id, "42"), **more)
 
 
-def test_something_waits_to_be_said() -> None:
+def test_something_waits_to_be_sent() -> None:
     assert guards.has_queued_messages(ChatContext(queue=(user("Hello."),)), Interrupt())
     assert not guards.has_queued_messages(ChatContext(), QueueMessage("Hello."))
 

@@ -167,7 +167,7 @@ def test_c4_what_was_queued_before_the_model_was_there_begins_a_turn_by_itself(p
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_c5_what_is_queued_anywhere_is_said_when_it_is_ready(play: Play, state: ChatState) -> None:
+def test_c5_what_is_queued_anywhere_is_sent_when_it_is_ready(play: Play, state: ChatState) -> None:
     play.to(state)
     play.do(QueueMessage("More."))
     if state in ("idle", "load_failed", "loading_model"):
@@ -200,14 +200,14 @@ FAILED: dict[str, tuple[ChatState, type[Failure], str, ChatEvent, str]] = {
 }
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told", "raised"])
+@pytest.mark.parametrize("text", [True, False], ids=["told", "raised"])
 @pytest.mark.parametrize("state, failure, stage, retry, order", FAILED.values(), ids=FAILED)
 def test_c8_c9_a_stage_fails_and_only_that_is_tried_again_once(
-    play: Play, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, told: bool
+    play: Play, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, text: bool
 ) -> None:
     act = play.to(state)
     assert act is not None
-    act.emit(failure("slow down") if told else RateLimited("slow down"))
+    act.emit(failure("slow down") if text else RateLimited("slow down"))
     play.face.until(play.chat, "ready")
     error = play.context.last_error
     assert error is not None and (error.stage, error.retryable) == (stage, True)
@@ -235,7 +235,7 @@ def test_c10_a_call_waits_is_approved_and_answered(play: Play) -> None:
 
 
 @pytest.mark.parametrize("event", [RejectToolCall("a", "too dear"), Interrupt()])
-def test_c11_a_rejected_call_is_told_to_the_model(play: Play, event: ChatEvent) -> None:
+def test_c11_a_rejected_call_is_reported_to_the_model(play: Play, event: ChatEvent) -> None:
     play.to("waiting_for_tool_approval")
     play.do(event)
     act = play.act("search_tools")
@@ -264,9 +264,9 @@ def test_c12_c13_c15_work_is_cancelled_and_what_it_gives_late_changes_nothing(
         return
     play.do(stop)
     assert act.cancelled
-    before, heard = play.context, len(play.heard)
+    before, received = play.context, len(play.heard)
     act.work.emit(LATE[state])
-    assert play.context is before and len(play.heard) == heard
+    assert play.context is before and len(play.heard) == received
     if isinstance(stop, LoadModel):
         assert (play.state, play.context.model) == ("loading_model", "other")
         play.act("load_model", ModelLoadSuccess())
@@ -403,8 +403,8 @@ def test_what_is_no_event_at_all_is_refused(play: Play, data: Any) -> None:
 
 def test_a_change_tells_what_has_changed(play: Play) -> None:
     play.to("ready")
-    told = json.loads(json.dumps(play.do(QueueMessage("Hello.")).to_dict()))
-    assert told == {
+    text = json.loads(json.dumps(play.do(QueueMessage("Hello.")).to_dict()))
+    assert text == {
         "event": {"type": "QUEUE_MESSAGE", "message": user("Hello.").to_dict()},
         "state": "searching_tools",
         "path": ["ready", "searching_tools"],
@@ -432,7 +432,7 @@ def test_listeners_hear_of_every_event_in_order(play: Play) -> None:
         assert after.before is before.context
 
 
-def test_a_listener_that_raises_is_shown_and_harms_nobody(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_raises_is_shown_and_harms_no_one(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     def broken(change: ChatChange) -> None:
         raise LookupError("the page is gone")
 
@@ -479,12 +479,12 @@ def test_a_listener_may_leave_while_it_is_called(play: Play) -> None:
 
 def test_events_from_many_threads_are_dealt_with_one_by_one() -> None:
     with ChatMachine(Engine(ScriptedLLM())) as chat:
-        heard: list[ChatChange] = []
+        received: list[ChatChange] = []
         inside = threading.Lock()
 
         def listener(change: ChatChange) -> None:
             assert inside.acquire(blocking=False)
-            heard.append(change)
+            received.append(change)
             inside.release()
 
         chat.subscribe(listener)
@@ -498,10 +498,10 @@ def test_events_from_many_threads_are_dealt_with_one_by_one() -> None:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        assert len(heard) == len(chat.context.queue) == 80
+        assert len(received) == len(chat.context.queue) == 80
         for name in "abcd":
-            said = [message.text for message in chat.context.queue if message.text.startswith(name)]
-            assert said == [f"{name} {number}" for number in range(20)]
+            text = [message.text for message in chat.context.queue if message.text.startswith(name)]
+            assert text == [f"{name} {number}" for number in range(20)]
 
 
 def test_a_listener_cannot_wait_for_what_comes_after_it() -> None:
@@ -595,12 +595,12 @@ def test_states_that_there_are_not_are_not_waited_for(play: Play) -> None:
         play.face.until(play.chat, "dancing")
 
 
-def test_who_waits_too_long_is_told_where_it_is() -> None:
+def test_who_waits_too_long_is_reported_where_it_is() -> None:
     with ChatMachine(Engine(ScriptedLLM())) as chat, pytest.raises(TimeoutError, match="the chat is idle after 0 sec"):
         chat.run_until("ready", "load_failed", timeout=0)
 
 
-def test_who_waits_is_told_that_the_chat_was_closed(play: Play) -> None:
+def test_who_waits_is_reported_that_the_chat_was_closed(play: Play) -> None:
     errors: list[BaseException] = []
     entered = threading.Event()
     register = play.chat._wait_for
@@ -633,11 +633,11 @@ def test_who_waits_is_told_that_the_chat_was_closed(play: Play) -> None:
 def test_a_chat_that_is_closed_ends_what_goes_on_and_takes_no_more(play: Play) -> None:
     act = play.to("searching_tools")
     assert act is not None
-    heard = len(play.heard)
+    received = len(play.heard)
     play.face.close(play.chat)
     assert act.cancelled
     act.work.emit(ToolSearchSuccess())
-    assert len(play.heard) == heard
+    assert len(play.heard) == received
     for use in (
         lambda: play.face.dispatch(play.chat, Interrupt()),
         lambda: play.face.until(play.chat, "ready"),
@@ -676,7 +676,7 @@ def test_an_async_chat_needs_an_event_loop() -> None:
     assert chat.state == "idle"
 
 
-def test_what_was_on_its_way_when_the_chat_was_closed_is_not_heard(play: Play) -> None:
+def test_what_was_on_its_way_when_the_chat_was_closed_is_not_received(play: Play) -> None:
     act = play.to("loading_model")
     assert act is not None
     play.face.close(play.chat)
@@ -786,7 +786,7 @@ def test_what_went_on_is_cancelled_where_another_chat_is_restored(play: Play) ->
     assert play.heard[-1].to_dict()["changes"]["messages"] == {"from": 0, "messages": []}
 
 
-def test_what_waited_in_a_snapshot_is_said_by_the_next_chat(chats: ChatFace) -> None:
+def test_what_waited_in_a_snapshot_is_sent_by_the_next_chat(chats: ChatFace) -> None:
     first, second = Play(chats), Play(chats)
     first.to("generating_response")
     first.do(QueueMessage("More."))

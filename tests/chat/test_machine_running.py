@@ -234,8 +234,8 @@ class Running(RuleBasedStateMachine):
 
     @invariant()
     def nothing_said_is_lost(self) -> None:
-        said = [message for message in self.chat.context.messages if message.role == "user"]
-        assert [message.text for message in (*said, *self.chat.context.queue)] == self.queued
+        text = [message for message in self.chat.context.messages if message.role == "user"]
+        assert [message.text for message in (*text, *self.chat.context.queue)] == self.queued
 
     @invariant()
     def the_history_is_sound(self) -> None:

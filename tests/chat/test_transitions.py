@@ -184,7 +184,7 @@ def test_c10_a_call_waits_is_approved_and_answered() -> None:
         (Interrupt(), "permission denied: the user interrupted"),
     ],
 )
-def test_c11_a_rejected_call_is_told_to_the_model(event: ChatEvent, said: str) -> None:
+def test_c11_a_rejected_call_is_reported_to_the_model(event: ChatEvent, said: str) -> None:
     walker = Walker(*WAITING, event)
     assert (walker.state, walker.roles) == ("searching_tools", ["user", "assistant", "tool"])
     assert results(walker.context.messages) == [ToolResultPart("a", said, "look", is_error=True)]
@@ -218,7 +218,7 @@ def test_c12_a_second_interrupt_ends_a_turn_that_uses_tools() -> None:
     assert walker.ignores(Interrupt())
 
 
-def test_c13_an_interrupted_tool_is_as_one_rejected_and_its_late_result_is_not_heard() -> None:
+def test_c13_an_interrupted_tool_is_as_one_rejected_and_its_late_result_is_not_received() -> None:
     walker = Walker.at("calling_tool")
     run = walker.context.run
     step = walker.go(Interrupt())
@@ -360,7 +360,7 @@ def test_calls_are_approved_one_by_one() -> None:
     walker.go(given("b", "two"))
     assert (walker.state, walker.context.rounds) == ("waiting_for_tool_approval", 0)
     walker.go(ApproveToolCall("a"))
-    assert (walker.context.running, [said.call_id for said in walker.context.answers]) == (("a",), ["b", "a"])
+    assert (walker.context.running, [message.call_id for message in walker.context.answers]) == (("a",), ["b", "a"])
     walker.go(given("a", "one"))
     assert (walker.state, list(contents(walker).items())) == ("searching_tools", [("a", "one"), ("b", "two")])
     assert (walker.context.rounds, find_problems(walker.context.messages)) == (1, [])
@@ -401,7 +401,7 @@ def test_a_call_is_always_allowed_and_with_it_others_that_waited() -> None:
     assert walker.state == "waiting_for_tool_approval"
 
 
-def test_the_others_run_at_once_where_nobody_must_be_asked_any_more() -> None:
+def test_the_others_run_at_once_where_no_one_must_be_asked_any_more() -> None:
     walker = Walker(*STREAMING, StreamComplete(answer(A, B, C)), ApproveToolCall("a", for_session=True))
     step = walker.go(ToolCallSuccess(ToolResultPart("a", "1"), pending=()))
     assert (step.state, orders(step.effects), walker.context.running) == ("calling_tool", ["call_tools"], ("b", "c"))
@@ -414,7 +414,7 @@ def test_who_is_to_be_asked_are_calls_that_wait() -> None:
     assert (walker.state, walker.context.pending, walker.context.running) == ("calling_tool", asked(C), ("b",))
 
 
-def test_what_is_said_of_others_while_one_runs_counts() -> None:
+def test_what_is_sent_of_others_while_one_runs_counts() -> None:
     d = call("d", "look")
     walker = Walker(*STREAMING, StreamComplete(answer(A, B, C, d)), ApproveToolCall("a"))
     step = walker.go(ApproveToolCall("b"), RejectToolCall("c", "no"))
@@ -557,9 +557,9 @@ def test_calls_of_an_answer_that_was_cut_off_are_not_run(reason: Any) -> None:
     assert (walker.state, contents(walker), walker.context.stop_reason) == ("ready", {"a": CUT_OFF}, reason)
 
 
-@pytest.mark.parametrize("said", [Message("assistant"), answer(" ")])
-def test_an_answer_that_says_nothing_is_not_kept(said: Message) -> None:
-    walker = Walker(*STREAMING, StreamComplete(said))
+@pytest.mark.parametrize("message", [Message("assistant"), answer(" ")])
+def test_an_answer_that_says_nothing_is_not_kept(message: Message) -> None:
+    walker = Walker(*STREAMING, StreamComplete(message))
     assert (walker.state, walker.roles) == ("ready", ["user"])
 
 
@@ -605,7 +605,7 @@ def test_an_interruption_in_every_state(event: ChatEvent, state: ChatState) -> N
     assert find_problems(walker.context.messages) == []
 
 
-def test_a_model_that_nobody_waits_for_can_be_loaded_again() -> None:
+def test_a_model_that_no_one_waits_for_can_be_loaded_again() -> None:
     walker = Walker(LoadModel("one"), QueueMessage("Hello."), Stop())
     assert walker.context.last_error == ChatError("model_load", "loading was stopped; LOAD_MODEL begins it again")
     assert walker.ignores(ModelLoadSuccess(run=1))
@@ -616,12 +616,12 @@ def test_a_model_that_nobody_waits_for_can_be_loaded_again() -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_a_message_is_kept_in_every_state(state: ChatState) -> None:
     walker = Walker.at(state, QueueMessage("One."), QueueMessage("Two."))
-    said = [message.text for message in (*walker.context.messages, *walker.context.queue)]
-    assert [text for text in said if text in ("One.", "Two.")] == ["One.", "Two."]
+    spoken = [message.text for message in (*walker.context.messages, *walker.context.queue)]
+    assert [text for text in spoken if text in ("One.", "Two.")] == ["One.", "Two."]
 
 
 @pytest.mark.parametrize("road, failure, stage, retry, target, order", FAILED.values(), ids=FAILED)
-def test_what_waits_is_said_after_a_failure(
+def test_what_waits_is_sent_after_a_failure(
     road: Any, failure: type[Failure], stage: str, retry: ChatEvent, target: str, order: str
 ) -> None:
     walker = Walker(*road, QueueMessage("Go on."))

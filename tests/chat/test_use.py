@@ -63,7 +63,7 @@ def test_what_is_no_event_at_all_is_refused_in_words(chats: ChatFace, event: Any
         chats.dispatch(chat, event)
 
 
-def test_who_dispatches_from_a_thread_is_told_how() -> None:
+def test_who_dispatches_from_a_thread_is_reported_how() -> None:
     chat = AsyncChatMachine(Engine(ScriptedLLM()))
     with pytest.raises(RuntimeError, match=r"from a thread: call_soon_threadsafe\(chat.dispatch, ...\)"):
         chat.dispatch("LOAD_MODEL")
@@ -85,7 +85,7 @@ def test_work_tells_from_any_thread(chats: ChatFace) -> None:
 
 
 @BACKENDS
-def test_what_a_thread_tells_a_loop_that_is_closed_is_not_heard(backend: Any) -> None:
+def test_what_a_thread_tells_a_loop_that_is_closed_is_not_received(backend: Any) -> None:
     works: list[StageTask] = []
 
     async def search(work: StageTask) -> None:
@@ -209,7 +209,7 @@ def test_a_chat_is_closed_with_its_loop_and_begins_nothing_in_it(
         assert [message.text for message in other.context.messages] == ["Hello.", "More.", "Hi."]
 
 
-def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+def test_a_cancellation_that_no_one_asked_for_is_a_failure() -> None:
     async def search(work: StageTask) -> None:
         raise asyncio.CancelledError
 

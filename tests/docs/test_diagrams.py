@@ -35,7 +35,7 @@ def test_every_state_of_a_table_is_drawn(diagrams: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("damage", ["<!-- begin CALL -->", "<!-- end STREAM -->"])
-def test_a_lost_marker_is_told(diagrams: ModuleType, damage: str) -> None:
+def test_a_lost_marker_is_reported(diagrams: ModuleType, damage: str) -> None:
     path, tables = next(iter(diagrams.PAGES.items()))
     with pytest.raises(ValueError, match="markers"):
         diagrams.drawn(path.read_text(encoding="utf-8").replace(damage, ""), tables)

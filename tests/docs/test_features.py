@@ -37,20 +37,20 @@ def test_every_provider_has_a_line(features: ModuleType) -> None:
 
 def test_every_service_says_where_it_is_and_what_it_reads(features: ModuleType) -> None:
     _, *lines = features.services()
-    told = {name.strip("`"): (address, keys) for name, address, keys in lines}
-    assert told.keys() == SERVICES.keys()
-    assert told["azure"] == (
+    text = {name.strip("`"): (address, keys) for name, address, keys in lines}
+    assert text.keys() == SERVICES.keys()
+    assert text["azure"] == (
         "`{AZURE_OPENAI_ENDPOINT}/openai/deployments/{model}/chat/completions?api-version={OPENAI_API_VERSION}`",
         "`AZURE_OPENAI_API_KEY` or `AZURE_OPENAI_AD_TOKEN`",
     )
-    assert told["bedrock"][0] == "`https://bedrock-mantle.{AWS_REGION}.api.aws/v1/chat/completions`"
-    assert told["vllm"][1] == "none needed; `VLLM_API_KEY`"
+    assert text["bedrock"][0] == "`https://bedrock-mantle.{AWS_REGION}.api.aws/v1/chat/completions`"
+    assert text["vllm"][1] == "none needed; `VLLM_API_KEY`"
 
 
 def test_every_service_has_one_section_of_its_own(features: ModuleType) -> None:
     # OpenAI's own is told on its page.
-    told = Counter(name for tables in features.PAGES.values() for name in tables if name in SERVICES)
-    assert told == Counter(SERVICES.keys() - {"openai"})
+    text = Counter(name for tables in features.PAGES.values() for name in tables if name in SERVICES)
+    assert text == Counter(SERVICES.keys() - {"openai"})
 
 
 def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleType) -> None:
@@ -74,19 +74,19 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
     assert openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`, `thinking`"
 
 
-def test_content_is_told_as_the_wires_send_it(features: ModuleType) -> None:
+def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:
     head, *lines = features.content()
-    told = {name.strip("`"): dict(zip(head, line, strict=True)) for line in lines for name in line[0].split(", ")}
-    assert {*SERVICES, "Anthropic", "Google", "LlamaCpp", "Mistral", "Ollama", "OpenAIResponses"} == told.keys()
+    text = {name.strip("`"): dict(zip(head, line, strict=True)) for line in lines for name in line[0].split(", ")}
+    assert {*SERVICES, "Anthropic", "Google", "LlamaCpp", "Mistral", "Ollama", "OpenAIResponses"} == text.keys()
     assert {cell for line in lines for cell in line[1:]} == {"yes", "no"}
-    assert told["groq"]["image by URL"] == "yes" and told["groq"]["PDF"] == "no"
-    assert told["Ollama"]["image"] == "yes" and told["Ollama"]["image by URL"] == "no"
-    assert told["Google"]["other sound"] == "yes"
-    assert told["Anthropic"]["its thoughts, with calls"] == "yes"
+    assert text["groq"]["image by URL"] == "yes" and text["groq"]["PDF"] == "no"
+    assert text["Ollama"]["image"] == "yes" and text["Ollama"]["image by URL"] == "no"
+    assert text["Google"]["other sound"] == "yes"
+    assert text["Anthropic"]["its thoughts, with calls"] == "yes"
 
 
 @pytest.mark.parametrize("damage", ["<!-- begin FEATURES -->", "<!-- end SERVICES -->"])
-def test_a_lost_marker_is_told(features: ModuleType, damage: str) -> None:
+def test_a_lost_marker_is_reported(features: ModuleType, damage: str) -> None:
     page = "reference/providers/index.md"
     with pytest.raises(ValueError, match="markers"):
         features.rewritten(features.read(page).replace(damage, ""), features.PAGES[page])

@@ -160,11 +160,11 @@ def test_x4_the_words_come_out_as_they_are(tools: dict[str, CallableTool], calle
         ("delete", {"key": "k"}),
         ("send_message_to_operator", {"message": "hello"}),
     ]
-    said = [
+    message = [
         called.said(tools, name, arguments, place=CallPlace("run_1", 1, 0, index))
         for index, (name, arguments) in enumerate(calls)
     ]
-    assert said == [
+    assert message == [
         "No keys stored",
         "Wrote value to key 'k'",
         "Updated key 'k' with new value",
@@ -195,15 +195,15 @@ def test_a_call_that_is_made_again_changes_nothing(
 
 
 def test_outside_of_an_experiment_calls_have_no_names(tools: dict[str, CallableTool], called: Called) -> None:
-    said = [called.said(tools, "write", {"key": "k", "value": "v"}, place=None) for _ in range(2)]
-    assert said == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
+    message = [called.said(tools, "write", {"key": "k", "value": "v"}, place=None) for _ in range(2)]
+    assert message == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
     assert tools["read"].call({"key": "k"}).content == "v"
 
 
 def test_an_engine_may_have_other_deps(tools: dict[str, CallableTool], called: Called) -> None:
     other: Any = {"name": "of somebody"}
-    said = [called.said(tools, "write", {"key": "k", "value": "v"}, place=other) for _ in range(2)]
-    assert said == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
+    message = [called.said(tools, "write", {"key": "k", "value": "v"}, place=other) for _ in range(2)]
+    assert message == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
     assert called.said(tools, "send_message_to_operator", {"message": "m"}, place=other) == "fine"
 
 
@@ -241,16 +241,16 @@ def test_a_key_may_be_a_number(tools: dict[str, CallableTool]) -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)))
 def test_whatever_the_value_is_a_text_is_kept(value: Any) -> None:
-    said: list[str] = []
+    text: list[str] = []
 
     class Listening:
         def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-            said.append(message)
+            text.append(message)
             return ""
 
     (tool,) = agent_tools(None, Listening())
     tool.call({"message": value})
-    assert said == [value] if isinstance(value, str) else json.loads(said[0]) == value
+    assert text == [value] if isinstance(value, str) else json.loads(text[0]) == value
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ def test_a_channel_may_run_an_event_loop_of_its_own(inner: str) -> None:
             return anyio.run(main, backend=inner)
 
     for way in ("sync", "asyncio", "trio"):
-        said = Called(way).said(by_name(agent_tools(None, Waiting())), "send_message_to_operator", {"message": "m"})
-        assert said == "M"
+        text = Called(way).said(by_name(agent_tools(None, Waiting())), "send_message_to_operator", {"message": "m"})
+        assert text == "M"
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -331,10 +331,10 @@ class Loading(FunctionCallingLLM):
 
 
 def test_any_other_model_is_loaded(check: Checking) -> None:
-    llm, heard = Loading(), list[tuple[int, int]]()
-    check(llm, lambda done, total: heard.append((done, total)))
+    llm, received = Loading(), list[tuple[int, int]]()
+    check(llm, lambda done, total: received.append((done, total)))
     assert len(llm.loaded_in) == 1
-    assert heard == [(1, 2)]
+    assert received == [(1, 2)]
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -211,7 +211,7 @@ def test_one_that_suspends_works_only_on_the_async_face() -> None:
             call_it()
 
 
-def test_one_without_an_end_is_told_so(face: Face) -> None:
+def test_one_without_an_end_is_reported_so(face: Face) -> None:
     with pytest.raises(StreamTruncated, match="Finish"):
         face.chat(Unfinished(), "Hello")
 

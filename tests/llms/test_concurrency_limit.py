@@ -379,13 +379,13 @@ def test_threads_do_not_wait_for_each_other(queue: Queue) -> None:
     llm = at_most(2, "abcdefgh", "abcdefgh", "c", "d")
     mine = llm.stream_chat("x")
     assert mine.next()
-    said: list[str] = []
+    message: list[str] = []
 
     def other() -> None:
         stream = llm.stream_chat("x")
         stream.next()
         holds.set()
-        said.append(llm.chat("x").text)
+        message.append(llm.chat("x").text)
 
     holds = threading.Event()
     each = thread(other)
@@ -395,7 +395,7 @@ def test_threads_do_not_wait_for_each_other(queue: Queue) -> None:
         llm.chat("x")
     mine.close()
     each.join(20)
-    assert said == ["c"]
+    assert message == ["c"]
     gc.collect()
     assert all_free(llm)
 

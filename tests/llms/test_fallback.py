@@ -303,7 +303,7 @@ def test_a_preview_is_the_current_models() -> None:
     assert make.parse(album_body()) == SEA
 
 
-def test_a_mode_that_one_of_them_has_not_is_told_at_construction() -> None:
+def test_a_mode_that_one_of_them_has_not_is_reported_at_construction() -> None:
     with pytest.raises(UnsupportedLLMError, match="json_schema"):
         ToolOrchestratingLLM(Album, "x", FallbackLLM(["openai:a", scripted("b")]), mode="json_schema")
 
@@ -316,14 +316,14 @@ def test_structured_streams(face: Face) -> None:
     b, network = service("b", Recorded(album_stream()), Recorded(album_stream()))
     llm = FallbackLLM([a, b])
     standing_still(llm)
-    heard: list[str] = []
-    make = ToolOrchestratingLLM(Album, "x", llm, observer=lambda _, state: heard.append(state))
+    received: list[str] = []
+    make = ToolOrchestratingLLM(Album, "x", llm, observer=lambda _, state: received.append(state))
     seen = face.stream(make)
     assert seen.final == SEA
     assert len(seen.items) > 5
-    chunks = heard.count("receiving_chunk")
+    chunks = received.count("receiving_chunk")
     assert face.stream(make).final == SEA
-    assert heard.count("receiving_chunk") == 2 * chunks  # what is said of the way there is no chunk
+    assert received.count("receiving_chunk") == 2 * chunks  # what is said of the way there is no chunk
     assert network.open_replies == 0
 
 
@@ -389,7 +389,7 @@ def test_an_llm_of_ones_own_may_stand_before_it() -> None:
     assert TextDelta("HI") in anyio.run(main)
 
 
-async def test_a_cancelled_call_asks_nobody_else() -> None:
+async def test_a_cancelled_call_asks_no_one_else() -> None:
     reached = anyio.Event()
 
     class Waiting(Playing):

@@ -425,13 +425,13 @@ def test_a_cut_stream_at_every_event(face: Face) -> None:
 def test_a_damaged_event_inside_a_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     pieces = album_stream()
     pieces[4] = pieces[4][:40] + b"\n\n"
-    heard: list[str] = []
+    received: list[str] = []
     make, network, _ = maker(Recorded(pieces))
-    seen = face.stream(make.with_(observer=lambda _, state: heard.append(state)))
+    seen = face.stream(make.with_(observer=lambda _, state: received.append(state)))
     assert isinstance(seen.error, MalformedEvent)
     assert len(seen.items) > 10
     assert seen.error.partial is not None
-    assert "skipping_chunk" in heard
+    assert "skipping_chunk" in received
     assert caplog.text.count("Failed to parse streaming response") == 1
     assert given_back(network)
 
@@ -639,7 +639,7 @@ def test_a_failed_call_is_collected_with_its_error(face: Face) -> None:
 # -- keys -------------------------------------------------------------------------------------------------------
 
 
-def test_no_key_is_said_before_anything_is_sent(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_sent_before_anything_is_sent(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     network = ReplayNetwork()
     make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", network=network))

@@ -123,7 +123,7 @@ def test_the_embedded_model_is_nowhere_else(host: str | None, token: str | None)
 
 @pytest.mark.parametrize("make", [choose_llm, llm])
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("openia:gpt-5.4", "no provider is called 'openia'; did you mean 'openai:gpt-5.4'?"),
         ("Anthropic:claude", "did you mean 'anthropic:claude'?"),
@@ -135,8 +135,8 @@ def test_the_embedded_model_is_nowhere_else(host: str | None, token: str | None)
         ("openai", "'openai' names no LLM: write 'openai:MODEL'"),
     ],
 )
-def test_a_provider_that_is_unknown(make: Callable[[str], object], name: str, told: str) -> None:
-    with pytest.raises(UnsupportedLLMError, match=told):
+def test_a_provider_that_is_unknown(make: Callable[[str], object], name: str, text: str) -> None:
+    with pytest.raises(UnsupportedLLMError, match=text):
         make(name)
 
 

@@ -64,7 +64,7 @@ def test_it_grows_like_any_other(face: Face) -> None:
     assert len(seen.items) > 10
 
 
-def test_what_the_model_wrote_is_mended(face: Face) -> None:
+def test_what_the_model_wrote_is_repaired(face: Face) -> None:
     make, _ = prompted("Sure: {'title': 'Sea', 'artist': None, 'songs': [],}")
     make = make.with_(max_attempts=1)
 
@@ -195,7 +195,7 @@ def test_a_schema_that_openai_can_hold_strictly() -> None:
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tool_call"])
-def test_a_schema_that_cannot_be_strict_is_sent_loose_and_said(mode: Any) -> None:
+def test_a_schema_that_cannot_be_strict_is_sent_loose_and_sent(mode: Any) -> None:
     preview = ToolOrchestratingLLM(Note, "x", OpenAI("gpt-4o", api_key="k"), mode=mode).preview()
     assert "strict" not in json.dumps(preview.body)
     (note,) = preview.notes

@@ -80,11 +80,11 @@ def paths(network: ReplayNetwork) -> list[str]:
 
 
 def test_it_can_be_loaded_ahead(local: Local) -> None:
-    told: list[tuple[int, int]] = []
+    text: list[tuple[int, int]] = []
     llm = LlamaCpp()
-    llm.load(lambda done, total: told.append((done, total)))
+    llm.load(lambda done, total: text.append((done, total)))
     assert set(local.pulled) == {"smollm2"} and set(local.asked) == {(Path("/cache/smollm2.gguf"), None)}
-    assert told == [(50, 100), (0, 1), (1, 1)]  # the start is told of, too
+    assert text == [(50, 100), (0, 1), (1, 1)]  # the start is told of, too
     assert local.server.running
     llm.load()
 
@@ -135,7 +135,7 @@ def test_each_type_is_probed_once(local: Local) -> None:
     assert [path.endswith("chat/completions") for path in paths(network)] == [False, True, False, True, True]
 
 
-def test_a_server_that_ignores_the_schema_is_told_of(local: Local, face: Face) -> None:
+def test_a_server_that_ignores_the_schema_is_reported_of(local: Local, face: Face) -> None:
     make, network = albums(IGNORES, IGNORES)
     with pytest.raises(BadRequest, match=r"does not enforce the schema of Album.*Paris") as caught:
         face.call(make)

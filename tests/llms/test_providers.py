@@ -187,8 +187,8 @@ def test_what_one_model_encrypted_goes_to_no_other(name: str) -> None:
     answers = [Recorded([body.encode()], headers=JSON), *[whole(PROTOCOLS[name], Turn(text="Noon."))] * 2]
     network = ReplayNetwork(*answers)
     llm = LLMS[name](api_key="k", network=network)
-    said = llm.chat("What time is it?", tools=[now]).message
-    history = [user("What time is it?"), said, tool_result(said.tool_calls[0], "12:00")]
+    message = llm.chat("What time is it?", tools=[now]).message
+    history = [user("What time is it?"), message, tool_result(message.tool_calls[0], "12:00")]
     llm.chat(history, tools=[now])
     llm.model = "another"  # type: ignore[attr-defined]  # each of these has one
     llm.chat(history, tools=[now])

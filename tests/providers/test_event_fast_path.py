@@ -502,8 +502,8 @@ def gemini() -> Sent:
 def ollama() -> Sent:
     def line(number: int, done: bool = False, /, **message: Any) -> bytes:
         time = f"2026-03-04T05:06:07.{number:x}"
-        said = {"role": "assistant", **message}
-        return json.dumps({"model": "m", "created_at": time, "message": said, "done": done}).encode() + b"\n"
+        spoken = {"role": "assistant", **message}
+        return json.dumps({"model": "m", "created_at": time, "message": spoken, "done": done}).encode() + b"\n"
 
     def other(number: int, chance: random.Random) -> bytes:
         found = line(number, thinking="abc", content=chance.choice(("", "abc")))
@@ -575,9 +575,9 @@ def test_every_decoder_uses_it(name: str, together: int, monkeypatch: pytest.Mon
     known = Envelope.text
 
     def text(self: Envelope, data: bytes) -> str | None:
-        told = known(self, data)
-        found.extend([told] if told else [])
-        return told
+        output = known(self, data)
+        found.extend([output] if output else [])
+        return output
 
     monkeypatch.setattr(Envelope, "text", text)
     sent = answer(SENT[name], random.Random(1), 0)

@@ -321,10 +321,10 @@ def test_cut_at_any_event_border_before_the_end_marker(name: str) -> None:
 @each
 def test_the_turn_goes_back_and_another_model_can_read_it(protocol: Protocol) -> None:
     """An answer of every wire goes back on every other: each takes what it can, and nothing is sent that fails."""
-    said = folded(decode(protocol, *protocol.stream(named(ALL)))).message
-    results = tuple(tool_result(call, "4C") for call in said.tool_calls)
+    message = folded(decode(protocol, *protocol.stream(named(ALL)))).message
+    results = tuple(tool_result(call, "4C") for call in message.tool_calls)
     for other in PROTOCOLS.values():
-        asked = RequestInput("m", (user("Go"), said, *results), TOOLS, NamedTool("now"))
+        asked = RequestInput("m", (user("Go"), message, *results), TOOLS, NamedTool("now"))
         body = other.wire().request(asked, Settings()).body
         assert b"I shall look." in body and b"4C" in body
         assert wire_name("get_weather_").encode() in body

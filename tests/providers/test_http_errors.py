@@ -628,6 +628,6 @@ def test_deep_bodies() -> None:
 )
 def test_the_advice_fits_the_cause(status: int, body: bytes, advice: str) -> None:
     """One piece of advice each: what helps in one case misleads in another."""
-    said = str(http_error(status, {"location": "https://elsewhere/v1"}, body, ErrorSource("p")))
-    assert advice in said
-    assert sum(other in said for other in ("Compare the request", "api_key=", "again, or use", "Set base_url")) <= 1
+    message = str(http_error(status, {"location": "https://elsewhere/v1"}, body, ErrorSource("p")))
+    assert advice in message
+    assert sum(other in message for other in ("Compare the request", "api_key=", "again, or use", "Set base_url")) <= 1

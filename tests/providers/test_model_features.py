@@ -31,11 +31,11 @@ def example(pattern: str) -> str:
 @every_row
 def test_a_row_is_consistent(row: ModelRow) -> None:
     assert row.provider in {*PROVIDER_DEFAULTS, *SERVICES}
-    told = model_capabilities(row.provider, example(row.models.split(", ")[0]))
-    assert told.known
-    assert not (told.tools is False and (told.forced_tools or told.parallel or told.strict))
-    assert not (told.forced_tools is False and told.forced_while_thinking)
-    assert (told.max_output or 0) <= (told.context_window or 1 << 40)
+    text = model_capabilities(row.provider, example(row.models.split(", ")[0]))
+    assert text.known
+    assert not (text.tools is False and (text.forced_tools or text.parallel or text.strict))
+    assert not (text.forced_tools is False and text.forced_while_thinking)
+    assert (text.max_output or 0) <= (text.context_window or 1 << 40)
     assert all(pattern == pattern.strip().lower() for pattern in row.models.split(", "))
 
 
@@ -49,10 +49,10 @@ def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
 
 @every_row
 def test_a_row_adds_to_the_defaults(row: ModelRow) -> None:
-    told = model_capabilities(row.provider, example(row.models.split(", ")[0]))
+    text = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     for name in FACTS:
         own, others = getattr(row.facts, name), getattr(provider_defaults(row.provider), name)
-        assert getattr(told, name) == (others if own is None else own)
+        assert getattr(text, name) == (others if own is None else own)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_everything_ends_each_provider_with_its_other_models() -> None:
 def test_corrections_override_the_table() -> None:
     known = model_capabilities("openai", "gpt-4o")
     assert known.corrected(None) is known
-    told = known.corrected(Capabilities(json_schema=False, context_window=10))
-    assert told == dataclasses.replace(known, json_schema=False, context_window=10)
+    text = known.corrected(Capabilities(json_schema=False, context_window=10))
+    assert text == dataclasses.replace(known, json_schema=False, context_window=10)
     assert Capabilities().corrected(Capabilities(known=True)).known
 
 
@@ -122,5 +122,5 @@ def test_an_llm_knows_its_model() -> None:
 
 
 def test_capabilities_override_the_table() -> None:
-    told = Ollama("my-own", capabilities=Capabilities(tools=True, context_window=8_192)).metadata
-    assert (told.capabilities.tools, told.capabilities.json_schema, told.context_window) == (True, True, 8_192)
+    text = Ollama("my-own", capabilities=Capabilities(tools=True, context_window=8_192)).metadata
+    assert (text.capabilities.tools, text.capabilities.json_schema, text.context_window) == (True, True, 8_192)

@@ -167,12 +167,12 @@ class OpenAIResponses(OpenAIChat):
         refused = any(part.type == "refusal" for part in parts)
         calls = [item for item in response.output if item.type == "function_call"]
         thoughts = [item for item in response.output if item.type == "reasoning"]
-        told = response.incomplete_details.reason if response.incomplete_details else response.status
+        text = response.incomplete_details.reason if response.incomplete_details else response.status
         return Decoded(
             text="".join(part.refusal if part.type == "refusal" else part.text for part in parts),
             calls=tuple((call.name, arguments(call.arguments)) for call in calls),
             usage=(response.usage.input_tokens, response.usage.output_tokens),
-            stop_reason="refusal" if refused else self._stop(told, calls),
+            stop_reason="refusal" if refused else self._stop(text, calls),
             thinking="\n\n".join(part.text for item in thoughts for part in item.summary),
             kept=tuple(item.encrypted_content for item in thoughts if item.encrypted_content),
         )

@@ -128,13 +128,13 @@ def test_a_turn_with_tools_one_of_which_fails(
     aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
     aimock.answer(TOLD, {"content": SUNNY})
     engine = Engine(llm, [weather, tides])
-    told = turning.tell(engine, QUESTION)
-    assert told.turn is not None, told.error
-    assert (told.turn.text, told.turn.rounds, told.turn.end) == (SUNNY, 2, "end_turn")
-    assert "".join(event.text for event in told.of(TextDelta)) == f"Both.{SUNNY}"
-    assert [event.name for event in told.of(ToolCallDone)] == ["tides", "weather"]
-    assert [event.name for event in told.of(ToolStarted)] == ["tides", "weather"]
-    assert [(event.is_error, event.content) for event in told.of(ToolResult)] == [
+    text = turning.tell(engine, QUESTION)
+    assert text.turn is not None, text.error
+    assert (text.turn.text, text.turn.rounds, text.turn.end) == (SUNNY, 2, "end_turn")
+    assert "".join(event.text for event in text.of(TextDelta)) == f"Both.{SUNNY}"
+    assert [event.name for event in text.of(ToolCallDone)] == ["tides", "weather"]
+    assert [event.name for event in text.of(ToolStarted)] == ["tides", "weather"]
+    assert [(event.is_error, event.content) for event in text.of(ToolResult)] == [
         (True, "LookupError: no tides in Bern"),
         (False, "Oslo: sunny"),
     ]
@@ -234,10 +234,10 @@ def test_a_cancelled_stream(aimock: Aimock, llm: ServiceLLM, protocol: Protocol,
     aimock.answer(ASKED, called(("weather", {"city": "Oslo"})))
     aimock.answer(TOLD, {"content": SUNNY * 20})
     engine = Engine(llm, [weather])
-    told = turning.tell(
+    text = turning.tell(
         engine, QUESTION, watch=lambda stream, event: engine.cancel() if isinstance(event, TextDelta) else None
     )
-    assert isinstance(told.error, TurnCancelled)
+    assert isinstance(text.error, TurnCancelled)
     kept = engine.history[-1].text
     assert 0 < len(kept) < len(SUNNY) and SUNNY.startswith(kept)
     check(engine)

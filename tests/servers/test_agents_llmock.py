@@ -212,20 +212,20 @@ def test_a_turn_with_a_tool(server: LLMock, llm: ServiceLLM, protocol: Protocol,
     calls(server, ("weather", {"city": "Oslo"}), text="Let me see.")
     server.reply(SUNNY)
     engine = Engine(llm, [weather])
-    told = turning.tell(engine, QUESTION)
-    assert told.turn is not None and (told.turn.text, told.turn.rounds, told.turn.end) == (SUNNY, 2, "end_turn")
+    text = turning.tell(engine, QUESTION)
+    assert text.turn is not None and (text.turn.text, text.turn.rounds, text.turn.end) == (SUNNY, 2, "end_turn")
     assert sequence(engine) == ["user", "assistant", "tool", "assistant"]
     went_back(server, protocol, "Let me see.", engine.history)
-    (done,) = told.of(ToolCallDone)
-    assert told.of(ToolStarted, ToolResult) == [
+    (done,) = text.of(ToolCallDone)
+    assert text.of(ToolStarted, ToolResult) == [
         ToolStarted(done.id, "weather"),
         ToolResult(done.id, "weather", "Oslo: sunny, 21 degrees", False, "Oslo: sunny, 21 degrees"),
     ]
-    assert "".join(event.text for event in told.of(TextDelta)) == f"Let me see.{SUNNY}"
-    assert [event.stop_reason for event in told.of(Finish)] == ["tool_use", "end_turn"]
+    assert "".join(event.text for event in text.of(TextDelta)) == f"Let me see.{SUNNY}"
+    assert [event.stop_reason for event in text.of(Finish)] == ["tool_use", "end_turn"]
     if protocol is not MISTRAL:  # whose streams are without usage, here
-        assert told.of(UsageReport)
-        assert told.turn.usage == engine.usage
+        assert text.of(UsageReport)
+        assert text.turn.usage == engine.usage
         assert engine.usage.input_tokens > 5 and engine.usage.output_tokens > 5
     check(engine)
 
@@ -268,10 +268,10 @@ def test_a_typed_result(server: LLMock, llm: ServiceLLM, turning: Turning) -> No
     calls(server, ("Report", {"city": "Oslo", "degrees": "warm"}))
     calls(server, ("Report", {"city": "Oslo", "degrees": 21}))
     engine = Engine(llm, [weather])
-    told = turning.tell(engine, QUESTION, output_cls=Report)
-    assert told.turn is not None, told.error
-    assert (told.turn.output, told.turn.end, told.turn.rounds) == (Report(city="Oslo", degrees=21), "output", 3)
-    shown = told.of(OutputDelta)[-1].value
+    text = turning.tell(engine, QUESTION, output_cls=Report)
+    assert text.turn is not None, text.error
+    assert (text.turn.output, text.turn.end, text.turn.rounds) == (Report(city="Oslo", degrees=21), "output", 3)
+    shown = text.of(OutputDelta)[-1].value
     assert is_partial(shown) and (shown.city, shown.degrees) == ("Oslo", 21)
     assert [result.is_error for result in results(engine.history)] == [False, True, False]
     check(engine)
@@ -311,16 +311,16 @@ def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, turning: Turning) -
             threads.append(threading.Thread(target=engine.cancel))
             threads[0].start()
 
-    told = turning.tell(engine, QUESTION, watch=watch)
+    text = turning.tell(engine, QUESTION, watch=watch)
     threads[0].join()
-    assert isinstance(told.error, TurnCancelled)
+    assert isinstance(text.error, TurnCancelled)
     assert sequence(engine) == ["user", "assistant", "tool", "assistant"]
-    heard = "".join(event.text for event in told.of(TextDelta))
-    assert engine.history[-1].text == heard.rstrip() and 0 < len(heard) < 40
+    received = "".join(event.text for event in text.of(TextDelta))
+    assert engine.history[-1].text == received.rstrip() and 0 < len(received) < 40
     check(engine)
     server.reply("Well.")
     assert turning.submit(engine, "Enough?").text == "Well."
-    assert json.dumps(heard.rstrip()) in json.dumps(server.last_request.body)
+    assert json.dumps(received.rstrip()) in json.dumps(server.last_request.body)
     check(engine)
 
 
@@ -354,9 +354,9 @@ def test_a_connection_cut_in_the_second_round(
     calls(server, ("forecast", {"city": "Oslo"}), text="Let me see.")
     server.reply("It is sunny in Oslo, and will be so for days and days.", times=2)
     engine = Engine(llm, [forecast])
-    told = turning.tell(engine, QUESTION)
-    assert type(told.error) is StreamInterrupted
-    assert told.of(TextDelta)
+    text = turning.tell(engine, QUESTION)
+    assert type(text.error) is StreamInterrupted
+    assert text.of(TextDelta)
     assert sequence(engine) == ["user", "assistant", "tool"]
     check(engine)
     assert turning.submit(engine).text.startswith("It is sunny in Oslo, and will")
@@ -374,16 +374,16 @@ def test_a_stream_that_ends_before_its_end_runs_no_tool(
     server.reply("Here it is.")
     server.truncate(after_chunks=protocol.breaks[1])
     engine = Engine(llm, [Album])
-    told = turning.tell(engine, "An album, please.")
-    assert type(told.error) is StreamTruncated
-    assert told.of(TextDelta) and not told.of(ToolStarted)
+    text = turning.tell(engine, "An album, please.")
+    assert type(text.error) is StreamTruncated
+    assert text.of(TextDelta) and not text.of(ToolStarted)
     assert engine.history == ()
     again = turning.tell(engine, "An album, please.")
     assert [event.output for event in again.of(ToolResult)] == [SEA]
     check(engine)
 
 
-def test_a_call_that_nobody_can_read(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_call_that_no_one_can_read(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
     """It comes back as an object, which every service takes, with what was wrong; then the model does it right."""
     server.break_tool_call("malformed_arguments")
     calls(server, ("weather", {"city": "Oslo"}), text="Let me see.")
@@ -433,9 +433,9 @@ def test_a_wrong_key(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
     turning.submit(engine, "Hello.")
     before = engine.history
     server.fail(401, message="no such key")
-    told = turning.tell(engine, QUESTION)
-    assert isinstance(told.error, AuthFailed)
-    assert told.events[-1].error is told.error
+    text = turning.tell(engine, QUESTION)
+    assert isinstance(text.error, AuthFailed)
+    assert text.events[-1].error is text.error
     assert engine.history == before
     check(engine)
     server.reply(SUNNY)

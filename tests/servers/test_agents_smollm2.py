@@ -89,13 +89,13 @@ def called(engine: Engine) -> list[Any]:
 @pytest.mark.parametrize("turning", [SYNC, ASYNCIO], ids=lambda turning: turning.name)
 def test_a_turn_with_a_calculator(llm: LlamaCpp, turning: Turning) -> None:
     engine = Engine(llm, [multiply], history=two_worked_turns(), max_rounds=3, settings=EXACT)
-    told = turning.tell(engine, "What is 17 times 23?")
-    assert told.turn is not None, told.error
+    text = turning.tell(engine, "What is 17 times 23?")
+    assert text.turn is not None, text.error
     assert called(engine) == [{"a": 17, "b": 23}]
-    assert [event.name for event in told.of(ToolStarted)] == ["multiply"]
-    assert results(told.turn.messages)[0].content == "17 times 23 is 391."
-    assert (told.turn.text, told.turn.rounds, told.turn.end) == ("17 times 23 is 391.", 2, "end_turn")
-    assert told.turn.usage == engine.usage
+    assert [event.name for event in text.of(ToolStarted)] == ["multiply"]
+    assert results(text.turn.messages)[0].content == "17 times 23 is 391."
+    assert (text.turn.text, text.turn.rounds, text.turn.end) == ("17 times 23 is 391.", 2, "end_turn")
+    assert text.turn.usage == engine.usage
     assert engine.usage.input_tokens > 200 and engine.usage.output_tokens > 20
     check(engine)
 
@@ -103,10 +103,10 @@ def test_a_turn_with_a_calculator(llm: LlamaCpp, turning: Turning) -> None:
 def test_a_typed_result(llm: LlamaCpp) -> None:
     """The tool first, then the object, whose numbers are those that the tool gave."""
     engine = Engine(llm, [multiply], history=two_worked_turns(typed=True), max_rounds=3)
-    told = SYNC.tell(engine, "What is 17 times 23?", output_cls=Product)
-    assert told.turn is not None, told.error
-    assert told.turn.output == Product(a=17, b=23, product=391)
-    assert len(told.of(OutputDelta)) > 2
+    text = SYNC.tell(engine, "What is 17 times 23?", output_cls=Product)
+    assert text.turn is not None, text.error
+    assert text.turn.output == Product(a=17, b=23, product=391)
+    assert len(text.of(OutputDelta)) > 2
     assert called(engine) == [{"a": 17, "b": 23}, {"a": 17, "b": 23, "product": 391}]
     check(engine)
 

@@ -146,7 +146,7 @@ def test_an_error(aimock: Aimock, llm: Ollama, face: Face) -> None:
         face.events(llm, "hello")
 
 
-def test_a_request_nobody_answers(aimock: Aimock, llm: Ollama, face: Face) -> None:
+def test_a_request_no_one_answers(aimock: Aimock, llm: Ollama, face: Face) -> None:
     with pytest.raises(LLMError):
         face.chat(llm, "hello")
 

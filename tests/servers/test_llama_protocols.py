@@ -104,18 +104,18 @@ class Endpoint:
 
 
 def _chat(question: str) -> tuple[str, dict[str, Any]]:
-    told = [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": question}]
-    return "/v1/chat/completions", {"messages": told, "max_tokens": 60, "cache_prompt": False}
+    text = [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": question}]
+    return "/v1/chat/completions", {"messages": text, "max_tokens": 60, "cache_prompt": False}
 
 
 def _responses(question: str) -> tuple[str, dict[str, Any]]:
-    told = {"instructions": "You are a helpful assistant.", "input": question}
-    return "/v1/responses", {**told, "max_output_tokens": 60, "cache_prompt": False}
+    text = {"instructions": "You are a helpful assistant.", "input": question}
+    return "/v1/responses", {**text, "max_output_tokens": 60, "cache_prompt": False}
 
 
 def _messages(question: str) -> tuple[str, dict[str, Any]]:
-    told = {"system": "You are a helpful assistant.", "messages": [{"role": "user", "content": question}]}
-    return "/v1/messages", {**told, "max_tokens": 60}
+    text = {"system": "You are a helpful assistant.", "messages": [{"role": "user", "content": question}]}
+    return "/v1/messages", {**text, "max_tokens": 60}
 
 
 def _read_chat(body: Any) -> tuple[str, int, int]:
@@ -172,15 +172,15 @@ def find(llm: ServiceLLM, max_tokens: int = 60) -> ToolOrchestratingLLM[Person]:
 # -- words --------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_what_the_server_said(endpoint: Endpoint, llm: ServiceLLM, llama: LlamaServer, face: Face) -> None:
+def test_an_answer_is_what_the_server_sent(endpoint: Endpoint, llm: ServiceLLM, llama: LlamaServer, face: Face) -> None:
     path, body = endpoint.ask("What is the capital of France?")
     body |= {"model": "smollm2", "temperature": 0}
     headers = {"authorization": f"Bearer {llama.key}"}
-    text, told, wrote = endpoint.read(httpx.post(llama.url + path, json=body, headers=headers, timeout=60).json())
+    text, output, wrote = endpoint.read(httpx.post(llama.url + path, json=body, headers=headers, timeout=60).json())
     response = face.chat(llm, CAPITAL)
     assert response.text == text
     assert "Paris" in text
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (told, wrote)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (output, wrote)
     assert response.stop_reason == "end_turn"
     events = face.events(llm, CAPITAL)
     deltas = [event.text for event in events if isinstance(event, TextDelta)]

@@ -432,7 +432,7 @@ def test_malformed_arguments(server: LLMock, llm: ServiceLLM, protocol: Protocol
     assert isinstance(face.stream(about(llm), topic="x").error, ValidationError)
 
 
-def test_malformed_arguments_are_told_and_asked_again(server: LLMock, llm: ServiceLLM, face: Face) -> None:
+def test_malformed_arguments_are_reported_and_asked_again(server: LLMock, llm: ServiceLLM, face: Face) -> None:
     server.break_tool_call("malformed_arguments")
     says_sea(server, times=2)
     assert face.call(about(llm, max_attempts=2), topic="x") == SEA

@@ -25,7 +25,7 @@ def data_lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
 
 
-def test_llmock_streams_what_it_was_told_to_say(llmock: LLMock) -> None:
+def test_llmock_streams_what_it_was_reported_to_say(llmock: LLMock) -> None:
     llmock.reply("Good morning")
     reply = httpx.post(
         f"{llmock.base_url('openai')}/chat/completions",
@@ -37,7 +37,7 @@ def test_llmock_streams_what_it_was_told_to_say(llmock: LLMock) -> None:
     assert "".join(delta.get("content") or "" for delta in deltas) == "Good morning"
 
 
-def test_llmock_fails_when_told_to(llmock: LLMock) -> None:
+def test_llmock_fails_when_reported_to(llmock: LLMock) -> None:
     llmock.rate_limit(retry_after=3)
     reply = httpx.post(
         f"{llmock.base_url('openai')}/chat/completions",

@@ -77,7 +77,7 @@ def test_what_is_refused_is_not_done(aimock: Aimock, terminal: Driven) -> None:
     assert "denied" in json.dumps(messages(aimock)[-1])
 
 
-def test_an_error_and_a_tool_that_nobody_has(aimock: Aimock, terminal: Driven) -> None:
+def test_an_error_and_a_tool_that_no_one_has(aimock: Aimock, terminal: Driven) -> None:
     """R6."""
     aimock.answer({"userMessage": "break"}, {"error": {"message": "out of order"}, "status": 500})
     unknown = {"name": "no_such_tool", "arguments": {}}

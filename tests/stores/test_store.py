@@ -237,8 +237,8 @@ def test_checked_gives_the_id() -> None:
 
 
 def test_a_claim_is_one_objects(store: Store) -> None:
-    told = rf"'a' is open already, here in process {os.getpid()}: close it"
-    with store.claim("a"), store.claim("b"), pytest.raises(SessionLocked, match=told):
+    text = rf"'a' is open already, here in process {os.getpid()}: close it"
+    with store.claim("a"), store.claim("b"), pytest.raises(SessionLocked, match=text):
         store.claim("a")
     claim = store.claim("a")
     claim.release()

@@ -382,7 +382,7 @@ def feeds_off_the_lane(make: Any) -> int:
 OBSERVED = {"observer": lambda *_: None}
 
 
-def test_nearly_every_delta_takes_the_lane() -> None:
+def test_nearly_every_delta_takes_the_pooled_connection() -> None:
     events = [ToolCallStart("1", "Album"), *deltas(TEXT), toolcast.ToolCallDone("1", "Album", TEXT), Finish("tool_use")]
     assert feeds_off_the_lane(maker(events)) == 1
     assert feeds_off_the_lane(maker(events, **OBSERVED)) == len(deltas(TEXT)) > 20
@@ -440,7 +440,7 @@ LANES: list[Any] = [
 
 @pytest.mark.parametrize(("events", "options"), LANES)
 @pytest.mark.parametrize("fail_fast", [True, False])
-def test_on_the_lane_all_is_as_it_is_beside_it(events: list[Any], options: Any, fail_fast: bool) -> None:
+def test_on_the_pooled_connection_all_is_as_it_is_beside_it(events: list[Any], options: Any, fail_fast: bool) -> None:
     events = [*events, Finish("tool_use")]
     make, observed = maker(events, LONG, **options), maker(events, LONG, **options, **OBSERVED)
     seen, error = read_all(make.with_(fail_fast=fail_fast))
@@ -466,7 +466,7 @@ def test_each_item_matches_the_text_so_far() -> None:
 
 @pytest.mark.parametrize("arguments", ["null", " null ", "{}", ""])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_arguments_at_all_on_the_lane(face: Face, arguments: str, size: int) -> None:
+def test_no_arguments_at_all_on_the_pooled_connection(face: Face, arguments: str, size: int) -> None:
     class Easy(Song):
         title: str = "none"
         seconds: int = 0
@@ -477,7 +477,7 @@ def test_no_arguments_at_all_on_the_lane(face: Face, arguments: str, size: int) 
 
 
 @pytest.mark.parametrize("view", [None, "latest"])
-def test_fail_fast_on_the_lane_asks_again(face: Face, view: str | None) -> None:
+def test_fail_fast_on_the_pooled_connection_asks_again(face: Face, view: str | None) -> None:
     wrong = '{"title": "a long title", "artist": 5, '
     events = [START_1, *deltas(wrong, size=3)]
     llm = ScriptedLLM(events, SEA)
@@ -504,7 +504,7 @@ def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
     assert stream.state == "ready"
 
 
-def test_the_answer_breaks_off_on_the_lane(face: Face) -> None:
+def test_the_answer_breaks_off_on_the_pooled_connection(face: Face) -> None:
     seen = face.stream(maker([START_1, *deltas(TEXT)]))
     assert isinstance(seen.error, toolcast.StreamTruncated)
     assert seen.error.partial.model_dump() == LONG.model_dump()
@@ -513,7 +513,7 @@ def test_the_answer_breaks_off_on_the_lane(face: Face) -> None:
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_any_events_in_any_order_are_the_same_on_the_lane(data: st.DataObject) -> None:
+def test_any_events_in_any_order_are_the_same_on_the_pooled_connection(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 30))
     left = {"1": deltas(TEXT, "1", size), "2": deltas(SHORT_TEXT, "2", size)}
     between = [

@@ -126,9 +126,9 @@ class Act:
 
     def emit(self, *events: Any) -> None:
         """Have the work tell these; an error is raised in it. Comes back when all is told."""
-        told = threading.Event()
-        self._lines.put((events, told))
-        assert told.wait(PATIENCE)
+        text = threading.Event()
+        self._lines.put((events, text))
+        assert text.wait(PATIENCE)
 
     def end(self, *events: Any) -> None:
         """Have the work tell these, and end."""
@@ -139,14 +139,14 @@ class Act:
     async def play(self) -> None:
         try:
             while (line := await self._next()) is not None:
-                events, told = line
+                events, text = line
                 try:
                     for event in events:
                         if isinstance(event, BaseException):
                             raise event
                         self.work.emit(event)
                 finally:
-                    told.set()
+                    text.set()
         finally:
             self.ended.set()
 

@@ -47,20 +47,20 @@ class Turning:
         self, engine: Engine, said: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
     ) -> Told:
         """The whole turn; or its first `take` events, after which the stream is closed."""
-        told = Told()
+        text = Told()
         with engine.stream(said, **options) as stream:
             for event in stream:
-                told.events.append(event)
-                told.states.append(stream.state)
+                text.events.append(event)
+                text.states.append(stream.state)
                 if watch is not None:
                     watch(stream, event)
-                if len(told.events) == take:
-                    return told
+                if len(text.events) == take:
+                    return text
             try:
-                told.turn = stream.result()
+                text.turn = stream.result()
             except Exception as error:
-                told.error = error
-        return told
+                text.error = error
+        return text
 
 
 class InLoop(Turning):
@@ -99,24 +99,24 @@ class Async(Turning):
     def tell(
         self, engine: Engine, said: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
     ) -> Told:
-        told = Told()
+        text = Told()
 
         async def main() -> None:
             async with engine.astream(said, **options) as stream:
                 async for event in stream:
-                    told.events.append(event)
-                    told.states.append(stream.state)
+                    text.events.append(event)
+                    text.states.append(stream.state)
                     if watch is not None:
                         watch(stream, event)
-                    if len(told.events) == take:
+                    if len(text.events) == take:
                         return
                 try:
-                    told.turn = await stream.result()
+                    text.turn = await stream.result()
                 except Exception as error:
-                    told.error = error
+                    text.error = error
 
         anyio.run(main, backend=self.name)
-        return told
+        return text
 
 
 TURNINGS = [Turning(), Async("asyncio"), Async("trio"), InLoop("asyncio")]

@@ -165,10 +165,10 @@ class Recorded:
 
     def check_borders(self, name: str) -> None:
         events = _borders.split(self.answers[name])
-        said = list(payloads(events))
+        message = list(payloads(events))
         decoder, done = self.wire.decoder(_ASKED), 0
-        for number, over in zip(range(len(events) - 1), self.calls_over(said), strict=False):
-            if self.ends(said[number]) or events[number].startswith(b"data: [DONE]"):
+        for number, over in zip(range(len(events) - 1), self.calls_over(message), strict=False):
+            if self.ends(message[number]) or events[number].startswith(b"data: [DONE]"):
                 break
             came = decoder.feed(events[number])
             done += sum(isinstance(event, ToolCallDone) for event in came)

@@ -59,7 +59,7 @@ class LogWriter:
         return self
 
     def answer(self, content: str = "", tokens: tuple[int, int] = (100, 20), seconds: float = 1.5) -> LogWriter:
-        said = {
+        message = {
             "prompt_messages": [],
             "response_message": {"role": "assistant", "content": content},
             "model_options": {},
@@ -70,7 +70,7 @@ class LogWriter:
             "output_tokens": tokens[1],
             "stop_reason": "end_turn",
         }
-        self.event("LLM_INVOCATION", said, measures, seconds)
+        self.event("LLM_INVOCATION", message, measures, seconds)
         return self
 
     def call(self, name: str, output: str, /, seconds: float = 0.25, **parameters: Any) -> LogWriter:

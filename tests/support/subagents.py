@@ -85,7 +85,7 @@ class Gate:
 class Mirror(ScriptedLLM):
     """Answers what `reply` makes of the last message, in whatever order threads may ask."""
 
-    def __init__(self, reply: Callable[[Message], Any] = lambda said: f"about {said.text}") -> None:
+    def __init__(self, reply: Callable[[Message], Any] = lambda message: f"about {message.text}") -> None:
         super().__init__()
         self._reply = reply
 

@@ -65,17 +65,17 @@ class Tab:
     def take(self, piece: bytes) -> None:
         """Take in what was read."""
         for block in piece.decode("ascii").split("\n\n"):
-            told = Told(block)
-            if told.name == "snapshot":
+            text = Told(block)
+            if text.name == "snapshot":
                 self.snapshots += 1
-                self.context = told.data["context"]
+                self.context = text.data["context"]
                 self.answer = "".join(part["text"] for part in self.context.pop("streamed")["parts"])
-            elif told.name == "change":
+            elif text.name == "change":
                 self.changes += 1
-                self._change(told.data["changes"])
-                self._piece(told.data)
-            if told.name:
-                self.last, self.state = told.id, told.data["state"]
+                self._change(text.data["changes"])
+                self._piece(text.data)
+            if text.name:
+                self.last, self.state = text.id, text.data["state"]
 
     def _change(self, changes: dict[str, Any]) -> None:
         messages = changes.pop("messages", None)
@@ -97,5 +97,5 @@ async def pieces(reader: AsyncGenerator[bytes], count: int) -> list[Told]:
     found: list[Told] = []
     while len(found) < count:
         piece = (await anext(reader)).decode("ascii")
-        found += [told for told in map(Told, piece.split("\n\n")) if told.name]
+        found += [text for text in map(Told, piece.split("\n\n")) if text.name]
     return found

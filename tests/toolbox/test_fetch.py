@@ -290,7 +290,7 @@ def test_the_next_address_is_tried(server: Loopback) -> None:
     assert fetched(server, resolve=lambda host, port: ["127.0.0.9", "127.0.0.9", "127.0.0.1"]).content.endswith("x")
 
 
-def test_nobody_is_there(server: Loopback) -> None:
+def test_no_one_is_there(server: Loopback) -> None:
     with pytest.raises(TryAgain, match=r"could not be fetched: no connection to 127\.0\.0\.9:\d+: .* refused(?!\.)"):
         fetched(server, resolve=lambda host, port: ["127.0.0.9"])
 

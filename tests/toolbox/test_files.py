@@ -90,7 +90,7 @@ def test_an_empty_file(tools: Tools) -> None:
     assert tools("read_file", path="a.txt") == "[a.txt is empty]"
 
 
-def test_other_encodings_are_told(tools: Tools) -> None:
+def test_other_encodings_are_reported(tools: Tools) -> None:
     write(tools, "a.txt", b"caf\xe9\nbar")
     assert tools("read_file", path="a.txt", lines=1) == (
         "1\tcafé\n[its encoding is latin-1]\n[2 lines in all; read on with start_line=2]"
@@ -121,8 +121,8 @@ def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
 
 def edited(tools: Tools, data: bytes, **arguments: Any) -> tuple[bytes, str]:
     write(tools, "a.txt", data)
-    said = tools("edit_file", path="a.txt", **arguments)
-    return (tools.folder / "a.txt").read_bytes(), said
+    message = tools("edit_file", path="a.txt", **arguments)
+    return (tools.folder / "a.txt").read_bytes(), message
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_an_edit_tells_the_lines(tools: Tools) -> None:
         b"x\nx\na",
         "edited a.txt: replaced 2 occurrences, in lines 1, 3",
     )
-    _, said = edited(tools, b"a\n" * 12, old="a", new="x", all=True)
-    assert said == "edited a.txt: replaced 12 occurrences, in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."
+    _, message = edited(tools, b"a\n" * 12, old="a", new="x", all=True)
+    assert message == "edited a.txt: replaced 12 occurrences, in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."
 
 
 def test_a_text_that_occurs_twice_is_refused(tools: Tools) -> None:
@@ -165,17 +165,17 @@ def test_a_text_that_occurs_twice_is_refused(tools: Tools) -> None:
     assert (tools.folder / "a.txt").read_bytes() == b"a\nb\na"
 
 
-def test_a_text_that_does_not_occur_is_told_with_what_is_close(tools: Tools) -> None:
+def test_a_text_that_does_not_occur_is_reported_with_what_is_close(tools: Tools) -> None:
     write(tools, "a.txt", b"def one():\n    return 1\n\ndef two():\n    return 2\n")
-    told = tools.refuses("edit_file", path="a.txt", old="2\treturn 1", new="x")
-    assert told == (
+    text = tools.refuses("edit_file", path="a.txt", old="2\treturn 1", new="x")
+    assert text == (
         "the old text does not occur in a.txt; give it exactly, without line numbers. Close to it are:"
         "\n2\t    return 1\n5\t    return 2"
     )
-    told = tools.refuses("edit_file", path="a.txt", old="\nclass Completely:\n", new="x")
-    assert told == "the old text does not occur in a.txt; read the file first"
-    told = tools.refuses("edit_file", path="a.txt", old="\n\n\n", new="x")
-    assert told.endswith("; read the file first")
+    text = tools.refuses("edit_file", path="a.txt", old="\nclass Completely:\n", new="x")
+    assert text == "the old text does not occur in a.txt; read the file first"
+    text = tools.refuses("edit_file", path="a.txt", old="\n\n\n", new="x")
+    assert text.endswith("; read the file first")
 
 
 def test_edits_that_mean_nothing(tools: Tools) -> None:

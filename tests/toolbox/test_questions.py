@@ -28,7 +28,7 @@ def session_with(tool: CallableTool) -> Session:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("message", "meant"),
     [
         ("Red", "Red"),
         (" blue\n", "Blue"),
@@ -40,10 +40,10 @@ def session_with(tool: CallableTool) -> Session:
         ("", ""),
     ],
 )
-def test_a_choice_may_be_named_in_short(said: str, meant: str) -> None:
+def test_a_choice_may_be_named_in_short(message: str, meant: str) -> None:
     question = Question("Which?", ["Red", "Blue"])
     assert not question.answered
-    question.answer(said)
+    question.answer(message)
     assert question.answered
     assert question.read() == meant
 
@@ -70,7 +70,7 @@ def test_the_first_answer_counts() -> None:
 
 
 @pytest.mark.parametrize("answers", [[], [None], [None, "late"]])
-def test_nobody_is_there(answers: list[str | None]) -> None:
+def test_no_one_is_there(answers: list[str | None]) -> None:
     question = Question("Which?")
     for text in answers:
         question.answer(text)
@@ -110,7 +110,7 @@ def nobody(question: Question) -> None:
 
 
 @pytest.mark.parametrize("ask", [at_the_end, later_at_the_end, nobody, None])
-async def test_where_nobody_is_there(ask: Any, anyio_backend: str) -> None:
+async def test_where_no_one_is_there(ask: Any, anyio_backend: str) -> None:
     tool = question_tool(ask)
     with pytest.raises(TryAgain, match="no user is available"):
         tool.call(ASKED)
@@ -118,7 +118,7 @@ async def test_where_nobody_is_there(ask: Any, anyio_backend: str) -> None:
         await tool.acall(ASKED)
 
 
-def test_the_model_reads_that_nobody_is_there() -> None:
+def test_the_model_reads_that_no_one_is_there() -> None:
     session = session_with(question_tool(at_the_end))
     session.send("Paint it.")
     (result,) = (event for event in session.events() if isinstance(event, ToolResult))

@@ -245,7 +245,7 @@ def test_a_file_is_made_with_its_folders(root: SandboxRoot) -> None:
     assert stat.S_IMODE(Path(root.path, "new/deep/a.txt").stat().st_mode) == 0o666 & ~umask
 
 
-def test_a_folder_that_somebody_else_makes_first(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_someone_else_makes_first(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     make = OpenDirectory.make_folder
 
     def later(folder: OpenDirectory, name: str) -> None:

@@ -104,7 +104,7 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
 
 
 @pytest.mark.parametrize(
-    ("command", "said", "code"),
+    ("command", "message", "code"),
     [
         ("echo one; echo two >&2; echo three", "one\ntwo\nthree\n[exit code 0]", 0),
         ("printf one; exit 3", "one\n[exit code 3]", 3),
@@ -115,10 +115,10 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
         ("if", None, 2),
     ],
 )
-def test_what_it_says(tmp_path: Path, command: str, said: str | None, code: int) -> None:
+def test_what_it_says(tmp_path: Path, command: str, message: str | None, code: int) -> None:
     output = run(command_tool(tmp_path), command)
     assert output.raw_output == code and not output.is_error and output.tool_name == "run_command"
-    assert output.content == said if said is not None else output.content.endswith(f"[exit code {code}]")
+    assert output.content == message if message is not None else output.content.endswith(f"[exit code {code}]")
 
 
 def test_it_runs_in_the_folder(tmp_path: Path) -> None:
@@ -126,34 +126,34 @@ def test_it_runs_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
-    said = run(command_tool(tmp_path, output_limit=20), "seq 1000; exit 1").content
-    assert said == "1\n2\n3\n4\n5\n\n[... 3,873 characters left out ...]\n\n999\n1000\n[exit code 1]"
+    message = run(command_tool(tmp_path, output_limit=20), "seq 1000; exit 1").content
+    assert message == "1\n2\n3\n4\n5\n\n[... 3,873 characters left out ...]\n\n999\n1000\n[exit code 1]"
 
 
 def test_the_longest_output_is_not_cut_again(tmp_path: Path) -> None:
-    said = run(command_tool(tmp_path), "yes 123456789 | head -c 1000000; exit 7").content
-    assert said.endswith("\n[exit code 7]") and "[... 970,000 characters left out ...]" in said
-    assert len(said) < 30_100
+    message = run(command_tool(tmp_path), "yes 123456789 | head -c 1000000; exit 7").content
+    assert message.endswith("\n[exit code 7]") and "[... 970,000 characters left out ...]" in message
+    assert len(message) < 30_100
 
 
-def test_it_is_heard_at_once(tmp_path: Path, held: Held) -> None:
+def test_it_is_received_at_once(tmp_path: Path, held: Held) -> None:
     """A sign that comes in two pieces is told when it is whole."""
-    told: list[str] = []
+    text: list[str] = []
 
     def tell(progress: ToolProgress) -> None:
-        told.append(progress.data)
-        if len(told) == 1:  # the command goes on when it has been heard
+        text.append(progress.data)
+        if len(text) == 1:  # the command goes on when it has been heard
             held.release()
 
     output = run(command_tool(tmp_path), "printf 'a\\303'; head -c 1 gate >/dev/null; printf '\\251b'", tell)
-    assert told == ["a", "éb"] and output.content == "aéb\n[exit code 0]"
+    assert text == ["a", "éb"] and output.content == "aéb\n[exit code 0]"
 
 
-def test_what_is_told_at_once_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_reported_at_once_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_command, "_SHOWN_LIVE", 5)
-    told: list[Any] = []
-    assert run(command_tool(tmp_path), "echo 123456789", told.append).content == "123456789\n[exit code 0]"
-    assert told == [ToolProgress("1", "run_command", "12345")]
+    text: list[Any] = []
+    assert run(command_tool(tmp_path), "echo 123456789", text.append).content == "123456789\n[exit code 0]"
+    assert text == [ToolProgress("1", "run_command", "12345")]
 
 
 @given(st.lists(st.text("ab\n"), max_size=8), st.integers(1, 12))
@@ -222,12 +222,12 @@ def test_its_time_is_limited(tmp_path: Path, held: Held) -> None:
     held.wait()
 
 
-def test_what_it_said_until_its_time_was_up_is_told(
+def test_what_it_sent_until_its_time_was_up_is_reported(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = late_when_ready(monkeypatch)
+    text = late_when_ready(monkeypatch)
     output = run(
-        command_tool(tmp_path), "trap 'echo bye; exit 7' TERM; exec 3>held; echo ready; head -c 1 gate & wait", told
+        command_tool(tmp_path), "trap 'echo bye; exit 7' TERM; exec 3>held; echo ready; head -c 1 gate & wait", text
     )
     assert output.content == "ready\nbye\n[stopped: it took longer than 120 seconds]" and output.raw_output == 7
     held.wait()
@@ -256,7 +256,7 @@ def test_who_leaves_the_group_is_not_waited_for(tmp_path: Path, held: Held, litt
 
 
 def test_ctrl_c_ends_it(tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = late_when_ready(monkeypatch)
+    text = late_when_ready(monkeypatch)
     wait = shell_command._Command.wait
 
     def news(running: Any, seconds: Any) -> str:
@@ -265,7 +265,7 @@ def test_ctrl_c_ends_it(tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(shell_command._Command, "wait", news)
     with pytest.raises(KeyboardInterrupt):
-        run(command_tool(tmp_path), WAITS, told)
+        run(command_tool(tmp_path), WAITS, text)
     held.wait()
 
 
@@ -292,9 +292,9 @@ def test_a_turn_that_is_cancelled_ends_it(
             threads.append(threading.Thread(target=engine.cancel))
             threads[-1].start()
 
-    told = turning.tell(engine, "Go", watch=watch)
+    text = turning.tell(engine, "Go", watch=watch)
     held.wait()
-    assert isinstance(told.error, TurnCancelled)
+    assert isinstance(text.error, TurnCancelled)
     check(engine)
     (result,) = results(engine.history)
     assert result.is_error and result.content.startswith("run_command was cancelled while it ran")
@@ -313,10 +313,10 @@ def test_the_time_of_the_engine_ends_it(turning: Turning, tmp_path: Path, held: 
 def test_where_there_are_no_groups(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, little_grace: None
 ) -> None:
-    told = late_when_ready(monkeypatch)
+    text = late_when_ready(monkeypatch)
     monkeypatch.delattr(os, "killpg")
     monkeypatch.delattr(os, "waitid")
-    output = run(command_tool(tmp_path), f"{WAITS}; true", told)
+    output = run(command_tool(tmp_path), f"{WAITS}; true", text)
     assert output.content == "ready\n[stopped: it took longer than 120 seconds]"
     assert output.raw_output == -signal.SIGKILL
     held.release()  # what the shell has started is left there

@@ -79,12 +79,12 @@ def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> No
     monkeypatch.setattr(OpenDirectory, "write", later)
 
 
-def test_what_somebody_else_writes_meanwhile_is_not_lost(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_someone_else_writes_meanwhile_is_not_lost(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tools.folder / "a.txt"
     file.write_text("one\ntwo\n")
     between(monkeypatch, lambda: file.write_text("one\ntwo\nthree\n"))
-    said = tools.refuses("edit_file", path="a.txt", old="one", new="1")
-    assert said == "'a.txt' cannot be used: it was changed by another process; read it again"
+    message = tools.refuses("edit_file", path="a.txt", old="one", new="1")
+    assert message == "'a.txt' cannot be used: it was changed by another process; read it again"
     assert file.read_text() == "one\ntwo\nthree\n"
     assert [entry.name for entry in tools.folder.iterdir()] == ["a.txt"]
 
@@ -93,20 +93,20 @@ def test_of_two_edits_at_once_the_second_sees_the_first(tools: Folders, monkeypa
     file, ready = tools.folder / "a.txt", threading.Event()
     file.write_text("one\ntwo\n")
     monkeypatch.setattr(os, "fsync", lambda _: ready.set())
-    said: list[str] = []
+    message: list[str] = []
     second = threading.Thread(
-        target=lambda: said.append(tools.refuses("edit_file", path="a.txt", old="one", new="1")), daemon=True
+        target=lambda: message.append(tools.refuses("edit_file", path="a.txt", old="one", new="1")), daemon=True
     )
     with sandbox_paths._replacing:
         second.start()
         assert ready.wait(PATIENCE)
         file.write_text("one\ntwo\nthree\n")
     second.join(PATIENCE)
-    assert "it was changed by another process" in said[0]
+    assert "it was changed by another process" in message[0]
     assert file.read_text() == "one\ntwo\nthree\n"
 
 
-def test_a_file_that_somebody_else_creates_meanwhile_stays(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_someone_else_creates_meanwhile_stays(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     between(monkeypatch, lambda: (tools.folder / "new.txt").write_text("theirs"))
     assert "it was changed by another process" in tools.refuses("write_file", path="new.txt", content="mine")
     assert (tools.folder / "new.txt").read_text() == "theirs"
@@ -115,8 +115,8 @@ def test_a_file_that_somebody_else_creates_meanwhile_stays(tools: Folders, monke
 def test_a_path_may_be_a_hundred_folders_deep(tools: Folders) -> None:
     deep = "d/" * 100
     assert tools("write_file", path=f"{deep}x", content="x") == f"created {deep}x, 1 line"
-    said = tools.refuses("write_file", path=f"{deep}d/x", content="x")
-    assert said.endswith("leads through more than 100 folders")
+    message = tools.refuses("write_file", path=f"{deep}d/x", content="x")
+    assert message.endswith("leads through more than 100 folders")
     assert not (tools.folder / deep / "d").exists()
 
 
@@ -139,12 +139,12 @@ def test_a_tilde_elsewhere_is_a_sign_like_any_other(tools: Folders) -> None:
 
 
 def test_the_path_of_a_folder_becomes_no_file(tools: Folders) -> None:
-    said = tools.refuses("write_file", path="src/", content="")
-    assert said == "'src/' names a folder; folders are made with the first file written in them"
+    message = tools.refuses("write_file", path="src/", content="")
+    assert message == "'src/' names a folder; folders are made with the first file written in them"
     assert not any(tools.folder.iterdir())
 
 
-def test_who_looked_in_the_wrong_place_is_told_where_to_look(tools: Folders) -> None:
+def test_who_looked_in_the_wrong_place_is_reported_where_to_look(tools: Folders) -> None:
     tools("write_file", path="src/app.py", content="")
     assert tools("list_files", pattern="*.py") == "no files fit '*.py'; ** goes into the folders below"
     assert tools("list_files", pattern="**/*.rs") == "no files fit '**/*.rs'"
@@ -174,10 +174,10 @@ def test_an_edit_finds_the_text_however_its_lines_end(
     assert (tools.folder / "x").read_bytes() == becomes
 
 
-def test_what_is_close_is_told_of_the_line_that_is_missing(tools: Folders) -> None:
+def test_what_is_close_is_reported_of_the_line_that_is_missing(tools: Folders) -> None:
     (tools.folder / "x").write_text("def one():\n    return compute(1)\n")
-    said = tools.refuses("edit_file", path="x", old="def one():\n    return compute(2)", new="pass")
-    assert said.splitlines()[1:] == ["2\t    return compute(1)"]
+    message = tools.refuses("edit_file", path="x", old="def one():\n    return compute(2)", new="pass")
+    assert message.splitlines()[1:] == ["2\t    return compute(1)"]
 
 
 def test_what_is_close_is_looked_for_among_the_likely_lines_alone(
@@ -192,16 +192,16 @@ def test_what_is_close_is_looked_for_among_the_likely_lines_alone(
     monkeypatch.setattr(files, "get_close_matches", close)
     lines = [f"line {number} of many " * 100 for number in range(1000)]
     (tools.folder / "x").write_text("\n".join(lines))
-    said = tools.refuses("edit_file", path="x", old="line 42 of manx " * 100, new="")
-    assert said.splitlines()[1].startswith("43\tline 42 of many line 42")
+    message = tools.refuses("edit_file", path="x", old="line 42 of manx " * 100, new="")
+    assert message.splitlines()[1].startswith("43\tline 42 of many line 42")
     assert compared == [20 * 150 * 150]
 
 
 def test_an_edit_does_not_make_a_file_too_large_to_be_read(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LARGEST", 100)
     (tools.folder / "x").write_text("ab" * 20)
-    said = tools.refuses("edit_file", path="x", old="a", new="abcde", all=True)
-    assert said == "x would grow beyond 100 bytes; change less of it at once"
+    message = tools.refuses("edit_file", path="x", old="a", new="abcde", all=True)
+    assert message == "x would grow beyond 100 bytes; change less of it at once"
     assert tools("edit_file", path="x", old="a", new="abc", all=True) == "edited x: replaced 20 occurrences, in line 1"
 
 
@@ -281,11 +281,11 @@ def test_what_is_not(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert environment_without_secrets()[name] == value
 
 
-def test_who_left_the_group_is_not_heard_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_left_the_group_is_not_received_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_command, "_GRACE", 0.02)
     os.mkfifo(tmp_path / "gate")
     os.mkfifo(tmp_path / "out")
-    told: list[ToolProgress] = []
+    text: list[ToolProgress] = []
     reading: list[Any] = []
     begin = shell_command._Command.__init__
 
@@ -297,10 +297,10 @@ def test_who_left_the_group_is_not_heard_after_the_end(tmp_path: Path, monkeypat
     tool = command_tool(tmp_path)
     # The shell ends when the other one has left the group: then that opens the pipe.
     command = "setsid sh -c 'echo > out; cat gate; echo late' & cat out >/dev/null; echo said"
-    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=told.append)
+    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=text.append)
     output = tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
     (tmp_path / "gate").write_bytes(b"")
     reading[0].join(PATIENCE)
     assert not reading[0].is_alive()
     assert output.content == "said\n[exit code 0]"
-    assert "".join(progress.data for progress in told) == "said\n"
+    assert "".join(progress.data for progress in text) == "said\n"

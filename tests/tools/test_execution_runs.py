@@ -784,7 +784,7 @@ def test_an_abandoned_call_is_cancelled_and_not_waited_for(drive: Drive) -> None
 
 
 @pytest.mark.parametrize("context", [False, True])
-async def test_whoever_is_cancelled_leaves_nothing(context: bool) -> None:
+async def test_a_caller_who_is_cancelled_leaves_nothing(context: bool) -> None:
     open_: list[str] = []
     begun = anyio.Event()
 
@@ -815,7 +815,7 @@ async def test_whoever_is_cancelled_leaves_nothing(context: bool) -> None:
 
 @pytest.mark.parametrize("context", [False, True])
 @pytest.mark.parametrize("between", range(4))
-def test_whoever_is_cancelled_twice_leaves_nothing(context: bool, between: int) -> None:
+def test_a_caller_who_is_cancelled_twice_leaves_nothing(context: bool, between: int) -> None:
     """asyncio's second cancellation reaches what waits for the end of the first."""
     open_: list[str] = []
     begun = asyncio.Event()
@@ -878,7 +878,7 @@ async def test_a_tool_that_will_not_end_is_left(monkeypatch: pytest.MonkeyPatch)
         await anyio.wait_all_tasks_blocked()
 
 
-def test_whoever_is_cancelled_again_and_again_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_who_is_cancelled_again_and_again_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_jobs, "_MAX_CANCELLATIONS", 1)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The door over aiohttp behaves as the default one: the same scenarios, on the one face that it has."""
+"""The network over aiohttp behaves as the default one: the same scenarios, async only."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.network import Body, IOBackend, async_backend
-from transport import test_httpx_connections as connections, test_network as door
+from transport import test_httpx_connections as connections, test_network as httpx_network_tests
 from transport.test_network import CHUNKED, Face, get, opened, request_to, rest
 
-# What the default door has shown, shown again: each of these takes the fixtures of this file.
+# The scenarios of the default network once more: each of these takes the fixtures of this file.
 SAME: list[Callable[..., None]] = [
-    door.test_an_answer_arrives_piece_by_piece,
-    door.test_a_connection_is_used_again,
-    door.test_every_status_is_an_answer,
-    door.test_a_thousand_headers_and_a_giant_one,
-    door.test_a_broken_body_does_not_look_complete,
-    door.test_nobody_there,
-    door.test_no_address_at_all,
-    door.test_a_header_cannot_smuggle,
-    door.test_time_limits,
-    door.test_a_half_closed_connection_is_not_waited_for,
-    door.test_compressed_pieces_come_before_the_end,
-    door.test_a_stale_connection_is_replaced_once,
-    door.test_closing_early_gives_the_connection_back,
-    door.test_a_forgotten_answer_gives_the_connection_back,
-    door.test_closing_a_network,
-    door.test_a_child_leaves_its_parents_connections_alone,
+    httpx_network_tests.test_an_answer_arrives_piece_by_piece,
+    httpx_network_tests.test_a_connection_is_used_again,
+    httpx_network_tests.test_every_status_is_an_answer,
+    httpx_network_tests.test_a_thousand_headers_and_a_giant_one,
+    httpx_network_tests.test_a_broken_body_does_not_look_complete,
+    httpx_network_tests.test_no_one_there,
+    httpx_network_tests.test_no_address_at_all,
+    httpx_network_tests.test_a_header_cannot_smuggle,
+    httpx_network_tests.test_time_limits,
+    httpx_network_tests.test_a_half_closed_connection_is_not_waited_for,
+    httpx_network_tests.test_compressed_pieces_come_before_the_end,
+    httpx_network_tests.test_a_stale_connection_is_replaced_once,
+    httpx_network_tests.test_closing_early_gives_the_connection_back,
+    httpx_network_tests.test_a_forgotten_answer_gives_the_connection_back,
+    httpx_network_tests.test_closing_a_network,
+    httpx_network_tests.test_a_child_leaves_its_parents_connections_alone,
     connections.test_a_cancelled_read_gives_the_connection_back,
     connections.test_a_cancelled_opening_gives_the_connection_back,
     connections.test_closing_while_cancelled_still_closes,
@@ -55,7 +55,7 @@ SAME: list[Callable[..., None]] = [
 globals().update({scenario.__name__: scenario for scenario in SAME})
 
 # The table of faults, of which each scenario makes its own network.
-BREAKS = next(mark for mark in door.test_what_breaks_is_told.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest sets it
+BREAKS = next(mark for mark in httpx_network_tests.test_what_breaks_is_reported.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest sets it
 
 
 @pytest.fixture
@@ -92,7 +92,9 @@ def pool(network: AiohttpNetwork) -> list[Any]:
 
 
 @pytest.mark.parametrize(*BREAKS.args)
-def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
+def test_what_breaks_is_reported(
+    face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]
+) -> None:
     network = AiohttpNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
@@ -166,7 +168,7 @@ def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, netw
     assert [sent.body == request.body for sent in server.requests] == [False, True, True]
 
 
-def test_an_upload_that_nobody_takes_is_broken_off(face: Face, network: AiohttpNetwork) -> None:
+def test_an_upload_that_no_one_takes_is_broken_off(face: Face, network: AiohttpNetwork) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         request = HTTPRequest("POST", url, {}, bytes(50_000_000))

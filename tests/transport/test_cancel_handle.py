@@ -278,13 +278,13 @@ def test_an_iterator_goes_on_to_its_next_event() -> None:
 # -- the line itself --------------------------------------------------------------------------------------------
 
 
-def test_a_reply_of_the_users_own_is_told() -> None:
-    told: list[str] = []
+def test_a_reply_of_the_users_own_is_reported() -> None:
+    text: list[str] = []
 
     class Network(ReplayNetwork):
         def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
             reply: Any = super().open(request, connect=connect, read=read)
-            reply.break_off = lambda: told.append("off")
+            reply.break_off = lambda: text.append("off")
             return reply
 
     answer = Recorded(sse(delta(content="one"), delta("stop")))
@@ -293,33 +293,33 @@ def test_a_reply_of_the_users_own_is_told() -> None:
     assert sync_driver.run(source.next_events())
     source.break_off()
     source.break_off()
-    assert told == ["off"]
+    assert text == ["off"]
     with pytest.raises(StreamInterrupted):
         sync_driver.run(source.next_events())
     backend = llm.sync_backend()
     request = HTTPRequest("POST", "http://service/v1", {}, b"{}")
     sync_driver.run(backend.open(request, connect=1.0, read=1.0))  # without a line
-    assert told == ["off"]
+    assert text == ["off"]
 
 
 def test_a_line_reaches_one_thing_at_a_time() -> None:
-    told: list[str] = []
+    text: list[str] = []
     line = CancelHandle()
     assert line_here() is None
     with line:
         assert line_here() is line
-    line.reach(lambda: told.append("first"))
-    line.reach(lambda: told.append("second"))
+    line.reach(lambda: text.append("first"))
+    line.reach(lambda: text.append("second"))
     assert line.free()
-    line.reach(lambda: told.append("third"))
+    line.reach(lambda: text.append("third"))
     line.break_off()
     assert not line.free()
-    line.reach(lambda: told.append("late"))
+    line.reach(lambda: text.append("late"))
     line.sleep(1000.0)
-    assert told == ["third", "late"]
+    assert text == ["third", "late"]
 
 
-def test_a_sleep_that_nobody_breaks() -> None:
+def test_a_sleep_that_no_one_breaks() -> None:
     line = CancelHandle()
     line.sleep(0.001)
     assert line.free()

@@ -64,7 +64,7 @@ async def afetch(network: HttpxNetwork, server: Loopback) -> bytes:
 # ---- which
 
 
-def test_the_lane_that_came_back_last_goes_out_first(lanes: ConnectionPool) -> None:
+def test_the_pooled_connection_that_came_back_last_goes_out_first(lanes: ConnectionPool) -> None:
     first, second, elsewhere = lanes.pick(HERE), lanes.pick(HERE), lanes.pick(THERE)
     for lane in (second, first, elsewhere):
         assert lanes.put(lane, True) == []
@@ -72,13 +72,13 @@ def test_the_lane_that_came_back_last_goes_out_first(lanes: ConnectionPool) -> N
     assert lanes.pick(HERE) not in (first, second, elsewhere)
 
 
-def test_a_lane_whose_answer_was_not_read_to_its_end_is_closed(lanes: ConnectionPool) -> None:
+def test_a_pooled_connection_whose_answer_was_not_read_to_its_end_is_closed(lanes: ConnectionPool) -> None:
     lane = lanes.pick(HERE)
     assert lanes.put(lane, False) == [lane]
     assert lanes.pick(HERE) is not lane
 
 
-def test_where_no_lane_may_be_added_the_oldest_changes_over() -> None:
+def test_where_no_pooled_connection_may_be_added_the_oldest_changes_over() -> None:
     lanes = ConnectionPool(httpx, Way, 10)
     oldest, newest, *_ = [lanes.pick(HERE) for _ in range(10)]
     lanes.put(oldest, True)
@@ -106,7 +106,7 @@ def test_what_comes_back_after_the_end_is_closed(lanes: ConnectionPool) -> None:
     assert lanes.put(busy, True) == [busy]
 
 
-def test_a_client_of_the_users_is_the_only_lane_and_stays() -> None:
+def test_a_client_of_the_users_is_the_only_pooled_connection_and_stays() -> None:
     with httpx.Client() as client:
         lanes = SingleConnection(httpx, client)
         lane = lanes.pick(HERE)
@@ -116,7 +116,7 @@ def test_a_client_of_the_users_is_the_only_lane_and_stays() -> None:
         assert lanes.drain() == []
 
 
-def test_how_a_lane_sends() -> None:
+def test_how_a_pooled_connection_sends() -> None:
     assert PooledConnection(Way()).send("request") == "request"
 
 
@@ -131,7 +131,7 @@ def test_a_place_is_read_once() -> None:
 # ---- over a server
 
 
-def test_what_is_said_about_the_request(server: Loopback) -> None:
+def test_what_is_sent_about_the_request(server: Loopback) -> None:
     network = HttpxNetwork()
     server.answer(whole(b"", 200, "set-cookie: session=1"))
     fetch(network, server)
@@ -217,7 +217,7 @@ def test_one_more_thread_than_may_be_waits(server: Loopback) -> None:
     network.close()
 
 
-def test_a_lane_changes_over_to_another_server(server: Loopback) -> None:
+def test_a_pooled_connection_changes_over_to_another_server(server: Loopback) -> None:
     network = HttpxNetwork(max_connections=1)
     with Loopback() as other:
         for each in (server, other, server):
@@ -229,7 +229,7 @@ def test_a_lane_changes_over_to_another_server(server: Loopback) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_lane_that_cannot_be_made_takes_no_room(
+def test_a_pooled_connection_that_cannot_be_made_takes_no_room(
     server: Loopback, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     network = HttpxNetwork(max_connections=1)
@@ -244,7 +244,7 @@ def test_a_lane_that_cannot_be_made_takes_no_room(
     network.close()
 
 
-def test_a_lane_whose_package_is_missing() -> None:
+def test_a_pooled_connection_whose_package_is_missing() -> None:
     def make() -> object:
         raise ImportError("Using SOCKS proxy, but the 'socksio' package is not installed.")
 

@@ -63,7 +63,7 @@ def test_an_empty_body_is_empty(encoding: str) -> None:
 
 @pytest.mark.fault(18)
 @pytest.mark.parametrize("encoding", ENCODERS)
-def test_a_body_cut_short_is_told(encoding: str) -> None:
+def test_a_body_cut_short_is_reported(encoding: str) -> None:
     packed = ENCODERS[encoding](TEXT)
     for length in range(1, len(packed)):
         with pytest.raises(StreamInterrupted):

@@ -167,7 +167,9 @@ def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, networ
         ((whole(gzip.compress(bytes(1 << 21)), 200, "content-encoding: gzip"),), LimitExceeded),
     ],
 )
-def test_what_breaks_is_told(face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
+def test_what_breaks_is_reported(
+    face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]
+) -> None:
     network = HttpxNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
@@ -214,7 +216,7 @@ def test_more_than_the_content_length_is_ignored(face: Face, server: Loopback, n
 
 
 @pytest.mark.fault(3)
-def test_nobody_there(face: Face, network: HttpxNetwork) -> None:
+def test_no_one_there(face: Face, network: HttpxNetwork) -> None:
     with Loopback() as gone:
         refused = gone.url
     for url in (refused, "http://nohost.invalid/v1"):

@@ -346,8 +346,8 @@ def test_an_engine_in_two_threads() -> None:
             server,
             opening=OPENING + "from toolcast import CallableTool\n",
         )
-        told, last = screen.went_well()
-        assert told.startswith("the other thread: the engine cannot begin a turn while it is tool_exec")
+        text, last = screen.went_well()
+        assert text.startswith("the other thread: the engine cannot begin a turn while it is tool_exec")
         assert last == "Oslo is fine. ['user', 'assistant', 'tool', 'assistant']"
 
 
@@ -414,7 +414,7 @@ def test_an_agent_that_never_stops() -> None:
         assert screen.lines == ["looking at Oslo"] * 2
 
 
-def test_nobody_waits_for_a_session() -> None:
+def test_no_one_waits_for_a_session() -> None:
     """The program ends while a turn goes on: nothing hangs, nothing is said."""
     with Loopback() as server:
         says(server, "Oslo is", HOLD)
@@ -489,7 +489,7 @@ def test_two_terminals_with_one_session(tmp_path: Path) -> None:
         assert play(resume, server, opening=OPENING).went_well() == ["Hello."]
 
 
-def test_enough_heard() -> None:
+def test_enough_received() -> None:
     """`break`, with and without a block, sync and async: the engine is free, and the line is given back."""
     with Loopback() as server:
         for _ in range(4):

@@ -179,7 +179,7 @@ def test_the_album_in_words_is_the_album() -> None:
         assert screen.went_well() == ["Sea of Glass; read Album from the text of the answer; no tool was called"]
 
 
-def test_a_tool_that_nobody_offered() -> None:
+def test_a_tool_that_no_one_offered() -> None:
     with Loopback() as server:
         server.answer(answered(album_body().replace(b'"name": "Album"', b'"name": "os.system"')))
         words = play(CALL, server).failed_with("UnknownToolError")
@@ -220,9 +220,9 @@ def test_a_second_chance() -> None:
             server,
         )
         assert screen.went_well() == ["Sea of Glass 2 14", "ValidationError None"]
-        told = json.loads(server.requests[1].body)["messages"]
-        assert [message["role"] for message in told] == ["user", "assistant", "tool"]
-        assert "artist: Field required" in told[-1]["content"]
+        text = json.loads(server.requests[1].body)["messages"]
+        assert [message["role"] for message in text] == ["user", "assistant", "tool"]
+        assert "artist: Field required" in text[-1]["content"]
 
 
 def test_a_second_chance_for_a_stream() -> None:

@@ -146,7 +146,7 @@ def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "heard"),
+    ("typed", "received"),
     [
         ("a\r\nb\r\n", "a\r\nb"),
         ("日本語 🌊 \u202e", "日本語 🌊 \u202e"),
@@ -155,14 +155,14 @@ def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
     ],
     ids=["windows", "wide", "binary", "two megabytes"],
 )
-def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[str, str]) -> None:
+def test_odd_questions(typed: str, received: str, server: OllamaServer, env: dict[str, str]) -> None:
     server.says("Well.")
     assert shell("toolcast chat", env, typed).went_well() == ["Well."]
-    assert talk(server) == [("user", heard)]
+    assert talk(server) == [("user", received)]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "text"),
     [
         ("--model nonsense --host 127.0.0.1:9", "no connection to 127.0.0.1"),
         ("--model openai:", "names no LLM"),
@@ -174,13 +174,13 @@ def test_odd_questions(typed: str, heard: str, server: OllamaServer, env: dict[s
         ("--tools leaves.py", "leaves.py:1: SystemExit: 0"),
     ],
 )
-def test_what_cannot_begin_is_one_line(line: str, told: str, env: dict[str, str], folder: Path) -> None:
+def test_what_cannot_begin_is_one_line(line: str, text: str, env: dict[str, str], folder: Path) -> None:
     (folder / "syntax.py").write_text("x = 1\ndef f(:\n", encoding="utf-8")
     (folder / "empty.py").write_text("x = 1\n", encoding="utf-8")
     (folder / "leaves.py").write_text("raise SystemExit(0)\n", encoding="utf-8")
     screen = shell(f"toolcast chat {line}", env, "Hi")
     assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1)
-    assert told in screen.err
+    assert text in screen.err
 
 
 def test_what_tools_print_is_no_answer(server: OllamaServer, env: dict[str, str], folder: Path) -> None:
@@ -339,15 +339,15 @@ def test_ctrl_c_ends_a_command_of_ones_own(terminal: Driven) -> None:
     terminal.at_prompt(before)
 
 
-@pytest.mark.parametrize(("tool", "told"), [("leave", "✗ SystemExit: 3"), ("press", "(cancelled)")])
-def test_a_tool_that_would_end_the_program(tool: str, told: str, server: OllamaServer, terminal: Driven) -> None:
+@pytest.mark.parametrize(("tool", "text"), [("leave", "✗ SystemExit: 3"), ("press", "(cancelled)")])
+def test_a_tool_that_would_end_the_program(tool: str, text: str, server: OllamaServer, terminal: Driven) -> None:
     server.calls(call(tool))
     server.says("Still here.")
     before = terminal.at_prompt()
     terminal.type("Leave" + ENTER)
     terminal.until("run it?")
     terminal.type("y" + ENTER)
-    terminal.until(told, lines=before)
+    terminal.until(text, lines=before)
     terminal.say("Are you there?")
     assert "Still here." in terminal.text
 
@@ -368,7 +368,7 @@ def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Pa
         first.kill()
     server.says("It was in vain.")
     with at_terminal(server, folder, "--session", "s") as second:
-        second.until("left in the middle of a turn", "It was in vain.")
+        second.until("last turn was interrupted", "It was in vain.")
     asked, _, result = talk(server)
     assert asked == ("user", "Wait")
     assert "It was not run again" in result[1]

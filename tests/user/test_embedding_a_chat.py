@@ -119,8 +119,8 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
             server,
             opening=OPENING,
         )
-        heard, answer = screen.went_well()
-        assert heard.startswith("['Oslo")
+        received, answer = screen.went_well()
+        assert received.startswith("['Oslo")
         assert answer == "Fine."
         server.wait_open(0)
 

@@ -247,7 +247,7 @@ def test_which_models_are_known() -> None:
         assert {row["provider"] for row in some} == {provider}
 
 
-def test_a_provider_nobody_knows() -> None:
+def test_a_provider_no_one_knows() -> None:
     screen = command("models", "olama")
     assert screen.code == 2
     assert "ollama" in screen.last

@@ -32,8 +32,8 @@ def env(server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def gives(server: OllamaServer, document: Any) -> None:
     """The next answer, whole, is this as JSON."""
     message = {"role": "assistant", "content": document if isinstance(document, str) else json.dumps(document)}
-    told = {"model": MODEL, "message": message, "done": True, "done_reason": "stop"}
-    server.answer(whole(json.dumps(told).encode(), 200, "content-type: application/json"))
+    text = {"model": MODEL, "message": message, "done": True, "done_reason": "stop"}
+    server.answer(whole(json.dumps(text).encode(), 200, "content-type: application/json"))
 
 
 def asked(server: OllamaServer, number: int = -1) -> str:
@@ -88,7 +88,7 @@ def test_what_came_before_the_end_is_kept(server: OllamaServer, env: dict[str, s
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "text"),
     [
         ({"name": "Ada", "age": "old"}, "age: Input should be a valid integer"),
         ({"name": "Ada"}, "age: Field required"),
@@ -96,11 +96,11 @@ def test_what_came_before_the_end_is_kept(server: OllamaServer, env: dict[str, s
         ("", "ollama m-1: "),
     ],
 )
-def test_an_answer_that_does_not_fit(answer: Any, told: str, server: OllamaServer, env: dict[str, str]) -> None:
+def test_an_answer_that_does_not_fit(answer: Any, text: str, server: OllamaServer, env: dict[str, str]) -> None:
     gives(server, answer)
     screen = shell("echo 'Ada is old.' | toolcast get 'name, age int'", env)
     assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1)
-    assert told in screen.err
+    assert text in screen.err
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "text"),
     [
         ("< /dev/null", "the text is empty"),
         ("<&-", "the text is empty"),
@@ -144,12 +144,12 @@ def test_odd_schemas(schema: str, server: OllamaServer, env: dict[str, str]) -> 
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    line: str, told: str, server: OllamaServer, env: dict[str, str], tmp_path: Path
+    line: str, text: str, server: OllamaServer, env: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "text.txt").write_text("Ada is 36.", encoding="utf-8")
     screen = shell(f"toolcast get name {line}", env)
     assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1), screen.err
-    assert told in screen.err
+    assert text in screen.err
     assert server.requests == []
 
 
@@ -167,7 +167,7 @@ def test_odd_texts(text: str, server: OllamaServer, env: dict[str, str]) -> None
     assert asked(server).endswith(text.strip().replace("\udcff", "\ufffd").replace("\udcfe", "\ufffd"))
 
 
-def test_nobody_reads_what_is_printed(server: OllamaServer, env: dict[str, str]) -> None:
+def test_no_one_reads_what_is_printed(server: OllamaServer, env: dict[str, str]) -> None:
     """Stdout is closed, or a disk that is full: the first is nobody's fault, the second is told."""
     gives(server, {"name": "Ada"})
     gives(server, {"name": "Ada"})
@@ -191,10 +191,10 @@ def test_ctrl_c(server: OllamaServer, env: dict[str, str], tmp_path: Path) -> No
 def test_logs_of_a_home_that_is_none(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "junk").mkdir()
     (tmp_path / "junk" / "sessions.db").write_bytes(b"no database at all " * 100)
-    for home, told in (("nowhere", "no sessions found in nowhere"), ("junk", "is not a database")):
+    for home, text in (("nowhere", "no sessions found in nowhere"), ("junk", "is not a database")):
         screen = shell(f"toolcast logs --home {home}", env)
         assert (screen.out, screen.code, screen.err.count("\n")) == ("", 1, 1)
-        assert told in screen.err
+        assert text in screen.err
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -55,7 +55,7 @@ def test_a_wrong_output_type() -> None:
     assert "'Album'" in screen.failed_with("OutputTypeError")
 
 
-def test_a_provider_nobody_knows() -> None:
+def test_a_provider_no_one_knows() -> None:
     screen = play("ToolOrchestratingLLM(Album, 'about {topic}', 'olama:llama3.2')")
     words = screen.failed_with("UnsupportedLLMError")
     assert "'olama:llama3.2'" in words
@@ -71,7 +71,7 @@ def test_a_misspelt_hole_names_the_right_one() -> None:
         assert server.accepted == 0
 
 
-def test_a_json_example_in_the_prompt_is_told_to_double_its_braces() -> None:
+def test_a_json_example_in_the_prompt_is_reported_to_double_its_braces() -> None:
     screen = play("""ToolOrchestratingLLM(Album, 'like {"title": "x"}', llm)""")
     assert "double" in screen.failed_with("PromptError")
 

@@ -92,8 +92,8 @@ def test_two_threads_with_one_instance() -> None:
             server,
         )
         assert screen.went_well() == ["['sea', 'sky'] Sea of Glass", "True True"]
-        told = sorted(b"about sea" in request.body for request in server.requests)
-        assert told == [False, True]
+        text = sorted(b"about sea" in request.body for request in server.requests)
+        assert text == [False, True]
 
 
 def test_a_hundred_tasks_and_one_that_fails() -> None:
@@ -167,8 +167,8 @@ def test_each_call_is_a_line_of_the_log() -> None:
             """,
             server,
         )
-        (told,) = [line for line in screen.went_well() if line.startswith("toolcast INFO ")]
-        assert "Album with openai m-1: done (" in told
+        (text,) = [line for line in screen.went_well() if line.startswith("toolcast INFO ")]
+        assert "Album with openai m-1: done (" in text
 
 
 def test_everything_logged_at_the_lowest_level() -> None:

@@ -116,8 +116,8 @@ class _Model(ScriptedLLM):
 
     async def _events(self, messages: Sequence[Message], *rest: Any) -> AsyncIterator[Event]:
         assert find_problems(messages) == []
-        said = next(at for at, message in enumerate(reversed(messages)) if message.role == "user")
-        answer = CALLS if said < 6 else "Done."
+        text = next(at for at, message in enumerate(reversed(messages)) if message.role == "user")
+        answer = CALLS if text < 6 else "Done."
         self._world.enter("model")
         try:
             await self._world.pause()

@@ -110,7 +110,7 @@ def test_what_is_shortened_again_and_again_has_one_summary(history: tuple[Messag
         assert sum("Summary of" in message.text for message in history) == 1
 
 
-def test_a_summary_is_said_by_the_user_after_the_system_messages() -> None:
+def test_a_summary_is_sent_by_the_user_after_the_system_messages() -> None:
     cut = Compaction(keep=0).cut(HISTORY)
     assert cut is not None
     assert cut.with_summary("It went well.") == (TOLD, summary("It went well."), NOTED, NEW)
@@ -145,14 +145,14 @@ def test_without_a_summariser_it_is_left_out(shorten: Shorten) -> None:
 
 
 def test_a_function_makes_it(shorten: Shorten) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def summarise(messages: tuple[Message, ...]) -> str:
-        heard.append(messages)
+        received.append(messages)
         return f"{len(messages)} messages"
 
     assert shorten(HISTORY, Compaction(0, summarise)) == (TOLD, summary("6 messages"), NOTED, NEW)
-    assert heard == [tuple(OLD)]
+    assert received == [tuple(OLD)]
 
 
 def test_an_async_function_makes_it(shorten: Shorten) -> None:
@@ -189,7 +189,7 @@ def test_an_llm_makes_it_and_is_paid(shorten: Shorten) -> None:
     assert asked.tools == ()
 
 
-def test_nobody_has_to_hear_what_it_cost(shorten: Shorten) -> None:
+def test_no_one_has_to_hear_what_it_cost(shorten: Shorten) -> None:
     assert shorten(HISTORY, Compaction(0, ScriptedLLM("Fine."))) == (TOLD, summary("Fine."), NOTED, NEW)
 
 
@@ -210,9 +210,9 @@ def test_other_failures_of_the_summariser_are_raised(shorten: Shorten) -> None:
         shorten(HISTORY, Compaction(0, summarise))
 
 
-def test_what_a_model_is_told_to_summarise() -> None:
+def test_what_a_model_is_reported_to_summarise() -> None:
     picture = ImagePart(url="https://example.org/rain.png")
-    task, said = summary_prompt(
+    task, message = summary_prompt(
         [
             user("Look.", picture),
             assistant(ThinkingPart("Hm."), "I will.", ToolCallPart("c1", "look", '{"at": "sky"}')),
@@ -221,10 +221,10 @@ def test_what_a_model_is_told_to_summarise() -> None:
     )
     assert task.role == "system"
     assert "summary" in task.text
-    assert said.text.startswith("<conversation>\nuser: Look.\n\nuser: [image]\n\nassistant: I will.\n\n")
-    assert 'assistant calls look: {"at": "sky"}' in said.text
-    assert f"look answers: {'a' * 1000} [... 1000 characters ...] {'a' * 1000}\n\ntool failed: no\n" in said.text
-    assert "Hm." not in said.text
+    assert message.text.startswith("<conversation>\nuser: Look.\n\nuser: [image]\n\nassistant: I will.\n\n")
+    assert 'assistant calls look: {"at": "sky"}' in message.text
+    assert f"look answers: {'a' * 1000} [... 1000 characters ...] {'a' * 1000}\n\ntool failed: no\n" in message.text
+    assert "Hm." not in message.text
 
 
 # -- how full a window is

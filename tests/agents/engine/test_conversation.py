@@ -35,15 +35,15 @@ def test_calls_without_a_result_get_one_that_says_what_is_known() -> None:
     assert find_problems(transcript.history) == []
 
 
-def test_what_is_said_is_taken_back_only_where_nothing_came_of_it() -> None:
-    said = (user("Hello?"),)
+def test_what_is_sent_is_taken_back_only_where_nothing_came_of_it() -> None:
+    message = (user("Hello?"),)
     transcript = Conversation([user("Hi."), assistant("Hello.")])
-    transcript.begin(said)
-    transcript.rollback(said)
+    transcript.begin(message)
+    transcript.rollback(message)
     assert len(transcript.history) == 2
-    transcript.begin(said)
+    transcript.begin(message)
     transcript.add(assistant("Yes?"))
-    transcript.rollback(said)
+    transcript.rollback(message)
     assert len(transcript.history) == 4
     transcript.begin(())
     transcript.rollback(())

@@ -93,15 +93,15 @@ def test_E2_one_tool_turn_is_two_rounds(turning: Turning) -> None:
 
 def test_E2_the_events_of_a_tool_turn(turning: Turning) -> None:
     engine = Engine(scripted(LOOK, "Fine."), [look])
-    told = turning.tell(engine, "How is Oslo?")
-    assert told.of(ToolStarted, ToolResult) == [
+    text = turning.tell(engine, "How is Oslo?")
+    assert text.of(ToolStarted, ToolResult) == [
         ToolStarted("c1", "look"),
         ToolResult("c1", "look", "Oslo is fine.", False, "Oslo is fine."),
     ]
-    assert "".join(event.text for event in told.of(TextDelta)) == "Fine."
-    assert len(told.of(Finish)) == len(told.of(UsageReport)) == 2
-    assert told.states[-1] == "streaming"
-    assert told.turn is not None and told.turn.text == "Fine."
+    assert "".join(event.text for event in text.of(TextDelta)) == "Fine."
+    assert len(text.of(Finish)) == len(text.of(UsageReport)) == 2
+    assert text.states[-1] == "streaming"
+    assert text.turn is not None and text.turn.text == "Fine."
 
 
 def test_usage_is_summed_over_turns(turning: Turning) -> None:
@@ -130,12 +130,12 @@ def test_E3_what_fails_is_an_error_result_with_the_same_id(
     turning: Turning, made: ToolCallPart, permissions: Permissions | None, words: str
 ) -> None:
     engine = Engine(llm := scripted(made, "I see."), [look, fail], permissions=permissions)
-    told = turning.tell(engine, "Go.")
-    assert told.turn is not None and (told.turn.text, told.turn.rounds) == ("I see.", 2)
+    text = turning.tell(engine, "Go.")
+    assert text.turn is not None and (text.turn.text, text.turn.rounds) == ("I see.", 2)
     (result,) = results(engine.history)
     assert (result.call_id, result.is_error) == ("c1", True)
     assert words in result.content
-    (event,) = told.of(ToolResult)
+    (event,) = text.of(ToolResult)
     assert (event.call_id, event.is_error, event.content) == ("c1", True, result.content)
     list(sound_requests(llm.requests))
     check(engine)
@@ -145,10 +145,10 @@ def test_E3_what_fails_is_an_error_result_with_the_same_id(
 def test_E3_only_the_call_that_fails_fails(turning: Turning) -> None:
     calls = [call("a", "unknown"), LOOK, call("b", "fail")]
     engine = Engine(scripted(calls, "I see."), [look, fail])
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     assert [(one.call_id, one.is_error) for one in results(engine.history)] == [("a", True), ("c1", False), ("b", True)]
-    assert [event.call_id for event in told.of(ToolResult)] == ["a", "c1", "b"]
-    assert [event.call_id for event in told.of(ToolStarted)] == ["c1", "b"]
+    assert [event.call_id for event in text.of(ToolResult)] == ["a", "c1", "b"]
+    assert [event.call_id for event in text.of(ToolStarted)] == ["c1", "b"]
 
 
 # E4
@@ -190,8 +190,8 @@ def test_E5_the_event_comes_and_the_state_waits_until_it_is_answered(turning: Tu
             assert stream.state == engine.state == "permission_wait"
             stream.answer(event.allow())
 
-    told = turning.tell(engine, "Go.", watch=watch)
-    assert told.turn is not None and told.turn.text == "Fine."
+    text = turning.tell(engine, "Go.", watch=watch)
+    assert text.turn is not None and text.turn.text == "Fine."
     assert [(one.call_id, one.tool, one.arguments) for one in asked] == [("c1", "look", '{"city": "Oslo"}')]
     assert engine.trace == (
         *("idle", "streaming", "accumulating", "tool_exec", "permission_wait", "tool_exec"),
@@ -290,9 +290,9 @@ def test_E12_after_a_provider_error_all_is_as_before_and_can_be_tried_again(
 
 def test_E12_what_was_complete_before_the_error_stays(turning: Turning) -> None:
     engine = Engine(scripted(LOOK, RateLimited("slow down"), "Fine."), [look])
-    told = turning.tell(engine, "Go.")
-    assert isinstance(told.error, RateLimited)
-    assert isinstance(told.events[-1], ErrorEvent) and told.events[-1].error is told.error
+    text = turning.tell(engine, "Go.")
+    assert isinstance(text.error, RateLimited)
+    assert isinstance(text.events[-1], ErrorEvent) and text.events[-1].error is text.error
     assert sequence(engine) == ["user", "assistant", "tool"]
     check(engine)
     assert turning.submit(engine).text == "Fine."
@@ -300,8 +300,8 @@ def test_E12_what_was_complete_before_the_error_stays(turning: Turning) -> None:
 
 def test_E12_the_text_of_an_answer_that_broke_is_dropped(turning: Turning) -> None:
     engine = Engine(scripted([TextDelta("Half")]), history=[user("a"), assistant("b")])
-    told = turning.tell(engine, "Go.")
-    assert isinstance(told.error, StreamTruncated)
+    text = turning.tell(engine, "Go.")
+    assert isinstance(text.error, StreamTruncated)
     assert engine.history == (user("a"), assistant("b"))
 
 
@@ -463,7 +463,7 @@ def test_context_variables_reach_tools_and_approvers(turning: Turning) -> None:
 # inject, reset, snapshot, restore, fork
 
 
-def test_inject_between_turns_is_said_at_once(turning: Turning) -> None:
+def test_inject_between_turns_is_sent_at_once(turning: Turning) -> None:
     engine = Engine(llm := scripted("a"))
     engine.inject("Remember: be brief.")
     assert engine.history == (user("Remember: be brief."),)
@@ -484,7 +484,7 @@ def test_inject_during_a_turn_comes_before_its_next_request(turning: Turning) ->
     check(engine)
 
 
-def test_inject_after_the_last_request_comes_before_what_is_said_next(turning: Turning) -> None:
+def test_inject_after_the_last_request_comes_before_what_is_sent_next(turning: Turning) -> None:
     engine = Engine(llm := scripted("a", "b"))
 
     def watch(stream: Any, event: Any) -> None:
@@ -540,7 +540,7 @@ def test_a_fork_is_made_alike_and_remembers_nothing(turning: Turning) -> None:
     assert engine.fork(tools=[fail], max_rounds=1, permissions=Permissions("deny")).tools[0].name == "fail"
 
 
-def test_with_nothing_said_and_no_history_there_is_nothing_to_do() -> None:
+def test_with_nothing_sent_and_no_history_there_is_nothing_to_do() -> None:
     with pytest.raises(ValueError, match="no message, and no history"):
         Engine(scripted()).submit()
 
@@ -574,10 +574,10 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 
 def test_the_observer_hears_of_every_state(turning: Turning) -> None:
-    heard: list[str] = []
-    engine = Engine(scripted("a"), observer=lambda id, state: heard.append(state))
+    received: list[str] = []
+    engine = Engine(scripted("a"), observer=lambda id, state: received.append(state))
     turning.submit(engine, "1")
-    assert ("idle", *heard) == engine.trace
+    assert ("idle", *received) == engine.trace
 
 
 # cancel
@@ -597,9 +597,9 @@ def test_E9_cancel_in_streaming_keeps_the_text_and_the_next_turn_works(turning: 
     def watch(stream: Any, event: Any) -> None:
         engine.cancel()
 
-    told = turning.tell(engine, "Hi.", watch=watch)
-    assert isinstance(told.error, TurnCancelled)
-    assert told.error.turn is not None and told.error.turn.end == "cancelled"
+    text = turning.tell(engine, "Hi.", watch=watch)
+    assert isinstance(text.error, TurnCancelled)
+    assert text.error.turn is not None and text.error.turn.end == "cancelled"
     assert engine.trace == ("idle", "streaming", "cancelled", "idle")
     assert engine.history == (user("Hi."), assistant("Hell"))
     check(engine)
@@ -607,14 +607,14 @@ def test_E9_cancel_in_streaming_keeps_the_text_and_the_next_turn_works(turning: 
     list(sound_requests(llm.requests))
 
 
-def test_E9_cancel_before_any_text_takes_back_what_was_said(turning: Turning) -> None:
+def test_E9_cancel_before_any_text_takes_back_what_was_sent(turning: Turning) -> None:
     engine = Engine(scripted([TextDelta("  "), Finish("end_turn")], "Hello!"), history=[user("a"), assistant("b")])
 
     def watch(stream: Any, event: Any) -> None:
         engine.cancel()
 
-    told = turning.tell(engine, "Hi.", watch=watch)
-    assert isinstance(told.error, TurnCancelled)
+    text = turning.tell(engine, "Hi.", watch=watch)
+    assert isinstance(text.error, TurnCancelled)
     assert engine.history == (user("a"), assistant("b"))
     check(engine)
 
@@ -625,8 +625,8 @@ def test_E9_a_call_that_was_being_written_is_dropped(turning: Turning) -> None:
     def watch(stream: Any, event: Any) -> None:
         engine.cancel()
 
-    told = turning.tell(engine, "Hi.", watch=watch)
-    assert isinstance(told.error, TurnCancelled)
+    text = turning.tell(engine, "Hi.", watch=watch)
+    assert isinstance(text.error, TurnCancelled)
     assert engine.history == ()
     assert turning.submit(engine, "And?").text == "Hm?"
     list(sound_requests(llm.requests))
@@ -656,8 +656,8 @@ def test_E9_cancel_at_the_permission_event(turning: Turning) -> None:
         if isinstance(event, PermissionRequest):
             engine.cancel()
 
-    told = turning.tell(engine, "Go.", watch=watch)
-    assert isinstance(told.error, TurnCancelled)
+    text = turning.tell(engine, "Go.", watch=watch)
+    assert isinstance(text.error, TurnCancelled)
     assert engine.trace[-3:] == ("permission_wait", "cancelled", "idle")
     assert results(engine.history)[0].is_error
     check(engine)
@@ -751,7 +751,7 @@ def test_an_inner_engine_is_cancelled_with_the_outer(turning: Turning) -> None:
     assert turning.submit(engine, "And?").text == "Hm?"
 
 
-def test_an_inner_engine_whose_turn_would_wait_for_a_person_asks_nobody(turning: Turning) -> None:
+def test_an_inner_engine_whose_turn_would_wait_for_a_person_asks_no_one(turning: Turning) -> None:
     inner = Engine(inner_llm := scripted(LOOK, "I may not look."), [look], permissions=Permissions(approve="later"))
     engine = Engine(scripted(call("c1", "ask_agent", '{"prompt": "?"}'), "ok"), [inner])
     turning.submit(engine, "Go.")
@@ -787,24 +787,24 @@ def test_options_that_are_none(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     ["", tool_result("c9", "42"), Message("assistant", (LOOK,)), ["Hello.", Message("assistant", (LOOK,))]],
     ids=["nothing", "a result", "a call", "a call behind a text"],
 )
-def test_what_cannot_be_said(said: Any) -> None:
+def test_what_cannot_be_sent(message: Any) -> None:
     engine = Engine(llm := scripted("x"))
     with pytest.raises(ValueError, match="invalid message"):
-        engine.submit(said)
-    if not isinstance(said, list):
+        engine.submit(message)
+    if not isinstance(message, list):
         with pytest.raises(ValueError, match="invalid message"):
-            engine.inject(said)
+            engine.inject(message)
     assert (engine.history, llm.requests, engine.state) == ((), [], "idle")
 
 
-@pytest.mark.parametrize("said", [5, [5]], ids=str)
-def test_what_is_no_message(said: Any) -> None:
+@pytest.mark.parametrize("message", [5, [5]], ids=str)
+def test_what_is_no_message(message: Any) -> None:
     with pytest.raises(TypeError, match="expected str, Message or a dict"):
-        Engine(scripted("x")).submit(said)
+        Engine(scripted("x")).submit(message)
 
 
 @pytest.mark.parametrize("data", [{}, {"records": []}], ids=str)
@@ -813,7 +813,7 @@ def test_nothing_to_restore(data: Any) -> None:
         Engine(scripted("x")).restore(data)
 
 
-def test_a_turn_that_nobody_has_begun_is_in_nobodys_way() -> None:
+def test_a_turn_that_no_one_has_begun_is_in_nobodys_way() -> None:
     """Ctrl-C may come between the two."""
     engine = Engine(scripted("One.", "Two."))
     left = engine.begin("First.", None, (), concurrent=False)
@@ -842,10 +842,10 @@ def test_an_observer_that_stops_the_program_leaves_the_engine_idle(state: str) -
 
 
 def test_E20_another_model_takes_over_before_content_and_not_after(turning: Turning) -> None:
-    told = turning.tell(Engine(FallbackLLM([scripted(Overloaded("busy")), scripted("Hello.")])), "Go.")
-    assert told.turn is not None and told.turn.text == "Hello."
-    assert [type(event) for event in told.of(Failover, Routing)] == [Routing, Failover, Routing]
+    text = turning.tell(Engine(FallbackLLM([scripted(Overloaded("busy")), scripted("Hello.")])), "Go.")
+    assert text.turn is not None and text.turn.text == "Hello."
+    assert [type(event) for event in text.of(Failover, Routing)] == [Routing, Failover, Routing]
     engine = Engine(FallbackLLM([scripted([TextDelta("Hel")]), scripted("Hello.")]))
-    told = turning.tell(engine, "Go.")
-    assert isinstance(told.error, StreamTruncated) and told.of(Failover) == []
+    text = turning.tell(engine, "Go.")
+    assert isinstance(text.error, StreamTruncated) and text.of(Failover) == []
     assert engine.history == ()

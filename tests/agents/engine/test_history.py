@@ -128,7 +128,7 @@ MENDED: dict[str, tuple[list[Message], list[Message], str]] = {
 
 @pytest.mark.fault(131)
 @pytest.mark.parametrize("before, after, wrong", MENDED.values(), ids=MENDED)
-def test_what_is_mended(before: list[Message], after: list[Message], wrong: str) -> None:
+def test_what_is_repaired(before: list[Message], after: list[Message], wrong: str) -> None:
     assert any(wrong in fault for fault in find_problems(before)), find_problems(before)
     assert repair(before, WORDS) == tuple(after)
 
@@ -148,7 +148,7 @@ def test_a_mistake_of_the_program_is_left_to_be_refused() -> None:
 
 
 @given(broken)
-def test_what_is_mended_is_sound_and_stays_so(history: tuple[Message, ...]) -> None:
+def test_what_is_repaired_is_sound_and_stays_so(history: tuple[Message, ...]) -> None:
     mended = repair(history, WORDS)
     assert find_problems(mended) == []
     assert unanswered_calls(mended) == ()
@@ -158,14 +158,14 @@ def test_what_is_mended_is_sound_and_stays_so(history: tuple[Message, ...]) -> N
 
 
 @given(broken)
-def test_nothing_is_mended_where_nothing_is_wrong(history: tuple[Message, ...]) -> None:
+def test_nothing_is_repaired_where_nothing_is_wrong(history: tuple[Message, ...]) -> None:
     mended = repair(history, WORDS)
     same = len(mended) == len(history) and all(one is other for one, other in zip(mended, history, strict=True))
     assert same == (find_problems(history) == [])
 
 
 @given(broken)
-def test_all_that_was_said_and_all_that_was_called_is_still_there(history: tuple[Message, ...]) -> None:
+def test_all_that_was_sent_and_all_that_was_called_is_still_there(history: tuple[Message, ...]) -> None:
     mended = repair(history, WORDS)
     assert "".join(message.text.strip() for message in mended if message.role != "tool") == "".join(
         message.text.strip() for message in history if message.role != "tool"
@@ -185,9 +185,9 @@ def sent(name: str, history: tuple[Message, ...]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", WIRES)
 @given(history=broken)
-def test_every_wire_takes_what_is_mended(name: str, history: tuple[Message, ...]) -> None:
-    told: Any = sent(name, repair(history, WORDS))
-    assert CHECKS[name](told) == []
+def test_every_wire_takes_what_is_repaired(name: str, history: tuple[Message, ...]) -> None:
+    text: Any = sent(name, repair(history, WORDS))
+    assert CHECKS[name](text) == []
 
 
 def chat_faults(body: dict[str, Any]) -> list[str]:
@@ -257,7 +257,7 @@ def test_the_checks_see_what_is_wrong() -> None:
             assert check(sent(name, tuple(MENDED[wrong][0]))), name
 
 
-def test_arguments_go_as_they_were_mended() -> None:
+def test_arguments_go_as_they_were_repaired() -> None:
     history = repair([HELLO, assistant(call(arguments="{"))], WORDS)
     request = OpenAIChatAdapter(GENERIC).request(RequestInput("m-1", history), Settings())
     assert json.loads(request.body)["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"malformed": "{"}'
@@ -338,15 +338,15 @@ LONG = "word" * 100  # 100 tokens
 
 
 def test_the_oldest_rounds_go_first() -> None:
-    told = system(LONG)
-    history = [told, user(LONG), assistant(LONG), user(LONG), assistant(LONG), user(LONG)]
+    text = system(LONG)
+    history = [text, user(LONG), assistant(LONG), user(LONG), assistant(LONG), user(LONG)]
     assert trim(history, 600) == tuple(history)
-    assert trim(history, 599) == (told, *history[3:])
-    assert trim(history, 399) == (told, history[5])
-    assert trim(history, 1) == (told, history[5])
+    assert trim(history, 599) == (text, *history[3:])
+    assert trim(history, 399) == (text, history[5])
+    assert trim(history, 1) == (text, history[5])
 
 
-def test_calls_go_before_what_was_said_of_them() -> None:
+def test_calls_go_before_what_was_sent_of_them() -> None:
     round = [user(LONG), assistant(call("a"), call("b")), answer("a", LONG), answer("b", LONG), assistant(LONG)]
     history = [*round, user(LONG)]
     assert trim(history, 450) == (round[0], round[4], history[5])
@@ -362,7 +362,7 @@ def test_within_one_long_round_the_oldest_calls_go() -> None:
     assert trim([*history, assistant(LONG)], 0) == (asked, assistant(LONG))
 
 
-def test_a_history_that_nobody_began() -> None:
+def test_a_history_that_no_one_began() -> None:
     answered = [assistant(call()), answer(), assistant(call("c2")), answer("c2")]
     assert trim(answered, 0) == tuple(answered[2:])
     assert trim([answer()], 0) == (answer(),)

@@ -30,14 +30,14 @@ def look() -> str:
 
 
 def stopped(turning: Turning, engine: Engine, kind: type[TurnStopped], **options: Any) -> TurnStopped:
-    told = turning.tell(engine, "Go.", **options)
-    assert type(told.error) is kind
-    assert told.events[-1].error is told.error
-    turn = told.error.turn
+    text = turning.tell(engine, "Go.", **options)
+    assert type(text.error) is kind
+    assert text.events[-1].error is text.error
+    turn = text.error.turn
     assert turn is not None and turn.end == "stopped" and turn.messages == engine.history[1:]
     assert engine.trace[-2:] == ("error", "idle")
     check(engine)
-    return told.error
+    return text.error
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
@@ -149,7 +149,7 @@ def test_each_turn_counts_anew(turning: Turning) -> None:
     assert turning.submit(engine, "2").text == "b"
 
 
-def test_a_turn_that_is_stopped_at_once_takes_back_what_was_said(turning: Turning) -> None:
+def test_a_turn_that_is_stopped_at_once_takes_back_what_was_sent(turning: Turning) -> None:
     engine = Engine(llm := ScriptedLLM("a", "never said"), budget=Budget(tokens=1))
     turning.submit(engine, "1")
     history = engine.history
@@ -255,10 +255,10 @@ def test_the_time_of_a_budget_ends_the_wait_for_the_model(turning: Turning, budg
         settings = Settings(timeout=Timeouts(total=0.2)) if budget is None else None
         llm = OpenAICompatible("m", base_url=f"{server.url}/v1", api_key="k", settings=settings, max_retries=0)
         with llm:
-            told = turning.tell(Engine(llm, budget=budget and Budget(seconds=budget)), "Go.")
+            text = turning.tell(Engine(llm, budget=budget and Budget(seconds=budget)), "Go.")
     if budget is None:
-        assert isinstance(told.error, Timeout)
+        assert isinstance(text.error, Timeout)
         return
-    assert isinstance(told.error, BudgetExceeded)
-    assert told.error.limit == "seconds"
-    assert isinstance(told.error.__cause__, Timeout)
+    assert isinstance(text.error, BudgetExceeded)
+    assert text.error.limit == "seconds"
+    assert isinstance(text.error.__cause__, Timeout)

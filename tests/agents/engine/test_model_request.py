@@ -49,15 +49,15 @@ def ids_of(told: Told) -> list[str]:
 def test_ids_that_come_again_are_made_unique(turning: Turning) -> None:
     oslo = call("call_1", "look", '{"city": "Oslo"}')
     engine = Engine(llm := ScriptedLLM(oslo, [oslo, call("call_2", "look", '{"city": "Bergen"}')], oslo, "ok"), [look])
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     ids = [made.id for message in engine.history for made in message.tool_calls]
     assert ids == ["call_1", "call_1-2", "call_2", "call_1-3"]
-    assert ids_of(told) == ids
-    assert [event.id for event in told.of(ToolCallDone)] == ids
-    assert [event.call_id for event in told.of(ToolStarted)] == ids
-    assert [event.call_id for event in told.of(ToolResult)] == ids
+    assert ids_of(text) == ids
+    assert [event.id for event in text.of(ToolCallDone)] == ids
+    assert [event.call_id for event in text.of(ToolStarted)] == ids
+    assert [event.call_id for event in text.of(ToolResult)] == ids
     assert [one.call_id for one in results(engine.history)] == ids
-    assert {event.id for event in told.of(ToolCallDelta)} == set(ids)
+    assert {event.id for event in text.of(ToolCallDelta)} == set(ids)
     list(sound_requests(llm.requests))
     check(engine)
 
@@ -93,9 +93,9 @@ def test_a_call_that_is_written_again_after_a_restart_has_another_id(turning: Tu
         Finish("tool_use"),
     ]
     engine = Engine(ScriptedLLM(again, "ok"), [look])
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     (made,) = engine.history[1].tool_calls
-    assert made.id == ids_of(told)[-1] == results(engine.history)[0].call_id
+    assert made.id == ids_of(text)[-1] == results(engine.history)[0].call_id
     assert results(engine.history)[0].content == "Rome 1"
     check(engine)
 
@@ -160,7 +160,7 @@ def test_arguments_that_begin_again_are_read_again(turning: Turning) -> None:
     assert seen[-1] == {"city": "Rome"}
 
 
-def test_of_a_call_that_nobody_made_there_is_nothing(turning: Turning) -> None:
+def test_of_a_call_that_no_one_made_there_is_nothing(turning: Turning) -> None:
     assert growing(turning, [look], call("c", "look", '{"city": "Oslo"}'), id="other") == [None] * 6
 
 

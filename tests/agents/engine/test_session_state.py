@@ -125,11 +125,11 @@ def test_old_messages_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_bytes_and_what_is_opaque_come_back() -> None:
-    said = (
+    message = (
         user("look", ImagePart(data=b"\x00\xff", media_type="image/png")),
         assistant(ToolCallPart("c1", "add", "{}", opaque={"sig": {"a": [1]}})),
     )
-    state = replace(BEGUN, history=said)
+    state = replace(BEGUN, history=message)
     assert fold([OPENED, *difference(BEGUN, state)]) == state
 
 

@@ -96,28 +96,28 @@ def test_E5_E13_what_the_approver_says(
     turning: Turning, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
 ) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(say))
-    heard = turning.tell(engine, "Go.")
-    assert heard.turn is not None and heard.turn.text == "Done."
+    received = turning.tell(engine, "Go.")
+    assert received.turn is not None and received.turn.text == "Done."
     assert shelf.put_there == runs
     (result,) = results(engine.history)
     assert (result.call_id, result.is_error) == ("c1", not runs)
     assert told in result.content
-    (request,) = heard.of(PermissionRequest)
-    assert heard.states[heard.events.index(request)] == "permission_wait"
-    assert heard.events.index(request) < heard.events.index(heard.of(ToolResult)[0])
+    (request,) = received.of(PermissionRequest)
+    assert received.states[received.events.index(request)] == "permission_wait"
+    assert received.events.index(request) < received.events.index(received.of(ToolResult)[0])
     check(engine)
 
 
 @pytest.mark.fault(129)
-def test_E13_without_an_approver_it_is_denied_and_nobody_is_asked(turning: Turning) -> None:
+def test_E13_without_an_approver_it_is_denied_and_no_one_is_asked(turning: Turning) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), None)
-    told = turning.tell(engine, "Go.")
-    assert told.of(PermissionRequest) == [] and shelf.put_there == []
+    text = turning.tell(engine, "Go.")
+    assert text.of(PermissionRequest) == [] and shelf.put_there == []
     assert "no approver" in results(engine.history)[0].content
     assert "permission_wait" not in engine.trace
 
 
-def test_E13_an_approver_that_raises_is_told_to_the_log(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+def test_E13_an_approver_that_raises_is_reported_to_the_log(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
     _, _, engine = shelf_and_engine(put("c1", "a"), raising)
     with caplog.at_level(logging.ERROR, "toolcast"):
         turning.submit(engine, "Go.")
@@ -234,9 +234,9 @@ def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None
             turn.pending[3].allow(),
         )
     )
-    told = turning.tell(engine, answers=[one, two, three, four])
-    assert told.turn is not None and told.turn.text == "Done."
-    assert told.of(PermissionRequest) == []
+    text = turning.tell(engine, answers=[one, two, three, four])
+    assert text.turn is not None and text.turn.text == "Done."
+    assert text.of(PermissionRequest) == []
     assert shelf.put_there == ["1", "three", "4"]
     assert [one.is_error for one in results(engine.history)] == [False, True, False, False]
     assert engine.trace[:2] == ("idle", "tool_exec")
@@ -365,7 +365,7 @@ def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(turning: Turni
     check(other)
 
 
-def test_after_a_restart_who_says_something_else_is_told_of_what_had_begun(turning: Turning) -> None:
+def test_after_a_restart_who_says_something_else_is_reported_of_what_had_begun(turning: Turning) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
     turning.submit(engine, "Go.")
     engine.conversation.started.add("a")
@@ -467,18 +467,18 @@ def test_a_mistake_in_a_tool_is_logged(turning: Turning, caplog: pytest.LogCaptu
 
 def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turning) -> None:
     shelf, llm, engine = shelf_and_engine(call("a", "put", "```json\n{'item': 'x',}\n```"), PermissionRequest.allow)
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     assert shelf.put_there == ["x"]
     (made,) = engine.history[1].tool_calls
     assert json.loads(made.arguments) == {"item": "x"} and not made.truncated
-    assert told.of(PermissionRequest)[0].arguments == made.arguments
+    assert text.of(PermissionRequest)[0].arguments == made.arguments
     list(sound_requests(llm.requests))
     check(engine)
 
 
 @pytest.mark.fault(89, 94)
 @pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "3"])
-def test_arguments_that_nobody_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
+def test_arguments_that_no_one_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
     calls = [call("a", "put", arguments), put("b", "x")]
     shelf, _, engine = shelf_and_engine(calls, "later")
     turning.submit(engine, "Go.")
@@ -522,8 +522,8 @@ def test_E10_results_come_in_call_order(turning: Turning) -> None:
         """Work."""
         return name.upper()
 
-    told = turning.tell(Engine(ScriptedLLM(calls, "ok"), [work]), "Go.")
-    assert [event.content for event in told.of(ToolResult)] == ["A", "B", "C", "D"]
+    text = turning.tell(Engine(ScriptedLLM(calls, "ok"), [work]), "Go.")
+    assert [event.content for event in text.of(ToolResult)] == ["A", "B", "C", "D"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -542,9 +542,9 @@ def test_E10_tools_that_only_read_overlap(turning: Turning, kind: str) -> None:
     tool = CallableTool.from_function(look if kind == "sync" else alook, "look", "Look.").with_(read_only=True)
     calls = [call(id, "look", json.dumps({"name": id})) for id in "abc"]
     engine = Engine(ScriptedLLM(calls, "ok"), [tool])
-    told = turning.tell(engine, "Go.")
-    assert [event.content for event in told.of(ToolResult)] == ["a", "b", "c"]
-    assert [type(event) for event in told.of(ToolStarted, ToolResult)] == [ToolStarted] * 3 + [ToolResult] * 3
+    text = turning.tell(engine, "Go.")
+    assert [event.content for event in text.of(ToolResult)] == ["a", "b", "c"]
+    assert [type(event) for event in text.of(ToolStarted, ToolResult)] == [ToolStarted] * 3 + [ToolResult] * 3
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -576,9 +576,9 @@ def test_E10_tools_that_write_never_overlap(turning: Turning, kind: str) -> None
     names = ["write", "look", "write", "write", "look", "look", "write"]
     calls = [call(f"c{at}", name, json.dumps({"name": name})) for at, name in enumerate(names)]
     engine = Engine(ScriptedLLM(calls, "ok"), [reads, writes])
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     assert most == [1] * 7
-    assert [event.name for event in told.of(ToolResult)] == names
+    assert [event.name for event in text.of(ToolResult)] == names
     check(engine)
 
 
@@ -610,9 +610,9 @@ def test_a_tool_knows_its_call_and_tells_how_it_gets_on(turning: Turning) -> Non
         return "ok"
 
     engine = Engine(ScriptedLLM(call("a", "work"), "ok"), [work], deps="mine")
-    told = turning.tell(engine, "Go.")
+    text = turning.tell(engine, "Go.")
     assert known == [("a", "work", "mine", False)]
-    assert told.of(ToolProgress) == [ToolProgress("a", "work", 1), ToolProgress("a", "work", 2)]
+    assert text.of(ToolProgress) == [ToolProgress("a", "work", 1), ToolProgress("a", "work", 2)]
 
 
 def test_what_a_tool_gives_is_cut_to_the_limit(turning: Turning) -> None:
@@ -683,7 +683,7 @@ def test_E9_under_an_event_loop_a_sync_approver_is_left_behind(backend: str) -> 
     check(engine)
 
 
-def test_E9_without_one_a_sync_approver_has_the_turn_wait_and_is_not_heard() -> None:
+def test_E9_without_one_a_sync_approver_has_the_turn_wait_and_is_not_received() -> None:
     def approve(request: PermissionRequest) -> bool:
         canceller = threading.Thread(target=engine.cancel)
         canceller.start()
@@ -752,7 +752,7 @@ def test_answers_that_wait_for_others_are_kept_over_a_restart() -> None:
 
 
 @pytest.mark.parametrize("doubled", ['{"item": "nothing", "item": "1"}', '{"item" : "nothing", "it\\u0065m" : "1"}'])
-def test_what_is_said_twice_is_shown_as_it_will_run(doubled: str) -> None:
+def test_what_is_sent_twice_is_shown_as_it_will_run(doubled: str) -> None:
     shelf, _, engine = shelf_and_engine([ToolCallPart("a", "put", doubled)], "later")
     (request,) = engine.submit("Go.").pending
     assert json.loads(request.arguments) == {"item": "1"} and "nothing" not in request.arguments
@@ -782,7 +782,7 @@ def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, turning: 
     assert "protected" in results(engine.history)[1].content
 
 
-def test_long_changed_arguments_are_told_shortened() -> None:
+def test_long_changed_arguments_are_reported_shortened() -> None:
     _, _, engine = shelf_and_engine([put("a", "1")], lambda request: request.edit({"item": "2" * 5_000}))
     engine.submit("Go.")
     assert len(results(engine.history)[0].content.splitlines()[0]) < 600

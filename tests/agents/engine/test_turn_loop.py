@@ -305,9 +305,9 @@ def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(turning: Turn
     engine.conversation.history = list(before)
     engine.conversation.added = [assistant("of another turn")]
     parent.cancel()
-    told = turning.tell(engine, "Go.")
-    assert isinstance(told.error, TurnCancelled)
-    assert told.error.turn is not None and told.error.turn.messages == ()
+    text = turning.tell(engine, "Go.")
+    assert isinstance(text.error, TurnCancelled)
+    assert text.error.turn is not None and text.error.turn.messages == ()
     assert list(engine.history) == before
     assert llm.requests == []
     assert engine.trace == ("idle", "cancelled", "idle")
@@ -350,16 +350,16 @@ def test_what_is_interrupted_in_a_tool_is_cancelled(turning: Turning) -> None:
     assert turning.submit(engine, "And?").text == "Hm?"
 
 
-def test_results_that_were_ready_are_told_before_the_error(turning: Turning) -> None:
+def test_results_that_were_ready_are_reported_before_the_error(turning: Turning) -> None:
     def stop(context: ToolContext) -> str:
         """Stop."""
         engine.cancel()
         return "stopped"
 
     engine = Engine(ScriptedLLM(call("a", "stop"), "Hm?"), [stop])
-    told = turning.tell(engine, "Go.")
-    assert [type(event) for event in told.events[-2:]] == [ToolResult, ErrorEvent]
-    assert isinstance(told.error, TurnCancelled)
+    text = turning.tell(engine, "Go.")
+    assert [type(event) for event in text.events[-2:]] == [ToolResult, ErrorEvent]
+    assert isinstance(text.error, TurnCancelled)
 
 
 # One after the other
@@ -436,8 +436,8 @@ class Careless(ScriptedLLM):
 def test_a_model_that_cannot_be_closed_harms_no_turn(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(Careless("Hello there", "Hm?"))
     with caplog.at_level(logging.ERROR, "toolcast"):
-        told = turning.tell(engine, "Hi.", watch=lambda stream, event: engine.cancel())
-    assert isinstance(told.error, TurnCancelled)
+        text = turning.tell(engine, "Hi.", watch=lambda stream, event: engine.cancel())
+    assert isinstance(text.error, TurnCancelled)
     assert "closing an answer failed" in caplog.text
     check(engine)
     assert turning.submit(engine, "And?").text == "Hm?"
@@ -450,8 +450,8 @@ def driven(engine: Engine, checkpoint: Callable[[], object], said: Any = "Go.") 
     """All events of a turn that has a checkpoint."""
     flow = engine.begin(said, None, (), concurrent=False, checkpoint=checkpoint)
     events: list[Any] = []
-    while heard := sync_driver.run(flow.next_events()):
-        events += heard
+    while received := sync_driver.run(flow.next_events()):
+        events += received
     return events
 
 
@@ -495,9 +495,9 @@ def test_an_answer_that_was_broken_off_is_paid_for(turning: Turning) -> None:
         if isinstance(event, TextDelta):
             engine.cancel()
 
-    told = turning.tell(engine, "Hi.", watch=watch)
-    assert isinstance(told.error, TurnCancelled) and told.error.turn is not None
-    assert seen[-1] == told.error.turn.usage == engine.usage == engine.conversation.spending.usage == ONCE
+    text = turning.tell(engine, "Hi.", watch=watch)
+    assert isinstance(text.error, TurnCancelled) and text.error.turn is not None
+    assert seen[-1] == text.error.turn.usage == engine.usage == engine.conversation.spending.usage == ONCE
 
 
 def test_the_turn_can_be_looked_at_while_it_goes_on(turning: Turning) -> None:
@@ -533,6 +533,6 @@ def test_a_failed_turn_can_be_asked_for_again(turning: Turning) -> None:
 
 def test_the_budget_is_looked_at_before_calls_are_run(turning: Turning) -> None:
     engine = Engine(ScriptedLLM(call("a", "look")), [look], budget=Budget(tokens=15))
-    told = turning.tell(engine, "Go.")
-    assert isinstance(told.error, BudgetExceeded)
+    text = turning.tell(engine, "Go.")
+    assert isinstance(text.error, BudgetExceeded)
     assert results(engine.history)[0].is_error

@@ -35,9 +35,9 @@ def test_the_turn_begins_with_the_first_event() -> None:
 
 def test_iteration_never_raises_and_result_does(turning: Turning) -> None:
     engine = Engine(ScriptedLLM(RateLimited("slow down")))
-    told = turning.tell(engine, "Go.")
-    (last,) = told.events
-    assert isinstance(last, ErrorEvent) and last.error is told.error
+    text = turning.tell(engine, "Go.")
+    (last,) = text.events
+    assert isinstance(last, ErrorEvent) and last.error is text.error
 
 
 def test_result_drains(turning: Turning) -> None:
@@ -103,8 +103,8 @@ async def test_an_async_stream_closed_before_its_turn_began_begins_none() -> Non
 
 def test_closing_after_the_end_changes_nothing(turning: Turning) -> None:
     engine = Engine(ScriptedLLM("Hello."))
-    told = turning.tell(engine, "Hi.")
-    assert told.turn is not None and engine.trace[-2:] == ("complete", "idle")
+    text = turning.tell(engine, "Hi.")
+    assert text.turn is not None and engine.trace[-2:] == ("complete", "idle")
 
 
 def test_E9_a_forgotten_stream_cancels_its_turn() -> None:
@@ -161,13 +161,13 @@ async def test_E9_a_stream_forgotten_while_a_tool_runs_ends_the_tool(anyio_backe
 def test_E9_a_sync_stream_forgotten_while_a_tool_runs_tells_the_tool() -> None:
     import threading
 
-    told = threading.Event()
+    text = threading.Event()
 
     def work(context: ToolContext) -> str:
         """Work."""
-        context.cancellation.then(told.set)
+        context.cancellation.then(text.set)
         context.emit("begun")
-        assert told.wait(30)
+        assert text.wait(30)
         return "late"
 
     engine = Engine(ScriptedLLM(call("a", "work"), "Hm?"), [work])
@@ -176,7 +176,7 @@ def test_E9_a_sync_stream_forgotten_while_a_tool_runs_tells_the_tool() -> None:
         pass
     del stream
     gc.collect()
-    assert told.wait(30)
+    assert text.wait(30)
     assert results(engine.history)[0].is_error
     check(engine)
 
@@ -195,7 +195,7 @@ def test_answers_may_be_given_before_they_are_asked_for() -> None:
     assert stream.result().text == "ok"
 
 
-def test_a_begun_stream_that_nobody_reads_is_cancelled_when_it_is_forgotten() -> None:
+def test_a_begun_stream_that_no_one_reads_is_cancelled_when_it_is_forgotten() -> None:
     engine = Engine(ScriptedLLM("never said"))
     engine.stream("Go.").answer(PermissionRequest("a", "look", "{}").allow())
     gc.collect()

@@ -44,15 +44,15 @@ def look(city: str = "Oslo") -> str:
 
 def test_a_model(turning: Turning) -> None:
     engine = Engine(llm := ScriptedLLM(ALBUM), [look])
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert told.turn is not None
-    assert (told.turn.output, told.turn.end, told.turn.rounds) == (ALBUM, "output", 1)
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert text.turn is not None
+    assert (text.turn.output, text.turn.end, text.turn.rounds) == (ALBUM, "output", 1)
     assert [one.name for one in llm.requests[0].tools] == ["look", "Album"]
     assert llm.requests[0].tool_choice == "required"
     assert engine.trace[-3:] == ("tool_exec", "complete", "idle")
     (result,) = results(engine.history)
     assert (result.content, result.is_error) == (TAKEN, False)
-    assert told.of(ToolStarted) == [] and len(told.of(ToolResult)) == 1
+    assert text.of(ToolStarted) == [] and len(text.of(ToolResult)) == 1
     check(engine)
 
 
@@ -63,8 +63,8 @@ def test_without_other_tools_the_model_must_give_it(turning: Turning) -> None:
 
 
 def test_it_grows(turning: Turning) -> None:
-    told = turning.tell(Engine(ScriptedLLM(ALBUM)), "An album.", output_cls=Album)
-    snapshots = [event.value for event in told.of(OutputDelta)]
+    text = turning.tell(Engine(ScriptedLLM(ALBUM)), "An album.", output_cls=Album)
+    snapshots = [event.value for event in text.of(OutputDelta)]
     assert len(snapshots) > 3
     assert snapshots[-1].artist == "Nina" and snapshots[-1].songs == ALBUM.songs
     lengths = [len(each.songs or ()) for each in snapshots]
@@ -84,9 +84,9 @@ def test_a_union_is_one_tool_for_each_member(turning: Turning) -> None:
 )
 def test_other_types(turning: Turning, output_cls: Any, value: Any) -> None:
     engine = Engine(ScriptedLLM(value))
-    told = turning.tell(engine, "Numbers.", output_cls=output_cls)
-    assert told.turn is not None and told.turn.output == value
-    assert told.of(OutputDelta)
+    text = turning.tell(engine, "Numbers.", output_cls=output_cls)
+    assert text.turn is not None and text.turn.output == value
+    assert text.of(OutputDelta)
     check(engine)
 
 
@@ -190,9 +190,9 @@ def test_a_function_needs_permission_like_any_tool(turning: Turning, permissions
 
 def test_a_wrong_one_is_asked_for_again(turning: Turning) -> None:
     engine = Engine(llm := ScriptedLLM(WRONG, RIGHT))
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert told.turn is not None
-    assert (told.turn.output, told.turn.rounds) == (Album(artist="Nina", songs=["Sinnerman"]), 2)
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert text.turn is not None
+    assert (text.turn.output, text.turn.rounds) == (Album(artist="Nina", songs=["Sinnerman"]), 2)
     first, second = results(engine.history)
     assert first.is_error and "artist" in first.content and not second.is_error
     assert results(llm.requests[1].messages) == [first]
@@ -202,9 +202,9 @@ def test_a_wrong_one_is_asked_for_again(turning: Turning) -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 def test_wrong_as_often_as_it_may_be_is_an_error(turning: Turning, attempts: int) -> None:
     engine = Engine(llm := ScriptedLLM(*[WRONG] * 9), max_attempts=attempts)
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert isinstance(told.error, ValidationError) and told.error.response is not None
-    assert told.error.errors()[0]["loc"] == ("artist",)
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert isinstance(text.error, ValidationError) and text.error.response is not None
+    assert text.error.errors()[0]["loc"] == ("artist",)
     assert len(llm.requests) == attempts
     assert engine.trace[-2:] == ("error", "idle")
     check(engine)
@@ -235,8 +235,8 @@ def test_an_answer_in_words_is_asked_for_again(turning: Turning) -> None:
 
 def test_an_answer_in_words_too_often_is_an_error(turning: Turning) -> None:
     engine = Engine(llm := ScriptedLLM(*["Nina."] * 9), max_attempts=2)
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert type(told.error).__name__ == "NoToolCallError" and len(llm.requests) == 2
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert type(text.error).__name__ == "NoToolCallError" and len(llm.requests) == 2
     check(engine)
 
 
@@ -254,10 +254,10 @@ def test_the_object_as_text_is_taken(turning: Turning, function_calling: bool) -
 def test_together_with_other_tools_in_one_answer(turning: Turning) -> None:
     calls = [call("a", "look", '{"city": "Oslo"}'), RIGHT, call("b", "look", '{"city": "Rome"}')]
     engine = Engine(llm := ScriptedLLM(calls), [look])
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert told.turn is not None and told.turn.output.artist == "Nina"
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert text.turn is not None and text.turn.output.artist == "Nina"
     assert [one.content for one in results(engine.history)] == ["Oslo is fine.", TAKEN, "Rome is fine."]
-    assert [event.call_id for event in told.of(ToolStarted)] == ["a", "b"]
+    assert [event.call_id for event in text.of(ToolStarted)] == ["a", "b"]
     assert len(llm.requests) == 1
     check(engine)
 
@@ -300,15 +300,15 @@ def test_a_validator_may_have_the_model_asked_again(turning: Turning) -> None:
 def test_an_answer_that_was_cut_off_is_an_error(turning: Turning) -> None:
     cut = call("a", "Album", '{"artist": "Ni', truncated=True)
     engine = Engine(ScriptedLLM(cut), [look])
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert isinstance(told.error, OutputTruncated)
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert isinstance(text.error, OutputTruncated)
     check(engine)
 
 
 def test_a_refusal_is_an_error(turning: Turning) -> None:
     engine = Engine(ScriptedLLM([TextDelta("No."), Finish("refusal")]))
-    told = turning.tell(engine, "An album.", output_cls=Album)
-    assert isinstance(told.error, Refused)
+    text = turning.tell(engine, "An album.", output_cls=Album)
+    assert isinstance(text.error, Refused)
     check(engine)
 
 

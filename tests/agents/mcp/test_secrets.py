@@ -39,11 +39,11 @@ def everything(error: BaseException) -> str:
 def test_over_http(way: str, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with Loopback() as server:
-        said = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": f"{canary()} is no key"}}
+        message = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": f"{canary()} is no key"}}
         answers = {
             "401": whole(f"no: {canary()}".encode(), 401, "content-type: text/plain"),
             "closed": CLOSE,
-            "error": whole(json.dumps(said).encode(), 200, "content-type: application/json"),
+            "error": whole(json.dumps(message).encode(), 200, "content-type: application/json"),
         }
         if fault in answers:
             server.answer(answers[fault])

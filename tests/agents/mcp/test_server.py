@@ -179,16 +179,16 @@ async def test_a_cancelled_caller_cancels_the_call(tools: Tools, anyio_backend: 
 
 
 def test_a_cancelled_turn_cancels_the_call(tools: Tools) -> None:
-    wait, told = tools["t_wait"], []
+    wait, text = tools["t_wait"], []
 
     def tell(progress: Any) -> None:
-        told.append(progress.data)
+        text.append(progress.data)
         context.cancellation.cancel()
 
     context = ToolContext[None](on_progress=tell)
     with pytest.raises(TurnCancelled):
         wait.run(wait.read({"key": "turn"}).value, context)
-    assert told == [{"progress": 1.0, "total": 2.0, "message": "waiting"}]
+    assert text == [{"progress": 1.0, "total": 2.0, "message": "waiting"}]
     assert tools["t_was_cancelled"].call({"key": "turn"}).content == "true"
 
 
@@ -410,7 +410,7 @@ def test_an_answer_that_cannot_be_read_ends_its_call(face: Face, caplog: pytest.
         assert caplog.text.count("the MCP server rough sent a message that cannot be read: ") == 3
 
 
-def test_a_call_has_a_time_limit_unless_told_otherwise(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_has_a_time_limit_unless_reported_otherwise(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
     async def within(limit: float | None, work: Any, late: Exception) -> Any:

@@ -106,7 +106,7 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
         ({"properties": {"a": {}}, "additionalProperties": False}, '{"b": 1}', "not permitted"),
     ],
 )
-def test_what_a_model_did_wrong_is_told(schema: dict[str, Any], text: str, why: str) -> None:
+def test_what_a_model_did_wrong_is_reported(schema: dict[str, Any], text: str, why: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=why):
         ArgumentValidator(schema).read(text, None)
 
@@ -152,7 +152,7 @@ def test_a_schema_without_fault_can_be_used(schema: dict[str, Any]) -> None:
 
 
 @given(st.text())
-def test_a_description_has_nothing_that_nobody_sees(text: str) -> None:
+def test_a_description_has_nothing_that_no_one_sees(text: str) -> None:
     cleaned = clean_text(text)
     assert not [sign for sign in cleaned if unicodedata.category(sign).startswith("C") and sign not in "\n\t"]
     assert clean_text(cleaned) == cleaned

@@ -163,7 +163,7 @@ for _ in range(40):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (iter(["a"]), "use a list as its type"),
         (TypeAdapter(Iterable[str]).validate_python(["a"]), "use a list as its type"),
@@ -175,8 +175,8 @@ for _ in range(40):
         ({Path("a"): 1, "a": 2}, "two keys of an argument are both 'a'"),
     ],
 )
-def test_what_cannot_be_looked_at(value: Any, said: str) -> None:
-    with pytest.raises(UnseenValue, match=said):
+def test_what_cannot_be_looked_at(value: Any, message: str) -> None:
+    with pytest.raises(UnseenValue, match=message):
         to_plain({"x": value})
 
 

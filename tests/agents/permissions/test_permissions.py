@@ -119,7 +119,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("permissions", "arguments", "reason"), REASONS)
-def test_the_reason_is_said(permissions: Permissions, arguments: Any, reason: str) -> None:
+def test_the_reason_is_sent(permissions: Permissions, arguments: Any, reason: str) -> None:
     assert permissions.decide(KINDS["other"], arguments).reason == reason
 
 
@@ -204,8 +204,8 @@ def test_a_command_that_cannot_be_read_is_denied(command: str) -> None:
 @pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": ["git", 1]}, {"line": "git"}])
 def test_a_shell_without_a_command_is_denied(arguments: Any) -> None:
     decision = Permissions("bypass").decide(BASH, arguments)
-    said = "bash is a shell tool, and has no text in its argument 'command'; if it is none, not_shells names it"
-    assert decision == Decision("deny", said)
+    message = "bash is a shell tool, and has no text in its argument 'command'; if it is none, not_shells names it"
+    assert decision == Decision("deny", message)
 
 
 def test_allow_rules_cover_a_command_together() -> None:
@@ -270,7 +270,7 @@ def test_a_command_may_be_words_and_have_words_in_another_argument() -> None:
     assert verdict(Permissions("bypass"), run, {"command": 3}) == "allow"
 
 
-def test_what_is_no_shell_can_be_said() -> None:
+def test_what_is_no_shell_can_be_sent() -> None:
     rules = [Rule("machine", "allow", {"command": "g*"})]
     machine = Facts("machine")
     assert verdict(Permissions(rules=rules), machine, {"command": "go left (slowly"}) == "deny"
@@ -329,7 +329,7 @@ def test_a_glob_for_a_path_says_nothing_of_a_list() -> None:
     assert verdict(permissions, KINDS["edits"], {"paths": ["/a/b"]}) == "deny"
 
 
-def test_a_tool_is_told_whether_a_tilde_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_is_reported_whether_a_tilde_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/a")
     permissions = Permissions(rules=[Rule("*", "allow", {"path": "/workspace/*"})], root="/workspace")
     assert verdict(permissions, KINDS["edits"], {"path": "~/x"}) == "deny"
@@ -541,10 +541,10 @@ def test_plain_words_are_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [1, "yes", "allow", {}, object(), CHANGED.allow(), RENAMED.allow(), CHANGED.edit("{}")]
+    "message", [1, "yes", "allow", {}, object(), CHANGED.allow(), RENAMED.allow(), CHANGED.edit("{}")]
 )
-def test_anything_else_denies(said: object) -> None:
-    answer = to_decision(REQUEST, said)
+def test_anything_else_denies(message: object) -> None:
+    answer = to_decision(REQUEST, message)
     assert (answer.action, answer.fingerprint) == ("deny", REQUEST.fingerprint)
     assert answer.reason
 
@@ -553,7 +553,7 @@ def test_anything_else_denies(said: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"mode": "yolo"}, "the modes are: default, accept_edits, bypass, deny, plan, auto"),
         ({"rules": Rule("a", "allow")}, "rules are a list of Rule"),
@@ -564,8 +564,8 @@ def test_anything_else_denies(said: object) -> None:
         ({"protected": ".env"}, "protected is a list of texts"),
     ],
 )
-def test_wrong_permissions_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_wrong_permissions_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Permissions(**options)
 
 

@@ -105,7 +105,7 @@ def test_arguments_named_like_paths() -> None:
     assert set(path_texts({**paths, **others})) == {*map(str, range(1, 17)), "x", "file", "file:14"}
 
 
-def test_arguments_said_to_be_paths() -> None:
+def test_arguments_sent_to_be_paths() -> None:
     assert sorted(path_texts({"x": "1", "y": "2", "path": "3"}, ["x", "z"])) == ["1", "3"]
     assert list(path_texts({"x": [["1"], {"a": "2"}], "y": "3"}, ["x"])) == ["2", "a", "1"]
 

@@ -132,7 +132,7 @@ def test_a_rule_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (lambda: Rule("", "allow"), "names tools with a glob"),
         (lambda: Rule(3, "allow"), "names tools with a glob"),  # type: ignore[arg-type]  # it is what is tested
@@ -150,8 +150,8 @@ def test_a_rule_in_words() -> None:
         ),
     ],
 )
-def test_what_is_no_rule_is_refused(made: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_rule_is_refused(made: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         made()
 
 

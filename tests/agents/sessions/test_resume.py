@@ -133,7 +133,7 @@ def test_an_engine_brings_its_history_along() -> None:
 # Whose it is.
 
 
-def test_nobody_else_may_have_it_open(new_store: Callable[[], Store]) -> None:
+def test_no_one_else_may_have_it_open(new_store: Callable[[], Store]) -> None:
     store = new_store()
     with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
         session.run("Hi.")
@@ -176,7 +176,7 @@ def test_an_engine_that_is_busy_takes_over_no_session() -> None:
     Session.resume("mine", engine, store).close()
 
 
-def test_records_that_cannot_be_read_are_held_by_nobody() -> None:
+def test_records_that_cannot_be_read_are_held_by_no_one() -> None:
     store = MemoryStore()
     store.append("mine", [{"kind": "what"}])
     for _ in range(2):
@@ -244,10 +244,10 @@ def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) ->
         [sys.executable, "-c", FORK, kind, str(path)], text=True, capture_output=True, env=environment(), check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
-    *told, written, end = done.stdout.splitlines()
+    *text, written, end = done.stdout.splitlines()
     assert (written, end.split()[:2]) == ("written", ["done", "more"])
-    assert told == [told[0]] * 2
-    assert f"'mine' is open in process {end.split()[2]}, from which this one was forked" in told[0]
+    assert text == [text[0]] * 2
+    assert f"'mine' is open in process {end.split()[2]}, from which this one was forked" in text[0]
     store = program.STORES[kind](path)
     with Session.resume("mine", Engine(ScriptedLLM()), store) as session:
         assert [message.text for message in session.engine.history if message.role == "user"] == ["go", "parent"]
@@ -342,8 +342,8 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
         store, before, after = new_store(), Counter(whole.ran[cut]), list[str]()
         for batch in whole.batches[:cut]:
             store.append("mine", batch)
-        told = [message for batch in whole.batches[:cut] for message in batch if message["kind"] == "message"]
-        rounds = sum(message["message"]["role"] == "assistant" for message in told)
+        text = [message for batch in whole.batches[:cut] for message in batch if message["kind"] == "message"]
+        rounds = sum(message["message"]["role"] == "assistant" for message in text)
         asked: list[str] = []
         session = Session.resume("mine", agent(after, SCRIPT[rounds:], asked), store)
         assert session.state == "idle"

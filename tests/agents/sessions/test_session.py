@@ -112,7 +112,7 @@ def test_every_reader_sees_all_events(talk: Talk, door: Door) -> None:
     assert list(early) == everything
 
 
-def test_who_still_reads_the_last_turn_is_told_nothing_of_the_next(talk: Talk) -> None:
+def test_who_still_reads_the_last_turn_is_reported_nothing_of_the_next(talk: Talk) -> None:
     session = Session(scripted("one", "two"))
     talk.run(session, "go")
     reader = session.events()
@@ -261,8 +261,8 @@ def test_cancel_while_a_server_says_nothing(talk: Talk, where: str) -> None:
         with pytest.raises(TurnCancelled):
             talk.result(session)
         server.wait_open(0)
-        said = [user("go"), assistant("Once upon")] if where == "in the answer" else []
-        assert list(session.engine.history) == said
+        message = [user("go"), assistant("Once upon")] if where == "in the answer" else []
+        assert list(session.engine.history) == message
         assert talk.run(session, "go").text == "again"
         talk.close(session)
         talk.call(llm.aclose if talk.awaits else llm.close)
@@ -281,7 +281,7 @@ def test_cancel_while_the_service_wants_us_to_wait(talk: Talk) -> None:
         talk.call(llm.aclose if talk.awaits else llm.close)
 
 
-def test_E17_nobody_has_to_read(talk: Talk) -> None:
+def test_E17_no_one_has_to_read(talk: Talk) -> None:
     session = Session(Engine(ScriptedLLM("x" * 5_000, chunk=1)))
     assert len(talk.run(session, "go").text) == 5_000
 
@@ -380,10 +380,10 @@ def test_an_observer_may_call_what_it_likes(talk: Talk) -> None:
 
 
 def test_the_observer_hears_the_id() -> None:
-    heard: list[tuple[str, str]] = []
-    session = Session(scripted("hello"), id="mine", observer=lambda id, state: heard.append((id, state)))
+    received: list[tuple[str, str]] = []
+    session = Session(scripted("hello"), id="mine", observer=lambda id, state: received.append((id, state)))
     session.run("go")
-    assert heard == [("mine", "active"), ("mine", "idle")]
+    assert received == [("mine", "active"), ("mine", "idle")]
 
 
 # Errors.
@@ -557,9 +557,9 @@ def test_a_turn_whose_loop_is_closed_is_ended_by_who_asks(left: Left, how: str) 
         session.result()
     sound(session.engine)
     assert session.run("go on").text == "again"
-    said = session.engine.history
+    message = session.engine.history
     left.forget()
-    assert session.engine.history == said
+    assert session.engine.history == message
     session.close()
 
 
@@ -597,11 +597,11 @@ def test_a_loop_that_goes_on_after_all_changes_nothing(left: Left) -> None:
     states = list(left.states)
     with Session(left.engine) as session:
         assert session.run("go on").text == "again"
-        said = session.engine.history
+        message = session.engine.history
         ended = len(left.states)
         (task,) = asyncio.all_tasks(left.loop)
         left.loop.run_until_complete(task)
-        assert (session.engine.history, session.engine.conversation.end) == (said, "end_turn")
+        assert (session.engine.history, session.engine.conversation.end) == (message, "end_turn")
     assert left.states[:ended][: len(states)] == states and len(left.states) == ended
 
 
@@ -657,9 +657,9 @@ def test_an_engine_belongs_to_one_open_session() -> None:
         Session(scripted(f"I am {id}."), id=id, store=store).run("Who are you?")
     gc.collect()
     a = Session.resume("a", engine, store)
-    told = r"the engine belongs to the session 'a': close that, or take another, engine\.fork\(\)"
+    text = r"the engine belongs to the session 'a': close that, or take another, engine\.fork\(\)"
     for second in (lambda: Session.resume("b", engine, store), lambda: Session(engine), lambda: Session(engine)):
-        with pytest.raises(IllegalState, match=told):
+        with pytest.raises(IllegalState, match=text):
             second()
     assert a.run("Hi.").text == "one"
     a.close()
@@ -719,7 +719,7 @@ class Unclaimable(MemoryStore):
         raise OSError("no lock")
 
 
-def test_a_claim_that_cannot_be_released_keeps_nobody_waiting(
+def test_a_claim_that_cannot_be_released_keeps_no_one_waiting(
     talk: Talk, door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = Session(scripted(WAIT, tools=[door.wait]), store=Unclaimable())

@@ -132,12 +132,12 @@ def test_a_typed_result(ways: Ways) -> None:
 
 
 @pytest.mark.parametrize("task_type", [*TASKS, "cooking"])
-def test_the_type_of_a_task_is_told_to_the_model(task_type: str) -> None:
+def test_the_type_of_a_task_is_reported_to_the_model(task_type: str) -> None:
     llm = ScriptedLLM("Done.")
     manager = ElfManager(Engine(llm, instructions="Be brief."))
     manager.spawn(ElfConfig("Work.", task_type=task_type, background=False))
-    brief, task, said = texts(llm.requests[0].messages)
-    assert (brief, said) == ("Be brief.", "Work.")
+    brief, task, message = texts(llm.requests[0].messages)
+    assert (brief, message) == ("Be brief.", "Work.")
     assert task.startswith(TASKS.get(task_type, TASKS["generation"]))
 
 
@@ -201,7 +201,7 @@ def test_no_such_elf() -> None:
 # E20: the conversation goes on; cancellation and permissions are inherited.
 
 
-def test_what_was_said_is_remembered(ways: Ways) -> None:
+def test_what_was_sent_is_remembered(ways: Ways) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM("Hello Ann.", "You are Ann.")
         elf = await ways.spawn(ElfManager(Engine(llm)), "I am Ann.")
@@ -216,7 +216,7 @@ def test_what_was_said_is_remembered(ways: Ways) -> None:
     ways.run(scenario)
 
 
-def test_a_running_elf_is_told_nothing(ways: Ways, gate: Gate) -> None:
+def test_a_running_elf_is_reported_nothing(ways: Ways, gate: Gate) -> None:
     async def scenario() -> None:
         elf = await ways.spawn(ElfManager(Engine(ScriptedLLM(CALL, "Done."), [gate.hold])), "Wait.")
         await ways.happens(gate.begun)
@@ -322,7 +322,7 @@ def test_an_elf_ends_with_its_event_loop() -> None:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_nobody_can_be_asked(ways: Ways, background: bool) -> None:
+def test_no_one_can_be_asked(ways: Ways, background: bool) -> None:
     asked: list[Any] = []
 
     def approve(request: Any) -> bool:
@@ -343,12 +343,12 @@ def test_nobody_can_be_asked(ways: Ways, background: bool) -> None:
 
 def test_the_call_that_waits_sees_events(ways: Ways) -> None:
     async def scenario() -> None:
-        told: list[ToolProgress] = []
-        context = ToolContext[None]("call_9", "research", on_progress=told.append)
+        text: list[ToolProgress] = []
+        context = ToolContext[None]("call_9", "research", on_progress=text.append)
         manager = ElfManager(Engine(ScriptedLLM("Found.")))
         elf = await ways.spawn(manager, ElfConfig("Look.", background=False), context=context)
-        assert [said.data for said in told] == [ElfEvent(elf.id, event) for event in await ways.events(elf)]
-        assert {said.call_id for said in told} == {"call_9"}
+        assert [message.data for message in text] == [ElfEvent(elf.id, event) for event in await ways.events(elf)]
+        assert {message.call_id for message in text} == {"call_9"}
 
     ways.run(scenario)
 

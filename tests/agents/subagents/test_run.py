@@ -69,7 +69,7 @@ def test_time_runs_out_while_a_tool_hangs(ways: Ways, gate: Gate, background: bo
 @pytest.mark.parametrize("way", ["cancel", "timeout"])
 def test_who_does_not_stop_is_given_up(gate: Gate, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setattr(elf_runs, "GRACE", 0.02)
-    manager = ElfManager(Engine(Mirror(lambda said: gate.hold())))
+    manager = ElfManager(Engine(Mirror(lambda message: gate.hold())))
     elf = manager.spawn(ElfConfig("Work.", timeout=0.02 if way == "timeout" else None))
     assert gate.begun.wait(PATIENCE)
     if way == "cancel":
@@ -128,8 +128,8 @@ def test_an_elf_cannot_wait_for_itself(background: bool) -> None:
     llm = ScriptedLLM(ToolCallPart("c", "ponder", "{}"), "I could not.")
     manager = ElfManager(Engine(llm, [ponder]), timeout=None)
     elf = manager.spawn(ElfConfig("Ponder.", background=background))
-    (said,) = [event for event in elf.events() if isinstance(event, ToolResult)]
-    assert f"{elf.id} may not wait for itself" in said.content
+    (message,) = [event for event in elf.events() if isinstance(event, ToolResult)]
+    assert f"{elf.id} may not wait for itself" in message.content
     assert elf.wait(PATIENCE).output == "I could not."
 
 
@@ -181,7 +181,7 @@ def test_elves_do_not_wait_for_each_other(ways: Ways, gate: Gate) -> None:
                 await ways.wait(elves[0])
             return "refused"
 
-        llm = Mirror(lambda said: calls(said.text) if said.role == "user" else "Done.")
+        llm = Mirror(lambda message: calls(message.text) if message.role == "user" else "Done.")
         manager = ElfManager(Engine(llm, [both(first_waits), both(second_waits)]), timeout=None)
         elves += [await ways.spawn(manager, "first_waits"), await ways.spawn(manager, "second_waits")]
         gate.opened.set()
@@ -203,7 +203,7 @@ def test_an_elf_waits_for_whom_it_works_for_once_there_is_a_result(gate: Gate) -
         """Start another."""
         return manager.spawn("hold").id
 
-    llm = Mirror(lambda said: calls(said.text) if said.role == "user" else said.parts[0].content)  # type: ignore[union-attr]  # a result
+    llm = Mirror(lambda message: calls(message.text) if message.role == "user" else message.parts[0].content)  # type: ignore[union-attr]  # a result
     manager = ElfManager(Engine(llm, [start, hold]), timeout=None)
     first = manager.spawn("start").wait(PATIENCE)
     gate.opened.set()
@@ -211,7 +211,7 @@ def test_an_elf_waits_for_whom_it_works_for_once_there_is_a_result(gate: Gate) -
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"))))
-def test_nobody_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
+def test_no_one_waits_in_a_circle(wishes: list[tuple[str, str]]) -> None:
     with ExitStack() as leaving:
         granted: list[tuple[str, str]] = []
         for who, whom in wishes:
@@ -243,7 +243,7 @@ async def test_a_task_cannot_block_its_event_loop() -> None:
     assert (await elf).output == "about this"
 
 
-def test_the_program_is_told_to_end_while_a_sync_elf_works() -> None:
+def test_the_program_is_reported_to_end_while_a_sync_elf_works() -> None:
     def quit() -> None:
         """End the program."""
         sys.exit(3)

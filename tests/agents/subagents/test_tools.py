@@ -45,9 +45,9 @@ def test_a_model_gives_a_task_away(ways: Ways) -> None:
         lead = lead_of(manager, calls("agent", prompt="Read this.", task_type="review"))
         turn = await ways.submit(lead, "Is it right?")
         assert [(part.content, part.is_error) for part in told(turn)] == [("Line 7 is wrong.", False)]
-        task, said = llm.requests[0].messages
+        task, message = llm.requests[0].messages
         assert task.text.startswith(TASKS["review"])
-        assert said.text == "Read this."
+        assert message.text == "Read this."
         assert turn.usage.total_tokens == 30
         assert lead.conversation.spending.usage.total_tokens == 45
         (elf,) = manager.list()
@@ -115,7 +115,7 @@ def test_an_elf_that_was_never_started(ways: Ways) -> None:
 
 def test_an_elf_that_asks_for_its_own_answer(ways: Ways) -> None:
     async def scenario() -> None:
-        llm = Mirror(lambda said: calls("agent_result", id=manager.list()[0].id) if said.role == "user" else "I see.")
+        llm = Mirror(lambda text: calls("agent_result", id=manager.list()[0].id) if text.role == "user" else "I see.")
         manager = ElfManager(Engine(llm), timeout=None)
         elf = await ways.spawn(manager, ElfConfig("Wait.", tools=manager.tools()))
         (part,) = [part for message in (await ways.wait(elf)).messages[1:2] for part in message.parts]
@@ -180,8 +180,8 @@ def test_several_elves_at_the_same_time(ways: Ways) -> None:
         """Wait for the others."""
         return meeting.wait(PATIENCE)
 
-    def reply(said: Message) -> Any:
-        return calls("meet") if said.role == "user" else "We have met."
+    def reply(message: Message) -> Any:
+        return calls("meet") if message.role == "user" else "We have met."
 
     async def scenario() -> None:
         manager = ElfManager(Engine(Mirror(reply), [meet]))
@@ -197,7 +197,7 @@ def test_several_elves_at_the_same_time(ways: Ways) -> None:
     ways.run(scenario)
 
 
-def test_what_goes_wrong_is_told_for_each_task(ways: Ways) -> None:
+def test_what_goes_wrong_is_reported_for_each_task(ways: Ways) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("no power"))), max_elves=1)
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "a"}]))
@@ -227,10 +227,10 @@ def test_more_tasks_than_may_run(ways: Ways, gate: Gate) -> None:
 def test_a_task_that_cannot_start(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = Engine.begin
 
-    def fail(engine: Engine, said: Any, *rest: Any, **options: Any) -> Any:
-        if said == "b":
+    def fail(engine: Engine, message: Any, *rest: Any, **options: Any) -> Any:
+        if message == "b":
             raise ValueError("this cannot be said")
-        return begin(engine, said, *rest, **options)
+        return begin(engine, message, *rest, **options)
 
     async def scenario() -> None:
         manager = ElfManager(Engine(Mirror()))

@@ -34,7 +34,7 @@ def best(said: str, *specs: ToolSpec) -> list[str]:
 # -- what is found
 
 
-def test_the_tool_whose_words_are_said() -> None:
+def test_the_tool_whose_words_are_sent() -> None:
     weather, mail = spec("get_weather", "Temperature at a place"), spec("sendEmail", "Send a message")
     assert best("Which weather is it in Oslo?", weather, mail) == ["get_weather"]
     assert best("emails", weather, mail) == ["sendEmail"]
@@ -69,8 +69,8 @@ def test_parameters_are_looked_into() -> None:
         description={"type": "string", "description": "words about dolphins"},
         odd={"description": ["not", "a", "text"], "enum": "not a list", "properties": ["neither"]},
     )
-    for said in ("harbour", "whales", "furlongs", "dolphin"):
-        assert best(said, spec("tool_b"), nested) == ["tool_a"]
+    for message in ("harbour", "whales", "furlongs", "dolphin"):
+        assert best(message, spec("tool_b"), nested) == ["tool_a"]
 
 
 def test_a_long_list_of_choices_does_not_say_what_a_tool_is_for() -> None:
@@ -86,7 +86,7 @@ def test_a_schema_may_be_nested_deeper_than_calls_can_be() -> None:
         schema = schema.pop("items")
 
 
-def test_what_was_not_said_but_may_be_meant() -> None:
+def test_what_was_not_sent_but_may_be_meant() -> None:
     taxi, whale = spec("order_taxi"), spec("whale_watch")
     assert best("get me a cab", taxi, whale) == ["order_taxi"]
     assert best("cab taxi", spec("cab"), spec("taxi")) == ["cab", "taxi"]
@@ -110,7 +110,7 @@ def test_several_texts_have_weights() -> None:
     assert names(index.best([("whales", 1.0), ("dolphins", 0.5)])) == ["whales", "dolphins"]
 
 
-def test_a_word_that_is_said_often_counts_once() -> None:
+def test_a_word_that_is_sent_often_counts_once() -> None:
     index = ToolIndex([spec("whales"), spec("dolphins")])
     once, often = index.best("whales dolphins"), index.best([("whales", 0.1), ("dolphins " * 50 + "whales", 1.0)])
     assert once == often

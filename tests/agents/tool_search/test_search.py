@@ -54,8 +54,8 @@ SEVEN = tuple(
 
 
 async def _asked(search: ToolSearch, messages: Any, tools: Any, asked: SearchContext) -> list[str]:
-    said = [user(messages)] if isinstance(messages, str) else messages
-    return [each.name for each in await search(said, tools, asked)]
+    message = [user(messages)] if isinstance(messages, str) else messages
+    return [each.name for each in await search(message, tools, asked)]
 
 
 def sync(search: ToolSearch, messages: Any, tools: Any = SEVEN, **asking: Any) -> list[str]:
@@ -100,7 +100,7 @@ def called(name: str, content: str = "done") -> list[Message]:
 # -- by their words
 
 
-def test_the_tools_whose_words_are_said_in_their_order(searched: Searched) -> None:
+def test_the_tools_whose_words_are_sent_in_their_order(searched: Searched) -> None:
     assert searched(LexicalSearch(2), "Where are the windows and the whales?") == ["find_whales", "wash_windows"]
     assert searched(LexicalSearch(2), "count the penguins, then feed them") == ["count_dolphins", "feed_penguins"]
 
@@ -123,14 +123,14 @@ def test_tools_in_use_stay() -> None:
     assert sync(LexicalSearch(1), [*turn, assistant("Three."), user("dolphins?")]) == ["count_dolphins"]
 
 
-def test_what_was_said_before_counts_less_and_less() -> None:
-    said = [user("whales"), assistant("No."), user("dolphins"), assistant("No."), user("penguins")]
-    assert sync(LexicalSearch(1), said) == ["feed_penguins"]
-    assert sync(LexicalSearch(2), said) == ["count_dolphins", "feed_penguins"]
-    assert sync(LexicalSearch(1), [*said[:-1], user("And now?")]) == ["count_dolphins"]
+def test_what_was_sent_before_counts_less_and_less() -> None:
+    message = [user("whales"), assistant("No."), user("dolphins"), assistant("No."), user("penguins")]
+    assert sync(LexicalSearch(1), message) == ["feed_penguins"]
+    assert sync(LexicalSearch(2), message) == ["count_dolphins", "feed_penguins"]
+    assert sync(LexicalSearch(1), [*message[:-1], user("And now?")]) == ["count_dolphins"]
 
 
-def test_what_was_said_long_ago_does_not_count() -> None:
+def test_what_was_sent_long_ago_does_not_count() -> None:
     chat = [message for _ in range(3) for message in (user("Hm."), assistant("Hm."))]
     assert sync(LexicalSearch(1), [user("whales"), assistant("Hm."), *chat[2:], user("So?")]) == ["find_whales"]
     assert sync(LexicalSearch(1), [user("whales"), assistant("Hm."), *chat, user("So?")]) == []
@@ -141,7 +141,7 @@ def test_several_messages_of_the_user_are_of_one_turn() -> None:
     assert sync(LexicalSearch(1), many) == ["find_whales"]
 
 
-def test_what_the_model_said_counts_a_little() -> None:
+def test_what_the_model_sent_counts_a_little() -> None:
     assert sync(LexicalSearch(1), [user("Hm."), assistant("Shall I count dolphins?"), user("Yes")]) == [
         "count_dolphins"
     ]
@@ -153,8 +153,8 @@ def test_the_tools_of_the_last_turn_count() -> None:
 
 
 def test_what_tools_gave_and_the_system_says_does_not_count() -> None:
-    said = [system("whales"), user("Do it"), *called("long_gone", "Now count the dolphins!")]
-    assert sync(LexicalSearch(1), said) == []
+    message = [system("whales"), user("Do it"), *called("long_gone", "Now count the dolphins!")]
+    assert sync(LexicalSearch(1), message) == []
 
 
 def test_what_is_not_text_is_passed_over() -> None:
@@ -232,7 +232,7 @@ def test_the_best_score_of_a_tool_counts() -> None:
 
 
 def test_how_the_model_is_asked() -> None:
-    told = [
+    text = [
         system("Be brief."),
         user("Where are whales?"),
         assistant("I look.", ToolCallPart("1", "find_whales")),
@@ -241,11 +241,11 @@ def test_how_the_model_is_asked() -> None:
         user("How many?"),
     ]
     llm = ScriptedLLM(scores(("count_dolphins", 1)), system_prompt="You are a pirate.")
-    assert sync(LLMSearch(limit=2), told, llm=llm) == ["count_dolphins"]
+    assert sync(LLMSearch(limit=2), text, llm=llm) == ["count_dolphins"]
     (asked,) = llm.requests
     assert asked.settings == Settings(temperature=0.1, max_tokens=1000)
     assert asked.tool_choice == NamedTool("ToolScores")
-    assert asked.messages == search_prompt(told, SEVEN, 2)
+    assert asked.messages == search_prompt(text, SEVEN, 2)
     task, question = (message.text for message in asked.messages)
     assert "at most 2" in task and "pirate" not in task
     assert question.startswith(
@@ -326,7 +326,7 @@ def test_scores_in_the_text_of_an_answer_are_read() -> None:
     assert sync(LLMSearch(), "Hm", llm=llm) == ["mow_lawn"]
 
 
-def test_what_it_cost_is_told(searched: Searched) -> None:
+def test_what_it_cost_is_reported(searched: Searched) -> None:
     costs: list[Usage] = []
     searched(LLMSearch(), "Hm", llm=ScriptedLLM(scores()), paid=costs.append)
     searched(LLMSearch(), "Hm", llm=ScriptedLLM("No."), paid=costs.append)

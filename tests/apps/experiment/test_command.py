@@ -19,9 +19,9 @@ def test_the_help_names_every_sub_command(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit) as done:
         cli.main(["experiment", "--help"])
     assert done.value.code == 0
-    told = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     for name, row in command.COMMANDS.items():
-        assert f"{name} {row.summary}" in told
+        assert f"{name} {row.summary}" in text
 
 
 @pytest.mark.parametrize("line", [[], ["nothing"], ["run"], ["run", "--conf", "x"], ["run", "--config", "x", "y"]])
@@ -64,7 +64,7 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (ToolcastError("no model"), "Error: no model\n"),
         (PermissionError(13, "denied", "/log"), "Error: denied: '/log'\n"),
@@ -74,14 +74,16 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
     ],
 )
 def test_a_failure_is_a_paragraph_on_stderr(
-    error: Exception, told: str, fails_with: object, capsys: pytest.CaptureFixture[str]
+    error: Exception, text: str, fails_with: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fails_with(error)  # type: ignore[operator]  # the fixture is a function
     assert cli.main(["experiment", "run"]) == 1
-    assert capsys.readouterr() == ("", told)
+    assert capsys.readouterr() == ("", text)
 
 
-def test_what_was_noted_on_an_error_is_told_below_it(fails_with: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_noted_on_an_error_is_reported_below_it(
+    fails_with: object, capsys: pytest.CaptureFixture[str]
+) -> None:
     error = ToolcastError("no model")
     error.add_note("Go on with it")
     fails_with(error)  # type: ignore[operator]  # the fixture is a function

@@ -84,8 +84,8 @@ def test_with_one_worker_the_person_at_the_terminal_answers(tmp_path: Path) -> N
             terminal.until(f"[AGENT - demo-seed_{number} | Cycle 1]: Hello?", "[OPERATOR]:")
             terminal.type(f"yes {number}{ENTER}")
         assert terminal.ends() == 0
-    told = [logged(run.log_path)[-1 - 1] for run in expand(load_config(tmp_path / "grid.json"))]
-    assert [line["payload"].get("final_reflection") for line in told] == ["I was told: yes 1", "I was told: yes 2"]
+    text = [logged(run.log_path)[-1 - 1] for run in expand(load_config(tmp_path / "grid.json"))]
+    assert [line["payload"].get("final_reflection") for line in text] == ["I was told: yes 1", "I was told: yes 2"]
 
 
 def test_the_example_is_a_grid() -> None:

@@ -138,7 +138,7 @@ def test_what_was_rated_is_kept_where_the_next_fails(here: Path, server: OllamaS
     assert [each["pei_rating"] for each in lines(Path("pei_results.jsonl"))] == [3]
 
 
-def test_who_fails_stops_nobody_else(server: OllamaServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_fails_stops_no_one_else(server: OllamaServer, capsys: pytest.CaptureFixture[str]) -> None:
     written(Path(), *plain_cycle(1), name="second.jsonl")
     server.fails(404, "model 'm-1' not found")  # and it is asked no more
     server.says("Final: 3")
@@ -179,7 +179,7 @@ def test_words_alone(here: Path) -> None:
     assert llm.requests[0].tools == ()
 
 
-def test_a_terminal_is_told_nothing_that_it_would_act_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_is_reported_nothing_that_it_would_act_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with use_llm(ScriptedLLM("6", "6")):
         pei("--log", "first.jsonl", "--evaluator", "m\x1b[31m", "--repeats", "2")
     out = capsys.readouterr().out
@@ -241,7 +241,7 @@ def test_x12_a_wrong_command_line(here: Path, words: list[str], capsys: pytest.C
         (["--evaluator", "local", "--host", "h"], "has no host"),
     ],
 )
-def test_nobody_is_asked_where_something_is_wrong(
+def test_no_one_is_asked_where_something_is_wrong(
     here: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     llm = ScriptedLLM()

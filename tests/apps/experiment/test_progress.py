@@ -72,7 +72,7 @@ def test_a_run_that_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llm", "failure"])
-def test_what_ends_the_run_is_told_by_the_command(kind: str) -> None:
+def test_what_ends_the_run_is_reported_by_the_command(kind: str) -> None:
     out = io.StringIO()
     view = RunView(out, out)
     view.on_event(event("ERROR", kind=kind, message="no"))
@@ -81,7 +81,7 @@ def test_what_ends_the_run_is_told_by_the_command(kind: str) -> None:
     assert out.getvalue() == "grid-1: Cycle 1: no\n"
 
 
-def test_several_runs_are_told_apart() -> None:
+def test_several_runs_are_reported_apart() -> None:
     out = io.StringIO()
     view = RunView(out, out)
     view.on_grid_event("grid-1", event("CYCLE_START", 3))
@@ -119,7 +119,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def test_the_run_goes_on_when_nobody_reads() -> None:
+def test_the_run_goes_on_when_no_one_reads() -> None:
     gone = Gone()
     view = RunView(gone, io.StringIO())
     for each in RUN:

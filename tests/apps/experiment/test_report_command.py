@@ -76,7 +76,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return out.err
 
 
-def test_what_goes_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_goes_wrong_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = whole_run(tmp_path / "run.jsonl")
     assert "none.jsonl" in told(capsys, tmp_path / "none.jsonl")
     (tmp_path / "empty").mkdir()

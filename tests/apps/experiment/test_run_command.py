@@ -73,7 +73,7 @@ def cycles(name: str = "first") -> list[tuple[str, int]]:
 BOTH = [("CYCLE_START", 1), ("CYCLE_END", 1), ("CYCLE_START", 2), ("CYCLE_END", 2)]
 
 
-def test_x1_a_run_is_told_in_lines(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
+def test_x1_a_run_is_reported_in_lines(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--config", configured(ollama.host)) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -107,7 +107,7 @@ def test_x1_without_a_configuration_it_is_exit_code_2(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "text"),
     [
         ({"cycle_count": None}, "Error: Missing required field in configuration: cycle_count. Add it to config.json"),
         ({"cycle_count": True}, "Error: config.json, line 1: cycle_count must be a whole number, not true"),
@@ -119,12 +119,12 @@ def test_x1_without_a_configuration_it_is_exit_code_2(capsys: pytest.CaptureFixt
     ],
 )
 def test_x1_a_configuration_error_is_exit_code_1(
-    changes: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, Any], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--config", configured("localhost", **changes)) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(told)
+    assert err.startswith(text)
     assert sorted(path.name for path in Path().iterdir()) == ["config.json"]
 
 
@@ -271,8 +271,8 @@ def test_a_dry_run_of_a_run_that_has_begun(ollama: OllamaByRule, capsys: pytest.
     assert run("--config", config, "--dry-run", "--resume") == 0
     out = capsys.readouterr().out
     assert "  next: cycle 1 of 2, from the point where it was interrupted\n" in out
-    asked, said = '[assistant]\nwrite {"key": "c1", "value": "x"}', "[tool]\nWrote value to key 'c1'"
-    assert out.endswith(f"[user]\nBegin cycle 1.\n\n{asked}\n\n{said}\n")
+    asked, message = '[assistant]\nwrite {"key": "c1", "value": "x"}', "[tool]\nWrote value to key 'c1'"
+    assert out.endswith(f"[user]\nBegin cycle 1.\n\n{asked}\n\n{message}\n")
     assert Path("logs/first.jsonl").read_bytes() == b"".join(whole[:4])
 
 

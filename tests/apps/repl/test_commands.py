@@ -36,7 +36,7 @@ def asked(llm: ScriptedLLM) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "typed"),
+    ("message", "typed"),
     [
         ("/help", ("/help", "")),
         ("/HELP ", ("/help", "")),
@@ -51,8 +51,8 @@ def asked(llm: ScriptedLLM) -> list[list[str]]:
         ("/save a\nb", None),
     ],
 )
-def test_what_is_a_command(said: str, typed: tuple[str, str] | None) -> None:
-    assert typed_command(said) == typed
+def test_what_is_a_command(message: str, typed: tuple[str, str] | None) -> None:
+    assert typed_command(message) == typed
 
 
 def test_help_names_all_of_them() -> None:
@@ -300,10 +300,10 @@ def test_files_that_cannot_be_had(command: str, tmp_path: Path) -> None:
     assert f" {tmp_path}/no/where: " in third
 
 
-def test_a_loaded_history_that_no_service_takes_is_mended(tmp_path: Path) -> None:
+def test_a_loaded_history_that_no_service_takes_is_repaired(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    said = [user("Hi"), assistant(ToolCallPart("c1", "weather")), user("And?")]
-    data = {"kind": "toolcast conversation", "messages": [message.to_dict() for message in said]}
+    text = [user("Hi"), assistant(ToolCallPart("c1", "weather")), user("And?")]
+    data = {"kind": "toolcast conversation", "messages": [message.to_dict() for message in text]}
     file.write_text(json.dumps(data), encoding="utf-8")
     llm = ScriptedLLM("Fine.")
     chat(f"/load {file}", "Go on", llm=llm)

@@ -80,7 +80,7 @@ def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[
     trace = Trace(REPL, lambda id, state: states.append(state))
     trace.step("opened", "went_on")
     screen = ScriptedScreen()
-    EventRouter(screen, trace.step, lambda said: None).route(event)
+    EventRouter(screen, trace.step, lambda message: None).route(event)
     assert screen.shown == shown
     assert states[2:] == ["routing", *between, "streaming_response"]
 
@@ -90,16 +90,16 @@ def test_every_kind_of_event_has_a_case() -> None:
     assert {type(event) for event, _, _ in CASES} | {ToolProgress} == known
 
 
-def test_what_a_tool_says_is_heard() -> None:
-    heard: list[ToolProgress] = []
-    said = ToolProgress("c1", "look", {"done": 1})
-    EventRouter(ScriptedScreen(), lambda event: None, heard.append).route(said)
-    assert heard == [said]
+def test_what_a_tool_says_is_received() -> None:
+    received: list[ToolProgress] = []
+    message = ToolProgress("c1", "look", {"done": 1})
+    EventRouter(ScriptedScreen(), lambda event: None, received.append).route(message)
+    assert received == [message]
 
 
 def test_a_call_that_begins_anew_keeps_its_name() -> None:
     screen = ScriptedScreen()
-    routes = EventRouter(screen, lambda event: None, lambda said: None)
+    routes = EventRouter(screen, lambda event: None, lambda message: None)
     for event in (ToolCallStart("c1", "look"), ToolCallDelta("c1", "{"), ToolCallReset("c1")):
         routes.route(event)
     assert screen.of("call_begins") == [("c1", "look"), ("c1", "look")]

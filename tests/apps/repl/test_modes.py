@@ -41,7 +41,7 @@ def test_what_is_offered_and_asked(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_with_nobody_to_ask_it_is_denied(mode: str) -> None:
+def test_with_no_one_to_ask_it_is_denied(mode: str) -> None:
     expected = {name: {"ask": "deny"}.get(verdict, verdict) for name, verdict in VERDICTS[mode].items()}
     assert verdicts(mode, MODES[mode].select_tools(BUILTIN, ()), can_ask=False) == expected
 

@@ -150,7 +150,7 @@ def test_a_piece_that_cannot_be_read_is_exit_code_1(server: OllamaServer, variab
     )
 
 
-def test_nobody_is_asked_so_it_is_denied(server: OllamaServer, variables: dict[str, str], tmp_path: Path) -> None:
+def test_no_one_is_asked_so_it_is_denied(server: OllamaServer, variables: dict[str, str], tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text("def send(to: str):\n    raise AssertionError(to)\n", encoding="utf-8")
     server.calls(call("send", to="ada"))
@@ -196,7 +196,7 @@ def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "text"),
     [
         (["--session", "a/b"], 2, "'a/b' is no id of a session"),
         (["--mode", "fast"], 2, "invalid choice: 'fast'"),
@@ -206,11 +206,11 @@ def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str,
     ],
 )
 def test_what_cannot_be_had(
-    words: list[str], code: int, told: str, server: OllamaServer, variables: dict[str, str]
+    words: list[str], code: int, text: str, server: OllamaServer, variables: dict[str, str]
 ) -> None:
     out, err, left = run(*words, typed="Hi", env=variables)
     assert (out, left) == ("", code)
-    assert told in err
+    assert text in err
     assert "Traceback" not in err
     assert server.requests == []
 
@@ -249,7 +249,7 @@ def test_debug(server: OllamaServer, variables: dict[str, str]) -> None:
     assert key not in err
 
 
-def test_nobody_listens(variables: dict[str, str]) -> None:
+def test_no_one_listens(variables: dict[str, str]) -> None:
     with Loopback() as gone:
         port = gone.port
     out, err, code = run("--host", f"127.0.0.1:{port}", typed="Hi", env=variables)

@@ -186,7 +186,7 @@ def test_r6_a_connection_that_breaks() -> None:
     assert screen.answer == "HelFine."
 
 
-def test_r6_nobody_there() -> None:
+def test_r6_no_one_there() -> None:
     screen = chat("Hi", llm=choose_llm("m-1", "127.0.0.1:9"))
     ((message, hint),) = screen.of("error")
     assert "127.0.0.1" in message
@@ -302,7 +302,7 @@ def test_what_may_run_unasked_is_not_asked() -> None:
     assert results(screen) == ["Oslo: sunny"]
 
 
-def test_with_nobody_there_it_is_denied() -> None:
+def test_with_no_one_there_it_is_denied() -> None:
     screen = ScriptedScreen("How?", interactive=False)
     assert repl_on(screen, ScriptedLLM(looks("Oslo"), "I may not."), [weather]).run() == 0
     assert "no approver" in results(screen)[0]
@@ -335,7 +335,7 @@ def test_the_model_asks_and_the_person_leaves() -> None:
     assert screen.answer == "Well.Bye."
 
 
-def test_the_model_asks_and_nobody_is_there() -> None:
+def test_the_model_asks_and_no_one_is_there() -> None:
     asks = ToolCallPart("c1", "ask_user", '{"question": "Which?"}')
     screen = ScriptedScreen("Paint it.", "blue", interactive=False)
     repl_on(screen, ScriptedLLM(asks, "Well.", "Yes."), [question_tool()]).run()
@@ -360,10 +360,10 @@ def test_a_failed_question_is_out_of_the_history() -> None:
 
 
 def test_any_error_is_one_line() -> None:
-    heard: list[BaseException] = []
+    received: list[BaseException] = []
     error = ZeroDivisionError("one\ntwo")
-    screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), on_error=heard.append)
-    assert heard == [error]
+    screen = chat("First", "Second", llm=ScriptedLLM(error, "Hello."), on_error=received.append)
+    assert received == [error]
     assert screen.of("error") == [
         ("ZeroDivisionError: one two", "/retry sends the message again; --debug logs the traceback")
     ]
@@ -382,7 +382,7 @@ def test_a_screen_that_fails_ends_the_turn_and_no_more() -> None:
     assert screen.answer == "HellHello again."
 
 
-def test_nobody_reads_what_is_written() -> None:
+def test_no_one_reads_what_is_written() -> None:
     screen = ScriptedScreen("First", "Second")
     screen.fails_at, screen.failure = ["content"], BrokenPipeError()
     repl = repl_on(screen, ScriptedLLM("Hello."))

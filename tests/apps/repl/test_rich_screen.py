@@ -154,8 +154,8 @@ def test_nothing_is_lost_that_looks_like_html_or_a_link(bench: Bench) -> None:
     bench.screen.content("| a | b |\n|---|---|\n| 1 | " + "x" * 80 + " |\n")
     bench.screen.end_answer()
     shown = "".join(bench.lines).replace(" ", "")
-    for said in ("<answer>42</answer>", "here(http://a.b/c)", "!picture(p.png)", "[x]:http://d.e"):
-        assert said in shown
+    for message in ("<answer>42</answer>", "here(http://a.b/c)", "!picture(p.png)", "[x]:http://d.e"):
+        assert message in shown
     assert sum(line.count("x") for line in bench.lines[5:]) == 80
 
 

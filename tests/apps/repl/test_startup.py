@@ -96,7 +96,7 @@ def test_the_embedded_model_gets_tools_where_a_mode_is_wanted(tmp_path: Path) ->
         assert names == {"read_file", "list_files", "search_files", "ask_user"}
 
 
-def test_what_the_model_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_model_is_reported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with at_terminal(tmp_path, ReplOptions("m-1", mode="verify", system="Be brief.")) as (repl, _):
         facts, line, system = repl.conversation.setup.instructions.splitlines()
@@ -141,7 +141,7 @@ def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) ->
     assert len(text) < 2500
 
 
-def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
+def test_a_session_that_is_new_is_reported_of(tmp_path: Path) -> None:
     left(tmp_path, "holiday-plans")
     with at_terminal(tmp_path, ReplOptions("m-1", session="work"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "work"
@@ -150,20 +150,20 @@ def test_a_session_that_is_new_is_told_of(tmp_path: Path) -> None:
 
 def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
     left(tmp_path, "plan-1", "plan-2", "plan-10")
-    told = r"no session has the id 'plan'; pass a full id with --session: plan-1, plan-2, plan-10"
-    with pytest.raises(ToolcastError, match=told), at_terminal(tmp_path, ReplOptions("m-1", session="plan")):
+    text = r"no session has the id 'plan'; pass a full id with --session: plan-1, plan-2, plan-10"
+    with pytest.raises(ToolcastError, match=text), at_terminal(tmp_path, ReplOptions("m-1", session="plan")):
         raise AssertionError
     with at_terminal(tmp_path, ReplOptions("m-1", session="plan-1"), TERM="dumb") as (repl, _):
         assert repl.session.id == "plan-1"
 
 
-def test_with_nobody_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
+def test_with_no_one_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
     left(tmp_path, "day10")
     with pytest.raises(ToolcastError, match="no session has the id 'day1'; pass a full id with --session: day10"):
         in_pipe(tmp_path, ReplOptions("m-1", session="day1"), "Hi")
 
 
-def test_a_session_in_which_nothing_was_said_is_not_kept(tmp_path: Path) -> None:
+def test_a_session_in_which_nothing_was_sent_is_not_kept(tmp_path: Path) -> None:
     with answering(AuthFailed("no key"), "Hello."):
         assert in_pipe(tmp_path, ReplOptions("m-1", session="ada"), "Hi")[0] == 1
         with SQLiteStore(tmp_path / "sessions.db") as store:

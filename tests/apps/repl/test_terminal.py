@@ -166,7 +166,7 @@ def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Dri
     assert "Well." in terminal.lines[before:]
 
 
-def test_errors_are_told_and_the_prompt_comes_back(server: OllamaServer, terminal: Driven) -> None:
+def test_errors_are_reported_and_the_prompt_comes_back(server: OllamaServer, terminal: Driven) -> None:
     """R6."""
     server.streams(said(content="half"), b"{not json}\n", said(content=" whole"), DONE)
     for _ in range(3):  # it is tried again twice
@@ -235,7 +235,7 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b2Jend"
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_nobody_but_the_repl_commands_the_terminal(
+def test_no_one_but_the_repl_commands_the_terminal(
     server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     (tmp_path / "evil.txt").write_text(EVIL)

@@ -90,10 +90,10 @@ def test_what_is_wrong_is_one_line(text: str, words: str, tmp_path: Path) -> Non
     path = written(tmp_path, text)
     with pytest.raises(ToolcastError) as caught:
         load_tools(path)
-    said = str(caught.value)
-    assert words in said
-    assert str(path) in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert words in message
+    assert str(path) in message
+    assert "\n" not in message
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ async def test_the_first_event_is_a_snapshot_and_what_happens_then_follows() -> 
     assert [change.name for change in changes] == ["change", "change"]
     assert [change.data["event"] for change in changes] == [{"type": "LOAD_MODEL"}, {"type": "MODEL_LOAD_SUCCESS"}]
     assert [change.data["state"] for change in changes] == ["loading_model", "ready"]
-    numbers = [int(told.id.rpartition("-")[2]) for told in (first, *changes)]
+    numbers = [int(text.id.rpartition("-")[2]) for text in (first, *changes)]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
 
 
@@ -134,13 +134,13 @@ async def test_a_slow_reader_is_left_behind_and_gets_a_snapshot() -> None:
     assert feed._size == sum(map(len, feed._log))
 
 
-async def test_an_event_larger_than_the_log_is_told_by_a_snapshot() -> None:
+async def test_an_event_larger_than_the_log_is_reported_by_a_snapshot() -> None:
     async with chat(*TO_READY) as machine, aclosing(Feed(machine, limit=100).read()) as reader:
         await pieces(reader, 1)
         machine.dispatch(QueueMessage("x" * 1000))
-        (told,) = await pieces(reader, 1)
-    assert told.name == "snapshot"
-    assert told.data["context"]["messages"][0]["parts"][0]["text"] == "x" * 1000
+        (text,) = await pieces(reader, 1)
+    assert text.name == "snapshot"
+    assert text.data["context"]["messages"][0]["parts"][0]["text"] == "x" * 1000
 
 
 async def test_a_reader_hears_now_and_then_that_the_feed_is_there() -> None:
@@ -176,8 +176,8 @@ async def test_the_machine_never_waits_for_a_reader() -> None:
             await pieces(reader, 1)
             for number in range(200):
                 machine.dispatch(StreamChunk(str(number)))
-            told = await pieces(reader, 200)
-    assert [each.data["event"]["content"] for each in told] == [str(number) for number in range(200)]
+            text = await pieces(reader, 200)
+    assert [each.data["event"]["content"] for each in text] == [str(number) for number in range(200)]
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ async def test_whatever_a_tool_says_of_itself_is_one_event(data: Any, seen: Any)
     async with chat(*TO_STREAMING, calls) as machine, aclosing(Feed(machine).read()) as reader:
         await pieces(reader, 1)
         machine.dispatch(ToolCallProgress("c1", data))
-        (told,) = await pieces(reader, 1)
-    assert told.data["event"]["data"] == seen
+        (text,) = await pieces(reader, 1)
+    assert text.data["event"]["data"] == seen
 
 
 async def test_numbers_that_json_does_not_have_are_none_at_all() -> None:

@@ -159,9 +159,9 @@ async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pyt
         shown = machine.context.to_dict()["messages"]
         for user in users:
             await user.sees(lambda user=user: user.tab.context["messages"] == shown)
-        said = Counter(words for user in users for words in user.said)
-        assert Counter(users_words(machine.context.to_dict())) == said
-        assert set(said.values()) == {1}
+        text = Counter(words for user in users for words in user.said)
+        assert Counter(users_words(machine.context.to_dict())) == text
+        assert set(text.values()) == {1}
         assert [user.tab.snapshots for user in users] == [1] * USERS
         assert machine.context.last_error is None and machine.context.queue == ()
         answers = [message.text.split() for message in machine.context.messages if message.role == "assistant"]
@@ -173,7 +173,7 @@ async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pyt
     if NIGHTLY:
         with capsys.disabled():
             print(
-                f"\n{USERS} users, {SECONDS:.0f} s: {sum(said.values()):,} messages, none lost; median of /dispatch "
+                f"\n{USERS} users, {SECONDS:.0f} s: {sum(text.values()):,} messages, none lost; median of /dispatch "
                 f"{took * 1000:.1f} ms, of an empty handler {least * 1000:.1f} ms, ratio {took / least:.2f}"
             )
 

@@ -37,8 +37,8 @@ async def test_what_the_page_asks_for_it_gets() -> None:
     async with asking() as (client, machine):
         for path in (f"/?token={TOKEN}", "/assets/chat.js", "/assets/style.css", f"/models?token={TOKEN}"):
             assert (await client.get(path)).status_code == 200, path
-        said = await client.post("/dispatch", json=SAID, headers=RIGHT)
-        assert (said.status_code, machine.state) == (200, "searching_tools")
+        message = await client.post("/dispatch", json=SAID, headers=RIGHT)
+        assert (message.status_code, machine.state) == (200, "searching_tools")
 
 
 @pytest.mark.parametrize("path", ["/", "/events", "/models", "/diagram", "/nowhere"])
@@ -83,7 +83,7 @@ async def test_of_two_headers_none_counts(name: str, first: str, second: str | N
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
-async def test_the_token_in_the_address_lets_nobody_change_anything(header: str) -> None:
+async def test_the_token_in_the_address_lets_no_one_change_anything(header: str) -> None:
     async with asking() as (client, machine):
         refused = await client.post(f"/dispatch?token={TOKEN}", json=SAID, headers={**RIGHT, "Authorization": header})
         assert (refused.status_code, machine.state) == (403, "ready")
@@ -136,7 +136,7 @@ async def test_every_name_of_this_machine_is_meant(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "header", "meant"),
+    ("text", "header", "meant"),
     [
         ("box.example", "box.example:8765", True),
         ("box.example", "BOX.example", True),
@@ -150,8 +150,8 @@ async def test_every_name_of_this_machine_is_meant(host: str) -> None:
         ("0.0.0.0", "", False),
     ],
 )
-def test_the_host_it_listens_on_is_meant(told: str, header: str, meant: bool) -> None:
-    assert (header in Hosts(told)) is meant
+def test_the_host_it_listens_on_is_meant(text: str, header: str, meant: bool) -> None:
+    assert (header in Hosts(text)) is meant
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ async def test_too_much_is_answered() -> None:
     ],
     ids=lambda body: repr(body[:40]),
 )
-async def test_what_nobody_can_say_is_refused(body: bytes) -> None:
+async def test_what_no_one_can_say_is_refused(body: bytes) -> None:
     async with asking() as (client, machine):
         refused = await client.post("/dispatch", content=body, headers=RIGHT)
         assert (refused.status_code, machine.state) == (400, "ready"), refused.text
@@ -282,11 +282,11 @@ async def test_saying_something_takes_a_post(method: str) -> None:
 
 async def test_what_is_no_request_is_none_of_its_business() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        heard.append(scope["type"])
+        received.append(scope["type"])
 
-    heard: list[str] = []
+    received: list[str] = []
     await Guard(app, TOKEN, Hosts())({"type": "lifespan"}, _nothing, _nothing)
-    assert heard == ["lifespan"]
+    assert received == ["lifespan"]
 
 
 async def test_a_page_without_a_token_is_not_made() -> None:

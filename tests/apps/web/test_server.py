@@ -58,9 +58,9 @@ class Listening:
         async for line in self._lines:
             block.append(line)
             if line == "":
-                told = "\n".join(block[:-1])
-                self.tab.take(told.encode())
-                if word in told:
+                text = "\n".join(block[:-1])
+                self.tab.take(text.encode())
+                if word in text:
                     return
                 block.clear()
 
@@ -119,7 +119,7 @@ async def test_a_browser_that_comes_back_misses_nothing_and_gets_nothing_twice()
     assert (tab.snapshots, tab.state) == (1, "ready")
 
 
-async def test_a_tab_that_does_not_read_holds_up_nobody() -> None:
+async def test_a_tab_that_does_not_read_holds_up_no_one() -> None:
     limit = 100_000
     async with serving(*TO_STREAMING, log_limit=limit) as served:
         feed = served.server.config.app.state.feed
@@ -146,7 +146,7 @@ async def test_the_end_of_the_server_ends_the_streams() -> None:
         await page.to_the_end()
 
 
-async def test_what_is_said_is_answered() -> None:
+async def test_what_is_sent_is_answered() -> None:
     async with serving(*TO_READY) as served:
         ignored = await served.say(type="RETRY_GENERATION")
         taken = await served.say(type="QUEUE_MESSAGE", message="Hello")

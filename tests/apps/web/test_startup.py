@@ -53,7 +53,7 @@ def test_a_signal_ends_it_with_streams_open(number: signal.Signals, tmp_path: Pa
         assert process.stderr.read() == ""
 
 
-def test_the_browser_is_told_the_address_and_old_signal_handlers_come_back(
+def test_the_browser_is_reported_the_address_and_old_signal_handlers_come_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def opened(url: str) -> bool:
@@ -61,13 +61,13 @@ def test_the_browser_is_told_the_address_and_old_signal_handlers_come_back(
         os.kill(os.getpid(), signal.SIGTERM)
         return True
 
-    urls, said = list[str](), list[str]()
+    urls, message = list[str](), list[str]()
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened)
-    assert asyncio.run(serve(WebOptions(model="ollama:any", port=0), said.append)) == 128 + signal.SIGTERM
-    assert urls == said
+    assert asyncio.run(serve(WebOptions(model="ollama:any", port=0), message.append)) == 128 + signal.SIGTERM
+    assert urls == message
     assert signal.getsignal(signal.SIGTERM) is before
 
 

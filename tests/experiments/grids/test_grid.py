@@ -216,8 +216,8 @@ NAMES = [f"demo-{model}-seed_{seed}" for model in (MODEL, "other") for seed in (
 
 
 def test_a_run_of_a_grid_is_what_it_is_alone(server: OllamaByRule, tmp_path: Path) -> None:
-    heard: list[tuple[str, LogEvent]] = []
-    results = run_grid(on(server, tmp_path), workers=2, listener=lambda *what: heard.append(what))
+    received: list[tuple[str, LogEvent]] = []
+    results = run_grid(on(server, tmp_path), workers=2, listener=lambda *what: received.append(what))
     assert [(each.run_id, each.status, each.cycles_completed, each.error) for each in results] == [
         (name, "completed", 3, "") for name in NAMES
     ]
@@ -228,11 +228,11 @@ def test_a_run_of_a_grid_is_what_it_is_alone(server: OllamaByRule, tmp_path: Pat
         alone = alone.model_copy(update={"log_folder": tmp_path / "alone", "data_folder": tmp_path / "alone"})
         ExperimentRunner(alone).run()
         assert of_cycles(lines) == of_cycles(logged(alone.log_path))
-        assert [event.event_type for run_id, event in heard if run_id == result.run_id] == types(lines)
+        assert [event.event_type for run_id, event in received if run_id == result.run_id] == types(lines)
         assert (result.log_path.parent / "data" / "memory.db").is_file()
     asked = {(body["model"], body["options"]["seed"]) for body in server.requests}
     assert asked == set(itertools.product([MODEL, "other"], [1, 2]))
-    assert {event.payload.get("status") for _, event in heard} == {None, "completed"}
+    assert {event.payload.get("status") for _, event in received} == {None, "completed"}
 
 
 def test_the_file_beside_the_log_reports_what_was_run(server: OllamaByRule, tmp_path: Path) -> None:
@@ -318,16 +318,16 @@ def test_one_run_after_the_other_has_the_terminal(
     tmp_path: Path, workers: int, reported: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\nyes\n"))
-    heard: list[LogEvent] = []
+    received: list[LogEvent] = []
     with OllamaByRule(asks_then_reflects) as server:
         config = on(server, tmp_path, operator="terminal", cycle_count=1, grid={"model_options.seed": [1, 2]})
-        results = run_grid(config, workers=workers, listener=lambda _, event: heard.append(event))
+        results = run_grid(config, workers=workers, listener=lambda _, event: received.append(event))
     assert [each.status for each in results] == ["completed", "completed"]
     for result in results:
         (end,) = of_type(logged(result.log_path), "CYCLE_END")
         assert end["payload"]["final_reflection"].startswith(reported)
     assert ("[AGENT - demo-seed_2 | Cycle 1]: Hello?" in capsys.readouterr().out) == (workers == 1)
-    assert [event.payload for event in heard if event.event_type == "TOOL_CALL"] == [{}, {}]
+    assert [event.payload for event in received if event.event_type == "TOOL_CALL"] == [{}, {}]
 
 
 def test_a_run_that_fails_at_the_terminal_stops_no_other(server: OllamaByRule, tmp_path: Path) -> None:

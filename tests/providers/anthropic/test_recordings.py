@@ -204,8 +204,8 @@ def test_a_complete_response_has_the_recorded_content(path: Path) -> None:
     recorded = recorded_whole(path)
     response = CLAUDE.response(json.dumps(recorded).encode())
     blocks = [block for block in recorded["content"] if block["type"] in ("text", "thinking", "tool_use")]
-    said = "".join(block.get("text", "") for block in blocks)
-    assert response.text == (said or response.text)
+    message = "".join(block.get("text", "") for block in blocks)
+    assert response.text == (message or response.text)
     assert [json.loads(call.arguments) for call in response.message.tool_calls] == [
         block["input"] for block in blocks if block["type"] == "tool_use"
     ]
@@ -386,8 +386,8 @@ READ: dict[str, Callable[[dict[str, Any]], Part]] = {
 
 
 def messages_of(recorded: dict[str, Any]) -> tuple[Message, ...]:
-    told = recorded.get("system", [])
-    texts = [told] if isinstance(told, str) else [block["text"] for block in told]
+    output = recorded.get("system", [])
+    texts = [output] if isinstance(output, str) else [block["text"] for block in output]
     found = [system(text) for text in texts]
     for message in recorded["messages"]:
         parts: list[Part] = [READ[block["type"]](block) for block in message["content"] if block["type"] in READ]

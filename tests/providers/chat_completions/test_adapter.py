@@ -171,8 +171,8 @@ def test_content_that_cannot_be_sent(service: ServiceSpec, message: Message, nam
 def test_tool_calls_and_results() -> None:
     call = ToolCallPart("x", "my tool", '{"a":1}', opaque={"extra_content": {"google": 1}})
     both = Message("tool", (ToolResultPart("x", "4"), ToolResultPart("y", "5")))
-    said = (assistant(call), both, user(ToolResultPart("z", "6"), "and?"), assistant())
-    sent = body(*said, tools=(G,), service=GENERIC)
+    message = (assistant(call), both, user(ToolResultPart("z", "6"), "and?"), assistant())
+    sent = body(*message, tools=(G,), service=GENERIC)
     name = sent["tools"][0]["function"]["name"]
     assert name.startswith("my_tool_")
     assert sent["messages"] == [
@@ -190,7 +190,7 @@ def test_tool_calls_and_results() -> None:
         {"role": "user", "content": "and?"},
         {"role": "assistant", "content": ""},
     ]  # fmt: skip
-    assert "extra_content" not in body(*said)["messages"][0]["tool_calls"][0]  # another service's
+    assert "extra_content" not in body(*message)["messages"][0]["tool_calls"][0]  # another service's
 
 
 def test_a_user_message_of_results_alone_has_no_other_content() -> None:
@@ -267,9 +267,9 @@ def test_leading_system_messages(service: ServiceSpec, count: int) -> None:
 
 @pytest.mark.parametrize(("service", "role"), [(OPENAI, "system"), (VLLM, "user"), (LLAMA_CPP, "user")])
 def test_a_system_message_that_comes_late(service: ServiceSpec, role: str) -> None:
-    said = (system("a"), user("b"), assistant("c"), system("d"))
-    assert body(*said, service=service)["messages"][-1] == {"role": role, "content": "d"}
-    assert body(*said[1:], service=service)["messages"][-1] == {"role": role, "content": "d"}
+    message = (system("a"), user("b"), assistant("c"), system("d"))
+    assert body(*message, service=service)["messages"][-1] == {"role": role, "content": "d"}
+    assert body(*message[1:], service=service)["messages"][-1] == {"role": role, "content": "d"}
 
 
 CHOICES = [
@@ -305,11 +305,11 @@ def test_forced_tools_while_thinking() -> None:
     assert len(thinking["tools"]) == 1
 
 
-@pytest.mark.parametrize(("service", "told"), [(DEEPSEEK, {"thinking": {"type": "disabled"}}),
+@pytest.mark.parametrize(("service", "text"), [(DEEPSEEK, {"thinking": {"type": "disabled"}}),
                                                (QWEN, {"enable_thinking": False}), (OPENROUTER, {})])  # fmt: skip
-def test_thinking_is_disabled_if_a_tool_is_forced(service: ServiceSpec, told: dict[str, Any]) -> None:
+def test_thinking_is_disabled_if_a_tool_is_forced(service: ServiceSpec, text: dict[str, Any]) -> None:
     free, forced = (body(service=service, tools=(F,), tool_choice=choice) for choice in ("auto", "required"))
-    assert {name: value for name, value in forced.items() if name not in free} == told
+    assert {name: value for name, value in forced.items() if name not in free} == text
     assert "tool_choice" in forced
 
 

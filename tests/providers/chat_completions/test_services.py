@@ -62,10 +62,10 @@ def test_no_two_services_read_the_same_key(service: ServiceSpec) -> None:
 @every_service
 def test_every_service_gets_a_request(service: ServiceSpec) -> None:
     call = ToolCallPart("x", "f", "{}")
-    said = (user("Hi"), assistant("Well", call), tool_result(call, "4"), user("And?"))
+    message = (user("Hi"), assistant("Well", call), tool_result(call, "4"), user("And?"))
     tools = (ToolSpec("f", "Does f.", {"type": "object"}),) if service.tools else ()
     everything = Settings(temperature=0.1, top_p=0.9, top_k=4, max_tokens=9, stop="x", seed=1, thinking="low")
-    request = wire(service).request(RequestInput("m", said, tools, NamedTool("f") if tools else None), everything)
+    request = wire(service).request(RequestInput("m", message, tools, NamedTool("f") if tools else None), everything)
     body = json.loads(request.body)
     assert request.url == service_url(service, None, "m", ENVIRON)
     assert set(request.notes) >= set(service.drops)

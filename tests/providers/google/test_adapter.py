@@ -604,8 +604,8 @@ ROUND_TRIPS = [
 
 @pytest.mark.parametrize("parts", ROUND_TRIPS)
 def test_received_parts_are_sent_back(parts: list[dict[str, Any]]) -> None:
-    said = message_of(decode(stream(*[line(part) for part in parts], line(finish="STOP"))))
-    assert contents(user("x"), said, model=GEMINI_3)[1]["parts"] == parts
+    message = message_of(decode(stream(*[line(part) for part in parts], line(finish="STOP"))))
+    assert contents(user("x"), message, model=GEMINI_3)[1]["parts"] == parts
 
 
 # -- arguments in pieces

@@ -172,9 +172,9 @@ def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
     "path", [path for path in FILES if "array-arguments" not in path.name], ids=lambda path: path.name
 )
 def test_signatures_go_back_on_the_part_they_came_on(path: Path) -> None:
-    said = GEMINI.response(GEMINI.answers[path.name]).message
+    message = GEMINI.response(GEMINI.answers[path.name]).message
     request = GoogleAdapter().request(
-        RequestInput("gemini-2.5-pro", (Message("user", (TextPart("x"),)), said)), Settings()
+        RequestInput("gemini-2.5-pro", (Message("user", (TextPart("x"),)), message)), Settings()
     )
     assert json.loads(request.body)["contents"][1]["parts"] == list(sent_parts(path))
 

@@ -98,9 +98,9 @@ def test_the_history_in_words() -> None:
         tool_result(CALL, "5"),
         tool_result("d", "no", is_error=True),
     )
-    said = [m["content"] for m in _body(_talk(*messages, tool_choice="add"))["messages"]]
-    assert said[0].endswith("Answer with JSON.")
-    assert said[2:] == [
+    message = [m["content"] for m in _body(_talk(*messages, tool_choice="add"))["messages"]]
+    assert message[0].endswith("Answer with JSON.")
+    assert message[2:] == [
         '{"a": 2, "b": 3}{"name": "old", "arguments": "{\\"x"}',
         "add returned: 5",
         "The tool failed: no",

@@ -465,11 +465,11 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "error", "said"), ERRORS)
-def test_error_bodies(status: int, body: bytes, error: type[LLMError], said: str) -> None:
+@pytest.mark.parametrize(("status", "body", "error", "message"), ERRORS)
+def test_error_bodies(status: int, body: bytes, error: type[LLMError], message: str) -> None:
     found = MistralAdapter().error(status, {"mistral-correlation-id": "c1"}, body)
     assert type(found) is error
-    assert said in found.message
+    assert message in found.message
     assert found.request_id == "c1"
 
 

@@ -72,8 +72,8 @@ def test_truncated_at_every_event_border(name: str) -> None:
 @needs_shared
 @pytest.mark.parametrize("name", ["thinking_part_iter", "mistral-reasoning"])
 def test_thoughts_go_back_as_they_came(name: str) -> None:
-    said = MISTRAL.response(MISTRAL.named(name)).message
-    thought, text = said.parts
+    message = MISTRAL.response(MISTRAL.named(name)).message
+    thought, text = message.parts
     assert isinstance(thought, ThinkingPart)
     assert isinstance(text, TextPart)
     chunk = {"type": "thinking", "thinking": [{"type": "text", "text": thought.text}]}
@@ -81,7 +81,7 @@ def test_thoughts_go_back_as_they_came(name: str) -> None:
     assert thought.opaque is not None
     kept = thought.opaque["mistral"]
     assert {name: kept[name] for name in chunk} == chunk
-    request = MistralAdapter().request(RequestInput("magistral-medium-latest", (user("x"), said)), Settings())
+    request = MistralAdapter().request(RequestInput("magistral-medium-latest", (user("x"), message)), Settings())
     assert json.loads(request.body)["messages"][1] == {
         "role": "assistant",
         "content": [kept, {"type": "text", "text": text.text}],

@@ -198,8 +198,8 @@ def test_requests_share_only_their_equal_parts() -> None:
     two = _body(system("Be terse."), user("Two"), **forced, settings=extra)
     assert two["options"] == {"seed": 2, "num_ctx": 1} and one["options"] == {"seed": 1}
     assert "keep_alive" not in one and two["format"] == one["format"]
-    told = one["messages"][0]["content"]
-    assert [message["content"] for message in two["messages"]] == [f"Be terse.\n\n{told}", "Two"]
+    text = one["messages"][0]["content"]
+    assert [message["content"] for message in two["messages"]] == [f"Be terse.\n\n{text}", "Two"]
     assert _body(user("One"), **forced, settings=Settings(seed=1)) == one
 
 

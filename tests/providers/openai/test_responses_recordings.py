@@ -98,13 +98,13 @@ def test_truncated_at_every_event_border(name: str) -> None:
 
 def content(response: ChatResponse) -> list[tuple[str, ...]]:
     """The content, without the data that a service encrypts anew each time."""
-    said: list[tuple[str, ...]] = []
+    message: list[tuple[str, ...]] = []
     for part in response.message.parts:
         if isinstance(part, ToolCallPart):
-            said.append((part.type, part.id, part.name, part.arguments))
+            message.append((part.type, part.id, part.name, part.arguments))
         elif isinstance(part, (TextPart, ThinkingPart)):
-            said.append((part.type, part.text))
-    return said
+            message.append((part.type, part.text))
+    return message
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -218,13 +218,13 @@ DIFFERENCES = {
 def conversation_of(body: dict[str, Any]) -> RequestInput:
     """The recorded request in toolcast's words."""
     messages: list[Message] = []
-    said: list[Part] = []
+    message: list[Part] = []
     for item in [*body["input"], {}]:
         parts = list(parts_of(item))
-        said += parts
-        if not parts and said:
-            messages.append(Message("assistant", tuple(said)))
-            said = []
+        message += parts
+        if not parts and message:
+            messages.append(Message("assistant", tuple(message)))
+            message = []
         if item.get("role") == "user":
             messages.append(user(item["content"]))
         elif item.get("type") == "function_call_output":

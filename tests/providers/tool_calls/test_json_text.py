@@ -223,9 +223,9 @@ EITHER = {"anyOf": [_called("add"), _called("sing")]}
 )
 def test_the_schema_of_an_answer(form: CallFormat, schema: dict[str, Any]) -> None:
     assert response_schema(form) == schema
-    told = instructions(form)
-    assert told.startswith("\n".join(f"{tool.name}: {tool.description}" for tool in form.tools))
-    assert told.endswith(json.dumps(schema))
+    text = instructions(form)
+    assert text.startswith("\n".join(f"{tool.name}: {tool.description}" for tool in form.tools))
+    assert text.endswith(json.dumps(schema))
 
 
 def test_definitions_of_several_tools_have_prefixes() -> None:
@@ -257,7 +257,7 @@ class _Inner:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "stop_reason"),
+    ("text", "output", "stop_reason"),
     [
         ('{"a": 1}', "end_turn", "tool_use"),
         ('{"a": 1}', "max_tokens", "max_tokens"),
@@ -265,9 +265,11 @@ class _Inner:
         ('{"a": 1}', "content_filter", "content_filter"),
     ],
 )
-def test_the_decoder_translates_text_and_the_stop_reason(text: str, told: StopReason, stop_reason: StopReason) -> None:
+def test_the_decoder_translates_text_and_the_stop_reason(
+    text: str, output: StopReason, stop_reason: StopReason
+) -> None:
     usage = UsageReport(Usage(1, 2))
-    decoder = JSONTextDecoder(_Inner(TextDelta(text), last=(usage, Finish(told, "m", "raw"))), JSONTextCalls(BARE))
+    decoder = JSONTextDecoder(_Inner(TextDelta(text), last=(usage, Finish(output, "m", "raw"))), JSONTextCalls(BARE))
     events = decoder.feed(b"") + decoder.close()
     accumulator = Accumulator()
     for event in events:

@@ -109,10 +109,10 @@ def test_any_object_is_found_behind_any_prose(value: object, prose: str) -> None
 @given(st.text("{}[]'\"a: ,\n/", max_size=30))
 def test_nothing_is_lost_of_any_text(text: str) -> None:
     found = events(text)
-    said = [
+    message = [
         e.text if isinstance(e, TextDelta) else e.arguments for e in found if isinstance(e, (TextDelta, ToolCallDelta))
     ]
-    assert "".join(said) == text
+    assert "".join(message) == text
 
 
 @pytest.mark.parametrize("size", [1, 7, 99])

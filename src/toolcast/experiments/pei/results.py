@@ -16,9 +16,12 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
+from threading import Lock
 from typing import Any, Final
 
 from ...errors import ToolcastError
+
+_appending = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +192,12 @@ class ResultsFile:
             beside.unlink(missing_ok=True)
 
     def _append(self, line: bytes) -> None:
-        with self.path.open("a+b", buffering=0) as file:
+        # The lock keeps a thread from reading the end of a line that another one has only begun to write.
+        with _appending, self.path.open("a+b", buffering=0) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                line = (
-                    line if file.read(1) == b"\n" else b"\n" + line
-                )  # another program may have left an unfinished line
+                if file.read(1) != b"\n":  # another program may have left an unfinished line
+                    line = b"\n" + line
             while line:
                 line = line[file.write(line) :]
 

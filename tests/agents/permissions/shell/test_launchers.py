@@ -522,7 +522,7 @@ def test_the_documentation_has_a_table() -> None:
 
 
 @pytest.mark.parametrize("command", GIT)
-def test_allow_git_does_not_cover_what_git_is_told_to_run(command: str) -> None:
+def test_allow_git_does_not_cover_what_git_is_reported_to_run(command: str) -> None:
     assert asked("git", f"git {command}")
     assert asked("git *|ls *", f"git {command}")
 

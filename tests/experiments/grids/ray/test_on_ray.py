@@ -77,17 +77,17 @@ DONE = [(f"demo-seed_{seed}", "completed", 3) for seed in (1, 2, 3)]
 
 
 def test_a_grid_on_ray_is_the_same_grid(server: OllamaByRule, tmp_path: Path) -> None:
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     config = on(server, tmp_path / "ray")
     on_ray = run_grid(
-        config, executor="ray", workers=2, listener=lambda run_id, event: heard.append((run_id, event.event_type))
+        config, executor="ray", workers=2, listener=lambda run_id, event: received.append((run_id, event.event_type))
     )
     here = run_grid(on(server, tmp_path / "here"), workers=2)
     assert told(on_ray) == told(here) == DONE
     for one, other in zip(on_ray, here, strict=True):
         lines = logged(one.log_path)
         assert of_cycles(lines) == of_cycles(logged(other.log_path))
-        assert [event_type for run_id, event_type in heard if run_id == one.run_id] == types(lines)
+        assert [event_type for run_id, event_type in received if run_id == one.run_id] == types(lines)
         assert {path.name for path in one.log_path.parent.iterdir()} == {
             path.name for path in other.log_path.parent.iterdir()
         }
