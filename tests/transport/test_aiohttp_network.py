@@ -55,7 +55,9 @@ SAME: list[Callable[..., None]] = [
 globals().update({scenario.__name__: scenario for scenario in SAME})
 
 # The table of faults, of which each scenario makes its own network.
-BREAKS = next(mark for mark in httpx_network_tests.test_what_breaks_is_reported.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]  # pytest sets it
+BREAKS = next(
+    mark for mark in httpx_network_tests.test_what_breaks_is_reported.pytestmark if mark.name == "parametrize"
+)  # type: ignore[attr-defined]  # pytest sets it
 
 
 @pytest.fixture
