@@ -2,7 +2,7 @@
 
 Sessions share environments under `.nox/`, so that a fresh clone installs little and installs it once:
 
-* `house`: lint, types
+* `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
 * `tests`: tests, tests-full, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -50,7 +50,7 @@ COVERED = ROOT / ".nox" / "coverage-of-tests"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
-    "house": ("pyproject.toml", "--group=test", "--group=lint", "--group=types", "--group=build"),
+    "lint": ("pyproject.toml", "--group=test", "--group=lint", "--group=types", "--group=build"),
     "tests": ("pyproject.toml", "--group=test", "--group=build"),
     "local": (
         *("pyproject.toml", "--extra=local", "--group=networked", "--group=browser", "--group=docs", "--group=build"),
@@ -185,7 +185,7 @@ def tests_full(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check rules, format and layers, then conventions, public names and the wheel (posargs: of these, some tests)."""
-    env = house(session)
+    env = lint_environment(session)
     env.run("ruff", "check", ".")
     env.run("ruff", "format", "--check", ".")
     env.tool("lint-imports", "--no-cache")
@@ -195,7 +195,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """mypy and pyright, both strict, over the library and tests/typing; that every public type is known."""
-    env = house(session)
+    env = lint_environment(session)
     env.run("mypy")
     env.run("pyright")
     env.run("pyright", "--verifytypes", "toolcast", "--ignoreexternal")
@@ -343,9 +343,9 @@ def lock(session: nox.Session) -> None:
         session.run(uv, "pip", "compile", "-q", *ways, *LOCKS[name], "-o", str(_lock(name)), external=True)
 
 
-def house(session: nox.Session) -> Environment:
+def lint_environment(session: nox.Session) -> Environment:
     """Return the environment of lint and types."""
-    return Environment(session, "house", lock="house")
+    return Environment(session, "lint", lock="lint")
 
 
 def local(session: nox.Session) -> Environment:

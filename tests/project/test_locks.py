@@ -43,7 +43,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
 @pytest.mark.parametrize(
     ("lock", "groups", "extras"),
     [
-        ("house", ["test", "lint", "types", "build"], []),
+        ("lint", ["test", "lint", "types", "build"], []),
         ("tests", ["test", "build"], []),
         ("local", ["networked", "browser", "docs", "build"], ["local"]),
         ("sdks", ["sdks", "build"], []),
@@ -68,5 +68,5 @@ def test_a_lock_has_what_is_wanted(lock: str, groups: list[str], extras: list[st
 
 def test_every_lock_is_looked_at() -> None:
     assert {path.stem for path in LOCKS} == {
-        *("house", "tests", "local", "sdks", "ray", "demo", "site", "audit", "ci", "uv", "node")
+        *("lint", "tests", "local", "sdks", "ray", "demo", "site", "audit", "ci", "uv", "node")
     }
