@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 
 import calls
+import turns
 from documents import Document, LooseOrders, album, chat_events, essay, orders
 from measure import Figures, Row, compare, held, import_time
 from page import circumstances, table, write
@@ -20,7 +21,6 @@ from wires import by_wire
 
 import agents
 import experiments
-from support import turns as turns
 
 LIST = "40 KB list"
 MOST_ROUNDS = 7

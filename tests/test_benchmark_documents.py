@@ -25,6 +25,7 @@ from toolcast.testing import Recorded, ReplayNetwork
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     documents, rows, measure, wires = (import_module(name) for name in ("documents", "rows", "measure", "wires"))
+    import_module("bench")  # with all that `nox -s bench` imports
 
 DOCUMENTS = {
     "album": (documents.album(), 300),
