@@ -31,6 +31,20 @@ def result(id: str, **more: Any) -> ToolCallSuccess:
     return ToolCallSuccess(ToolResultPart(id, "42"), **more)
 
 
+@pytest.mark.parametrize(
+    "event, late",
+    [
+        (StreamComplete(run=1), True),
+        (StreamComplete(run=2), False),
+        (StreamComplete(run=3), True),
+        (StreamComplete(), False),
+        (Interrupt(), False),
+    ],
+)
+def test_events_of_another_run_are_late(event: Any, late: bool) -> None:
+    assert guards.is_late(ChatContext(run=2), event) == late
+
+
 def test_something_waits_to_be_sent() -> None:
     assert guards.has_queued_messages(ChatContext(queue=(user("Hello."),)), Interrupt())
     assert not guards.has_queued_messages(ChatContext(), QueueMessage("Hello."))

@@ -1,4 +1,4 @@
-"""The guards of the chat machine's transition table (transitions.py): conditions on the context and the event."""
+"""The guards of the chat machine's transition table: conditions on context and event; which events arrive late."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from ..agents.engine.history import unanswered_calls
 from ..approvals import PermissionRequest
 from ..messages import Message
 from .context import ChatContext
-from .events import ApproveToolCall, ChatEvent, RejectToolCall, StreamComplete, ToolCallSuccess
+from .events import ApproveToolCall, ChatEvent, RejectToolCall, StreamComplete, ToolCallSuccess, WorkEvent
+
+
+def is_late(context: ChatContext, event: ChatEvent) -> bool:
+    """Return True if `event` reports work of another run than the present one, which was cancelled or superseded."""
+    return isinstance(event, WorkEvent) and event.run not in (None, context.run)
 
 
 def has_queued_messages(context: ChatContext, event: ChatEvent) -> bool:

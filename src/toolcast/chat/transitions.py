@@ -79,7 +79,6 @@ from .events import (
     ToolCallSuccess,
     ToolSearchFailure,
     ToolSearchSuccess,
-    WorkEvent,
 )
 from .guards import (
     can_retry_generation,
@@ -93,6 +92,7 @@ from .guards import (
     is_last_before_calls,
     is_last_before_word,
     is_last_with_rounds,
+    is_late,
     is_pending,
     is_running,
     leaves_calls,
@@ -133,7 +133,7 @@ def transition(
 
     `actions` replace those of the table, by their names.
     """
-    if isinstance(event, WorkEvent) and event.run not in (None, context.run):
+    if is_late(context, event):
         return Transition(state, context, ignored=True)
     row = _row(TABLE[state].get(type(event), ()), context, event)
     if row is None:
