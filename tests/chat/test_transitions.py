@@ -664,7 +664,7 @@ def test_every_action_and_guard_is_used(room: Any, kind: str) -> None:
     taken = [
         each for each in own if list(inspect.signature(each).parameters) in (["builder", "event"], ["context", "event"])
     ]
-    helps = {"final_message", "matching_requests", "still_pending"}
+    helps = {"final_message", "is_late", "matching_requests", "still_pending"}  # which no row names
     assert {each.__name__ for each in taken if not each.__name__.startswith("_")} - helps == {
         each.__name__ for each in used if each is not None
     }
