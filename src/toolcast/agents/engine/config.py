@@ -90,32 +90,6 @@ class EngineOptions(TypedDict, total=False):
     observer: Observer | None
 
 
-def _count(value: object) -> bool:
-    return isinstance(value, int) and value >= 1
-
-
-def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _a(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind)
-
-
-_WANTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "permissions": (_a(Permissions), "Permissions: Permissions('default', approve=...)"),
-    "max_rounds": (_count, "a number of requests, at least 1"),
-    "settings": (_or_none(_a(Settings)), "Settings(...) or None"),
-    "compaction": (_or_none(_a(Compaction)), "Compaction(...) or None"),
-    "max_repeats": (_or_none(_count), "a number of calls, at least 1, or None"),
-    "max_attempts": (_count, "a number of attempts, at least 1"),
-    "budget": (_or_none(_a(Budget)), "Budget(...) or None"),
-    "auto_continue": (_a(bool), "True or False"),
-    "tool_errors": (lambda value: value in get_args(ToolErrors), "'return' or 'raise'"),
-    "observer": (_or_none(callable), "a function of (turn_id, state), or None"),
-}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineConfig:
     """The LLM, tools and limits of an engine."""
