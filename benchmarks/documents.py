@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 
 
 class Song(BaseModel):
@@ -91,6 +91,86 @@ class LooseOrders(BaseModel):
     orders: list[LooseOrder] | None = None
 
 
+class Answer(BaseModel):
+    """The answer to a question."""
+
+    text: str
+    sure: bool
+
+
+class Page(BaseModel):
+    """A page of Markdown."""
+
+    title: str
+    body: str
+
+
+class Branch(BaseModel):
+    """A tree with one branch at each level."""
+
+    name: str
+    weight: int
+    child: Branch | None = None
+
+
+class Numbers(BaseModel):
+    """A list of numbers."""
+
+    numbers: list[int]
+
+
+class Rate(BaseModel):
+    price: float
+    unit: str
+    stock: int
+
+
+class Catalogue(BaseModel):
+    """Products by name."""
+
+    products: dict[str, Rate]
+
+
+class Index(BaseModel):
+    """Pages by word."""
+
+    words: dict[str, int]
+
+
+class Decision(BaseModel):
+    kind: Literal["decision"]
+    text: str
+    votes: dict[str, int]
+
+
+class Task(BaseModel):
+    kind: Literal["task"]
+    text: str
+    owner: str
+    due: datetime
+
+
+class Remark(BaseModel):
+    kind: Literal["remark"]
+    text: str
+    reference: int | str
+
+
+class Topic(BaseModel):
+    heading: str
+    began: datetime
+    entries: list[Annotated[Decision | Task | Remark, Field(discriminator="kind")]]
+
+
+class Minutes(BaseModel):
+    """The minutes of a meeting."""
+
+    held: datetime
+    present: list[str]
+    next_meeting: datetime | None
+    topics: list[Topic]
+
+
 @dataclass(frozen=True)
 class Document:
     """One JSON text and the type that it is an instance of."""
@@ -127,6 +207,72 @@ def essay(length: int = 38_000) -> Document:
     body = (line * (length // len(line) + 1))[:length]
     sources = [f"Annals of the coast, volume {number}, page {7 * number}" for number in range(10, 45)]
     return _document("essay", Essay(title="Of water", words=6_500, body=body, sources=sources))
+
+
+def tiny() -> Document:
+    """31 bytes: the smallest answer that is an object."""
+    return _document("tiny", Answer(text="Forty-two", sure=True))
+
+
+def markdown(length: int, name: str) -> Document:
+    """A string of `length` characters: running text with escapes and, in each paragraph, an emoji."""
+    line = '## Tides \U0001f30a\n\nThe sea *rises*, it falls, and `nobody` asks "why".\n\n'
+    body = (line * (length // len(line) + 1))[:length]
+    return _document(name, Page(title="Of water", body=body))
+
+
+def fields(count: int) -> Document:
+    """One object of `count` fields, strings and numbers by turns."""
+    types: dict[str, Any] = {f"field_{number:05}": (int if number % 2 else str, ...) for number in range(count)}
+    wide = create_model("Wide", __doc__="An object of many fields.", **types)
+    values = {name: number if number % 2 else f"{_WORDS[number % 8]} water" for number, name in enumerate(types)}
+    return _document(f"{count:,} fields", wide(**values))
+
+
+def levels(depth: int) -> Document:
+    """Objects inside one another, `depth` of them, each with a string and a number before the next."""
+    branch: Branch | None = None
+    for number in reversed(range(depth)):
+        branch = Branch(name=f"{_WORDS[number % 8]} branch", weight=100 + number, child=branch)
+    assert branch is not None
+    return _document(f"{depth} levels", branch)
+
+
+def numbers(count: int) -> Document:
+    """A list of `count` integers of three digits."""
+    return _document(f"{count:,} ints", Numbers(numbers=[100 + 7 * number % 900 for number in range(count)]))
+
+
+def models_by_name(count: int) -> Document:
+    """A dict of `count` small objects."""
+    rates = {f"product {number:04}": Rate(price=number + 0.5, unit="kg", stock=number) for number in range(count)}
+    return _document(f"dict of {count}", Catalogue(products=rates))
+
+
+def keys(count: int) -> Document:
+    """A dict of `count` numbers by short keys, 16 bytes each."""
+    words = {f"w{number:06}": 10_000 + number % 9_999 for number in range(count)}
+    return _document(f"{count:,} keys", Index(words=words))
+
+
+def minutes() -> Document:
+    """30 KB: a list of tagged unions with datetimes, plain unions and dicts."""
+    begun = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
+    topics = [
+        Topic(
+            heading=f"{_WORDS[number % 8]} water, part {10 + number}",
+            began=begun + timedelta(minutes=5 * number),
+            entries=[
+                Remark(kind="remark", text="The harbour asks for them.", reference=number if number % 2 else "none"),
+                Decision(kind="decision", text="The tables are printed.", votes={"for": 10 + number, "against": 3}),
+                Task(kind="task", text="Print the tables.", owner="Jones", due=begun + timedelta(days=number)),
+                Remark(kind="remark", text='It is called "never still" by the pilots.', reference=100 + number),
+            ],
+        )
+        for number in range(72)
+    ]
+    present = [f"{word} Jones" for word in _WORDS]
+    return _document("minutes", Minutes(held=begun, present=present, next_meeting=None, topics=topics))
 
 
 def chat_events(pieces: list[str], tool: str, *, padded: bool = False) -> list[bytes]:

@@ -32,6 +32,14 @@ DOCUMENTS = {
     "list": (documents.orders(20, "list"), 4_000),
     "optional": (documents.orders(20, "optional", documents.LooseOrders), 4_000),
     "essay": (documents.essay(), 40_000),
+    "tiny": (documents.tiny(), 31),
+    "Markdown": (documents.markdown(10_000, "Markdown"), 11_000),
+    "fields": (documents.fields(200), 4_500),
+    "levels": (documents.levels(30), 1_400),
+    "ints": (documents.numbers(500), 2_000),
+    "dict": (documents.models_by_name(30), 1_600),
+    "keys": (documents.keys(200), 3_200),
+    "minutes": (documents.minutes(), 30_000),
 }
 
 
